@@ -4,9 +4,9 @@
 //! user's own, and is read again for each request: a token that is revoked ends at once.
 
 use std::fmt::Write as _;
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::ClusterName;
+use stagger_engine::secrets;
 
 /// How tokens begin: whoever finds one in a log knows what it is.
 const PREFIX: &str = "stagger_";
@@ -130,6 +131,11 @@ pub enum TokenError {
     /// There is none of that name.
     #[error("there is no token {0}")]
     Unknown(String),
+    /// It would stand in journals.
+    #[error(
+        "{0:?} is no name of a token: 1 to 60 letters, digits, dots, dashes and underscores, a letter or digit first"
+    )]
+    Name(String),
     /// For too long or not at all.
     #[error("a token is good for 1 to 90 days")]
     GoodFor,
@@ -183,6 +189,10 @@ impl Tokens {
         if good_for <= SignedDuration::ZERO || good_for > LONGEST {
             return Err(TokenError::GoodFor);
         }
+        if !is_name(&name) {
+            return Err(TokenError::Name(name));
+        }
+        let _alone = self.lock()?;
         let mut kept = self.list()?;
         if kept.iter().any(|known| known.name == name && known.expires > now) {
             return Err(TokenError::Known(name));
@@ -207,6 +217,7 @@ impl Tokens {
     /// # Errors
     /// There is none of that name, or the file cannot be written.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
+        let _alone = self.lock()?;
         let mut kept = self.list()?;
         let before = kept.len();
         kept.retain(|known| known.name != name);
@@ -230,21 +241,27 @@ impl Tokens {
         }))
     }
 
+    /// Held by who changes the file: of two who do so at once, neither brings back what the other took away.
+    fn lock(&self) -> Result<File, TokenError> {
+        let failed = |source| self.failed("lock", source);
+        if let Some(folder) = self.file.parent() {
+            secrets::make_folder(folder).map_err(failed)?;
+        }
+        let file = self.file.with_extension("lock");
+        secrets::make_own(&file).map_err(failed)?;
+        let lock = File::open(&file).map_err(failed)?;
+        lock.lock().map_err(failed)?;
+        Ok(lock)
+    }
+
     /// Beside the file, and then in its place: whoever reads it meanwhile reads the one or the other.
     fn write(&self, kept: &[Kept]) -> Result<(), TokenError> {
         let failed = |source| self.failed("write", source);
         let folder = self.file.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder).map_err(failed)?;
+        secrets::make_folder(folder).map_err(failed)?;
         let text = serde_json::to_vec_pretty(kept).map_err(|error| failed(error.into()))?;
         let new = self.file.with_extension("new");
-        let mut to = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(failed)?;
-        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(failed)?;
+        let mut to = secrets::create(&new).map_err(failed)?;
         to.write_all(&text).and_then(|()| to.sync_all()).map_err(failed)?;
         fs::rename(&new, &self.file).map_err(failed)
     }
@@ -258,6 +275,12 @@ impl Tokens {
     }
 }
 
+/// Names stand in journals, in lists and on command lines.
+fn is_name(name: &str) -> bool {
+    let letters = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    name.len() <= 60 && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(letters)
+}
+
 fn digest(token: &str) -> String {
     let mut text = String::new();
     for byte in Sha256::digest(token) {
@@ -268,6 +291,8 @@ fn digest(token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use super::*;
 
     fn wanted(name: &str, days: i64) -> Wanted {
@@ -313,6 +338,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens.json");
         let (tokens, now) = (Tokens::of(&file), Timestamp::now());
+        for name in ["", "-x", "a b", "a\nb", "ä", &"x".repeat(61)] {
+            let refused = tokens.add(wanted(name, 1), now);
+            assert!(matches!(refused, Err(TokenError::Name(_))), "{name:?}");
+        }
         for days in [0, 91] {
             assert!(matches!(
                 tokens.add(wanted("a", days), now),

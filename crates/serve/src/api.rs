@@ -234,12 +234,9 @@ async fn list(
     which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<RunList>, Problem> {
     let Query(which) = which?;
-    let listed = shared.runs.list().await.map_err(|error| Problem::of(&error))?;
-    let wanted = listed.into_iter().filter(|run| {
-        let cluster = &run.listed.cluster;
-        caller.sees(cluster) && which.cluster.as_ref().is_none_or(|wanted| wanted == cluster)
-    });
-    let runs = wanted.map(|run| {
+    let listed = shared.runs.list(caller, which.cluster).await;
+    let listed = listed.map_err(|error| Problem::of(&error))?;
+    let runs = listed.into_iter().map(|run| {
         let (view, unreadable) = match run.view {
             Ok(view) => (Some((*view).clone()), None),
             Err(error) => (None, Some(error.to_string())),
@@ -351,26 +348,26 @@ async fn command(
     let (Path(run), Json(Asked { command, plan })) = (run?, asked?);
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
-    let key = match headers.get(&KEY) {
-        Some(key) => Some(Once::key(&caller.name, key)?),
+    let claim = match headers.get(&KEY) {
         None => None,
-    };
-    if let Some(key) = &key {
-        match shared.once.claim(key, &question) {
-            Answered::Never => {}
-            Answered::Before => return Ok(Accepted::of(&seen)),
-            Answered::Otherwise => {
+        Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
+            Ok(claim) => Some(claim),
+            Err(Answered::Before) => return Ok(Accepted::of(&seen)),
+            Err(Answered::UnderWay) => {
+                return Err(Problem::conflict("the same question is being answered"));
+            }
+            Err(Answered::Otherwise) => {
                 return Err(Problem::malformed(
                     "this Idempotency-Key came with another question",
                 ));
             }
-        }
+        },
+    };
+    leave(&shared, &caller, &seen, &headers, command, plan.as_deref()).await?;
+    if let Some(claim) = claim {
+        claim.done();
     }
-    let left = leave(&shared, &caller, &seen, &headers, command, plan.as_deref()).await;
-    if let (Err(_), Some(key)) = (&left, &key) {
-        shared.once.forget(key);
-    }
-    left.map(|()| Accepted::of(&seen))
+    Ok(Accepted::of(&seen))
 }
 
 /// Leaves a command, if the run is as whoever asks has seen it.

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stagger_core::model::RunId;
+use stagger_engine::secrets;
 use tokio::process::Command;
 
 /// How a run is carried on that nobody carries out.
@@ -69,13 +69,11 @@ impl Carrier {
 
 /// The file of what a run's processes print. The name of a run may hold any character.
 fn open(folder: &Path, run: &RunId) -> io::Result<fs::File> {
-    fs::create_dir_all(folder)?;
+    secrets::make_folder(folder)?;
     let name = run
         .as_str()
         .replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(folder.join(format!("{name}.log")))
+    let file = folder.join(format!("{name}.log"));
+    secrets::make_own(&file)?;
+    OpenOptions::new().append(true).open(file)
 }

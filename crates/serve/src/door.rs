@@ -50,8 +50,12 @@ pub(crate) async fn known_caller(
             let us = rustix::process::geteuid().as_raw();
             let peer = peer.and_then(|axum::Extension(ConnectInfo(Peer(peer)))| peer);
             // The file's rights keep others out; this is looked at once more.
-            peer.filter(|peer| *peer == us || *peer == 0).map(|_| Caller {
-                name: user.clone(),
+            peer.filter(|peer| *peer == us || *peer == 0).map(|peer| Caller {
+                name: if peer == us {
+                    user.clone()
+                } else {
+                    format!("root at the socket of {user}")
+                },
                 role: Role::Approve,
                 clusters: None,
             })

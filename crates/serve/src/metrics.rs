@@ -1,6 +1,5 @@
 //! What Prometheus is told of the newest run of each cluster.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use axum::Extension;
@@ -11,7 +10,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use stagger_core::model::ClusterName;
 use stagger_core::view::Verdict;
 
 use crate::Shared;
@@ -50,15 +48,12 @@ pub(crate) async fn metrics(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
-    let listed = shared.runs.list().await.map_err(|error| Problem::of(&error))?;
-    let mut newest: BTreeMap<ClusterName, InList> = BTreeMap::new();
-    for run in listed.into_iter().filter(|run| caller.sees(&run.listed.cluster)) {
-        newest.entry(run.listed.cluster.clone()).or_insert(run);
-    }
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(newest.values())))
+    let newest = shared.runs.newest(caller).await;
+    let newest = newest.map_err(|error| Problem::of(&error))?;
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&newest)))
 }
 
-fn text<'a>(newest: impl Iterator<Item = &'a InList>) -> String {
+fn text(newest: &[InList]) -> String {
     let mut registry = Registry::with_prefix("stagger_run");
     let verdict = Family::<OfVerdict, Gauge>::default();
     registry.register(

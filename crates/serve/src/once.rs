@@ -1,7 +1,7 @@
 //! Questions that are carried out once, however often they are sent: `Idempotency-Key`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
@@ -18,16 +18,48 @@ const LONGEST: usize = 200;
 /// The keys that were seen. A process that begins anew knows none.
 #[derive(Debug, Default)]
 pub(crate) struct Once {
-    seen: Mutex<BTreeMap<String, (Instant, String)>>,
+    seen: Mutex<BTreeMap<String, Known>>,
 }
 
-/// What is known of a key.
+#[derive(Debug)]
+struct Known {
+    at: Instant,
+    question: String,
+    done: bool,
+}
+
+/// A question that is being carried out under its key. Unless it is done, it may come again: also where whoever asked hung up.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    once: &'a Once,
+    key: String,
+}
+
+impl Claim<'_> {
+    /// It was carried out.
+    pub(crate) fn done(self) {
+        if let Some(known) = self.once.lock().get_mut(&self.key) {
+            known.done = true;
+        }
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut seen = self.once.lock();
+        if seen.get(&self.key).is_some_and(|known| !known.done) {
+            seen.remove(&self.key);
+        }
+    }
+}
+
+/// Why a question is not carried out now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// Nothing.
-    Never,
-    /// The same question was carried out.
+    /// It was carried out.
     Before,
+    /// It is being carried out.
+    UnderWay,
     /// Another question was.
     Otherwise,
 }
@@ -43,30 +75,35 @@ impl Once {
         }
     }
 
-    /// Whether its question came before; from now on it did.
-    pub(crate) fn claim(&self, key: &str, question: &str) -> Seen {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.retain(|_, (at, _)| at.elapsed() <= KEPT_FOR);
-        match seen.get(key) {
-            Some((_, known)) if known == question => return Seen::Before,
-            Some(_) => return Seen::Otherwise,
+    /// The right to carry a question out, which nobody else has under that key.
+    ///
+    /// # Errors
+    /// Somebody has or had it.
+    pub(crate) fn claim(&self, key: String, question: &str) -> Result<Claim<'_>, Seen> {
+        let mut seen = self.lock();
+        seen.retain(|_, known| known.at.elapsed() <= KEPT_FOR);
+        match seen.get(&key) {
+            Some(known) if known.question != question => return Err(Seen::Otherwise),
+            Some(Known { done: true, .. }) => return Err(Seen::Before),
+            Some(Known { done: false, .. }) => return Err(Seen::UnderWay),
             None => {}
         }
         if seen.len() >= KEPT {
-            let oldest = seen
-                .iter()
-                .min_by_key(|(_, (at, _))| *at)
-                .map(|(key, _)| key.clone());
+            let oldest = seen.iter().min_by_key(|(_, known)| known.at);
+            let oldest = oldest.map(|(key, _)| key.clone());
             oldest.map(|key| seen.remove(&key));
         }
-        seen.insert(key.to_owned(), (Instant::now(), question.to_owned()));
-        Seen::Never
+        let known = Known {
+            at: Instant::now(),
+            question: question.to_owned(),
+            done: false,
+        };
+        seen.insert(key.clone(), known);
+        Ok(Claim { once: self, key })
     }
 
-    /// It was not carried out: it may come again.
-    pub(crate) fn forget(&self, key: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.remove(key);
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -77,14 +114,16 @@ mod tests {
     #[test]
     fn a_key_is_claimed_once_and_may_come_again_where_nothing_was_done() {
         let once = Once::default();
-        let key = Once::key("anna", &HeaderValue::from_static("k1")).unwrap();
-        assert_eq!(once.claim(&key, "pause"), Seen::Never);
-        assert_eq!(once.claim(&key, "pause"), Seen::Before);
-        assert_eq!(once.claim(&key, "resume"), Seen::Otherwise);
+        let key = || Once::key("anna", &HeaderValue::from_static("k1")).unwrap();
+        let given_up = once.claim(key(), "pause").unwrap();
+        assert_eq!(once.claim(key(), "pause").unwrap_err(), Seen::UnderWay);
+        assert_eq!(once.claim(key(), "resume").unwrap_err(), Seen::Otherwise);
+        drop(given_up);
+        once.claim(key(), "pause").unwrap().done();
+        assert_eq!(once.claim(key(), "pause").unwrap_err(), Seen::Before);
+        assert_eq!(once.claim(key(), "resume").unwrap_err(), Seen::Otherwise);
         let other = Once::key("bert", &HeaderValue::from_static("k1")).unwrap();
-        assert_eq!(once.claim(&other, "resume"), Seen::Never);
-        once.forget(&key);
-        assert_eq!(once.claim(&key, "resume"), Seen::Never);
+        assert!(once.claim(other, "resume").is_ok());
         assert!(Once::key("anna", &HeaderValue::from_static("")).is_err());
     }
 
@@ -92,9 +131,9 @@ mod tests {
     fn no_more_keys_are_kept_than_there_is_room_for() {
         let once = Once::default();
         for number in 0..KEPT + 10 {
-            assert_eq!(once.claim(&number.to_string(), ""), Seen::Never);
+            once.claim(number.to_string(), "").unwrap().done();
         }
-        assert_eq!(once.seen.lock().unwrap().len(), KEPT);
-        assert_eq!(once.claim(&(KEPT + 9).to_string(), ""), Seen::Before);
+        assert_eq!(once.lock().len(), KEPT);
+        assert_eq!(once.claim((KEPT + 9).to_string(), "").unwrap_err(), Seen::Before);
     }
 }

@@ -104,15 +104,13 @@ impl IntoResponse for Sorry {
 }
 
 async fn index(State(shared): State<Shared>, Extension(caller): Extension<Caller>) -> Paged<Html<String>> {
-    let listed = shared.runs.list().await.map_err(|error| Problem::of(&error))?;
-    let runs: Vec<InList> = listed
-        .into_iter()
-        .filter(|run| caller.sees(&run.listed.cluster))
-        .collect();
+    let name = caller.name.clone();
+    let runs = shared.runs.list(caller, None).await;
+    let runs = runs.map_err(|error| Problem::of(&error))?;
     let body = html! {
         header {
             h1 { "Runs" }
-            p.quiet { "as of " (jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S")) " UTC, for " (caller.name) }
+            p.quiet { "as of " (jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S")) " UTC, for " (name) }
         }
         main {
             @if runs.is_empty() {

@@ -105,13 +105,13 @@ impl Problem {
         )
     }
 
-    /// It did not come in time.
+    /// It did not come in time, or could not be answered in time.
     pub(crate) fn too_slow() -> Self {
         Self::new(
             StatusCode::REQUEST_TIMEOUT,
             "too-slow",
-            "the question did not come in time",
-            "send it anew",
+            "that took too long",
+            "it may have been done all the same: look before you send it anew",
         )
     }
 

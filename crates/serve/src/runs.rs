@@ -1,17 +1,19 @@
 //! Runs as they are read from the store: each journal once, and again when something was written to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use stagger_core::model::RunId;
+use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
-use stagger_core::view::{self, RunView, Verdict};
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_core::view::{self, RunView};
+use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_engine::supervisor::{self, SuperviseError};
 use stagger_report::{Reading, Verification, verify};
 use tokio::sync::watch;
+
+use crate::access::Caller;
 
 /// Opens the store anew: each question has one of its own.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
@@ -42,6 +44,8 @@ struct Kept {
 pub(crate) struct Journal {
     pub(crate) entries: Vec<Entry>,
     pub(crate) reading: Reading,
+    /// Where the store stood when it was read; `None`: it did not say.
+    mark: Option<Mark>,
     verification: OnceLock<Option<Verification>>,
 }
 
@@ -133,29 +137,52 @@ impl Runs {
             .unwrap_or_else(|error| Err(ReadError::Store(error.to_string())))
     }
 
-    /// The newest runs, the newest first.
-    pub(crate) async fn list(&self) -> Result<Vec<InList>, ReadError> {
-        self.in_store(|this, store| {
-            let listed = store.runs().map_err(|error| ReadError::Store(in_full(&error)))?;
+    /// The newest runs that somebody may see, of that cluster or of all, the newest first.
+    pub(crate) async fn list(
+        &self,
+        caller: Caller,
+        cluster: Option<ClusterName>,
+    ) -> Result<Vec<InList>, ReadError> {
+        self.in_store(move |this, store| {
+            let listed = seen_by(&*store, &caller)?;
+            let listed = listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
             Ok(listed
-                .into_iter()
                 .take(LISTED)
-                .map(|listed| InList {
-                    view: this.glance(&*store, &listed.run),
-                    listed,
-                })
+                .map(|listed| this.in_list(&*store, listed))
                 .collect())
         })
         .await
     }
 
-    /// A run of the list at a glance.
-    fn glance(&self, store: &dyn Store, run: &RunId) -> Result<Arc<RunView>, ReadError> {
-        if let Some(over) = self.kept(|kept| kept.over.get(run).cloned()) {
+    /// The newest run of each cluster that somebody may see.
+    pub(crate) async fn newest(&self, caller: Caller) -> Result<Vec<InList>, ReadError> {
+        self.in_store(move |this, store| {
+            let mut clusters = BTreeSet::new();
+            let listed = seen_by(&*store, &caller)?;
+            Ok(listed
+                .filter(|listed| clusters.insert(listed.cluster.clone()))
+                .map(|listed| this.in_list(&*store, listed))
+                .collect())
+        })
+        .await
+    }
+
+    fn in_list(&self, store: &dyn Store, listed: Listed) -> InList {
+        InList {
+            view: self.glance(store, &listed),
+            listed,
+        }
+    }
+
+    /// A run of the list at a glance. Of one that the store lists as over, what was read once stands.
+    fn glance(&self, store: &dyn Store, listed: &Listed) -> Result<Arc<RunView>, ReadError> {
+        let run = &listed.run;
+        let is_over = listed.ended_by.is_some();
+        if let Some(over) = self.kept(|kept| kept.over.get(run).filter(|_| is_over).cloned()) {
             return Ok(over);
         }
         let view = Arc::new(self.read(store, run)?.view);
-        if matches!(view.verdict, Verdict::Done | Verdict::Ended) {
+        if is_over {
             self.kept(|kept| {
                 kept.journals.remove(run);
                 kept.over.insert(run.clone(), Arc::clone(&view))
@@ -188,10 +215,11 @@ impl Runs {
     }
 
     fn journal(&self, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {
+        // Before the journal: what is written meanwhile is read again.
+        let mark = store.mark(run, None).ok().flatten();
         if let Some(known) = self.kept(|kept| kept.journals.get(run).cloned()) {
-            let mark = store.mark(run, None);
-            let newest = known.entries.last().map(|entry| entry.seq);
-            if mark.is_ok_and(|mark| mark.map(|mark| mark.seq) == newest) {
+            // A store that was put back may stand at the same place with other events.
+            if known.mark.is_some() && known.mark == mark {
                 return Ok(known);
             }
         }
@@ -206,6 +234,7 @@ impl Runs {
         let journal = Arc::new(Journal {
             entries,
             reading,
+            mark,
             verification: OnceLock::new(),
         });
         self.kept(|kept| {
@@ -260,6 +289,15 @@ impl Runs {
         })
         .await
     }
+}
+
+/// What a store lists, of clusters that somebody may see.
+fn seen_by<'a>(
+    store: &dyn Store,
+    caller: &'a Caller,
+) -> Result<impl Iterator<Item = Listed> + use<'a>, ReadError> {
+    let listed = store.runs().map_err(|error| ReadError::Store(in_full(&error)))?;
+    Ok(listed.into_iter().filter(|listed| caller.sees(&listed.cluster)))
 }
 
 /// Whether somebody who looks at the one sees what the other shows.

@@ -76,7 +76,12 @@ impl IntoResponse for Events {
             let (events, last) = match &now {
                 Ok(seen) => since(seen, last),
                 Err(error) => (
-                    vec![Event::default().event("unread").data(error.to_string())],
+                    // A line of a stream takes no other.
+                    vec![
+                        Event::default()
+                            .event("unread")
+                            .data(error.to_string().replace(char::is_control, " ")),
+                    ],
                     last,
                 ),
             };

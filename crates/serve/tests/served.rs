@@ -52,6 +52,24 @@ async fn runs_are_listed_and_told_and_told_again_only_when_something_is_new() {
     assert_eq!(served.with(OPEN, &[("if-none-match", &tag)]).await.status, 200);
 }
 
+/// A list has an end, and a cluster with few runs is not hidden by one with many.
+#[tokio::test]
+async fn the_runs_of_one_cluster_hide_none_of_another() {
+    let served = Served::at_socket().await;
+    served.crowd(120);
+    let count = async |path: &str| {
+        let list = served.get(path).await.json();
+        list["runs"].as_array().unwrap().len()
+    };
+    assert_eq!(count("/v1/runs").await, 100);
+    assert_eq!(count("/v1/runs?cluster=rollback").await, 1);
+    let metrics = served.get("/metrics").await.body;
+    assert!(
+        metrics.contains(r#"stagger_run_readable{cluster="rollback",run="sim-rollback"} 1"#),
+        "{metrics}"
+    );
+}
+
 #[tokio::test]
 async fn events_come_in_parts_and_none_is_left_out() {
     let served = Served::at_socket().await;

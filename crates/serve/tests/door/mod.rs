@@ -385,6 +385,21 @@ impl Served {
         self.tokens().revoke(name).unwrap();
     }
 
+    /// Begins so many more runs of the first cluster.
+    pub fn crowd(&self, count: usize) {
+        let mut store = self.store();
+        let (cluster, _) = start(&self.demo);
+        for number in 0..count {
+            let Event::Started(mut begun) = self.demo[0].event.clone() else {
+                panic!("a journal begins with a start");
+            };
+            begun.run = RunId::new(format!("crowd-{number}")).unwrap();
+            store
+                .begin(&cluster, 1, Timestamp::now(), Event::Started(begun))
+                .unwrap();
+        }
+    }
+
     /// The runs for which processes were started.
     pub fn started(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.folder.path().join("started"));
