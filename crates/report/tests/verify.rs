@@ -308,6 +308,36 @@ fn what_goes_back_for_nothing_and_what_is_not_given_back_is_found() {
             .event = Event::Released;
         Some(())
     });
+    // It is said that the change never came to those that are to blame, and another goes back.
+    planted(Law::Evidence, |entries| {
+        let asked = |entry: &Entry| {
+            matches!(
+                &entry.event,
+                Event::Asked {
+                    command: Command::Rollback,
+                    ..
+                }
+            )
+        };
+        let at = entries.iter().position(|entry| match &entry.event {
+            Event::WaveFailed { alone, .. } => !alone,
+            _ => false,
+        })?;
+        let Event::WaveFailed { units, .. } = entries[at].event.clone() else {
+            return None;
+        };
+        let rest = entries[at..].iter();
+        let mut rest = rest.take_while(|entry| !matches!(entry.event, Event::WaveOpened { .. }));
+        rest.any(|entry| {
+            matches!(&entry.event, Event::Intent { action: Action::GoBack { unit, .. }, .. } if !units.contains(unit))
+        })
+        .then_some(())?;
+        entries[..at].iter().all(|entry| !asked(entry)).then_some(())?;
+        if let Event::WaveFailed { alone, .. } = &mut entries[at].event {
+            *alone = true;
+        }
+        Some(())
+    });
     for is_left in [true, false] {
         planted(Law::GivenBack, |entries| {
             entries

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stagger_core::view;
 use stagger_engine::supervisor;
 
-use super::journal::{no_start, now, store_of};
+use super::journal::{now, reading, store_of};
 use super::{artifacts, store, which};
 use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
@@ -13,14 +13,13 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::show;
-use stagger_report::{History, sentences};
+use stagger_report::{Reading, sentences};
 
 /// `status`
 pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     let store = store(cli)?;
     let run = which(&*store, args.run.as_ref())?;
-    let entries = store.journal(&run)?;
-    let run = supervisor::replay(&*store, &run)?;
+    let Reading { run, history, .. } = reading(&*store, &run)?;
     let mut seen = view::run(&run, None);
     if let Some(why) = supervisor::nobody(&*store, &run)? {
         seen = seen.without_a_holder(why);
@@ -28,8 +27,6 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     if cli.json {
         print::json(&seen);
     } else {
-        let history =
-            History::of(&entries).ok_or_else(|| no_start(&format!("the journal of {}", seen.run)))?;
         let now = now(&seen, &history);
         let told = show::status::status(&seen, &history.topology, now, args.upgrade);
         let picture = show::status::picture(&history, print::width());

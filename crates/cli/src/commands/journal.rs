@@ -5,10 +5,12 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+use stagger_core::model::RunId;
 use stagger_core::run::Entry;
 use stagger_core::view::RunView;
+use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
-use stagger_report::History;
+use stagger_report::{History, Reading};
 
 use super::kube;
 use crate::args::{Cli, JournalOf, OperatorCluster};
@@ -48,6 +50,12 @@ pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliErr
         entries: store.journal(&run)?,
         from: format!("the journal of {run}"),
     })
+}
+
+/// A run as its journal in the store tells of it.
+pub(crate) fn reading(store: &dyn Store, run: &RunId) -> Result<Reading, CliError> {
+    let read = Reading::of(&store.journal(run)?).map_err(DriveError::Illegal)?;
+    read.ok_or_else(|| no_start(&format!("the journal of {run}")))
 }
 
 /// The time by which a run is told: a simulated one has a clock of its own, which stands still between its events.

@@ -13,11 +13,10 @@ use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
-use stagger_report::Reading;
 use stagger_report::sentences::{command_words, told};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::journal::{no_start, now, store_of};
+use super::journal::{no_start, now, reading, store_of};
 use super::user;
 use crate::args::{self, Cli, OperatorCluster};
 use crate::documents;
@@ -175,9 +174,7 @@ impl Source<'_> {
     }
 
     fn read(&self) -> Result<Shown, CliError> {
-        let entries = self.store.journal(&self.run)?;
-        let read = Reading::of(&entries).map_err(DriveError::Illegal)?;
-        let read = read.ok_or_else(|| self.no_start())?;
+        let read = reading(&*self.store, &self.run)?;
         Ok(Shown {
             view: self.view(&read.run)?,
             words: read.words(),
