@@ -55,7 +55,11 @@ pub(super) fn begin(
         "new_crush_rule": RULE,
         "dividing_bucket": "datacenter",
     });
-    rados.command(Target::Mon, "mon enable_stretch_mode", fields)?;
+    if let Err(error) = rados.command(Target::Mon, "mon enable_stretch_mode", fields) {
+        // Where monitors elect meanwhile it is sent once more, and refused if it was done the first time.
+        let map = rados.command(Target::Mon, "mon dump", json!({}))?;
+        ensure!(map["stretch_mode"] == true, error);
+    }
     // For seconds the manager goes on telling how the groups were before, which was clean.
     let begun = Instant::now();
     while !all_on_four(&rados.command(Target::Mgr, "pg dump", json!({}))?) {
