@@ -56,8 +56,9 @@ pub(super) fn begin(
         "dividing_bucket": "datacenter",
     });
     if let Err(error) = rados.command(Target::Mon, "mon enable_stretch_mode", fields) {
-        // Where monitors elect meanwhile it is sent once more, and refused if it was done the first time.
-        let map = rados.command(Target::Mon, "mon dump", json!({}))?;
+        // Where monitors elect meanwhile the client sends it once more, and it is refused if it was done the first time.
+        let map = rados.command(Target::Mon, "mon dump", json!({}));
+        let map = map.with_context(|| format!("looking whether stretch mode is on, after: {error:#}"))?;
         ensure!(map["stretch_mode"] == true, error);
     }
     // For seconds the manager goes on telling how the groups were before, which was clean.
