@@ -82,6 +82,15 @@ impl Setup {
             ..Self::default()
         }
     }
+
+    /// One whose lock outlasts the elections of a cluster in stretch mode: there, all writes wait for a lease (10 s) where a
+    /// monitor votes alone.
+    pub fn over_sites() -> Self {
+        Self {
+            lock_expires: 60,
+            ..Self::default()
+        }
+    }
 }
 
 impl Setting for Setup {

@@ -33,7 +33,7 @@ fn upgrade_18_to_20_over_two_sites() -> Result<()> {
         a_whole_site_may_not_stop(cluster, &sites)?;
         phases.lap("both judges on a whole site");
 
-        let machine = Machine::new(cluster, "anna", &Setup::default())?;
+        let machine = Machine::new(cluster, "anna", &Setup::over_sites())?;
         let to = verify::version(cluster, Release::Tentacle)?;
         watched(cluster, &sites, || {
             let run = machine.start(&["run", "upgrade", "--to", &to])?;

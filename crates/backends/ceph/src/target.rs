@@ -137,10 +137,10 @@ fn compile(
     policy: &TargetPolicy,
 ) -> Result<Target, IdError> {
     let mut parts = Vec::new();
+    // Also kinds that nobody has seen: gateways and metadata servers enrol with a manager, and after it starts, or they do,
+    // seconds pass until they are in its map. Without their stage a run would end and leave them behind.
     for kind in ["mon", "mgr", "osd", "mds", "rgw"] {
-        if units.iter().any(|unit| unit.kind.as_str() == kind) {
-            parts.push(Part::Stage(stage(facts, units, kind, wanted, policy)?));
-        }
+        parts.push(Part::Stage(stage(facts, units, kind, wanted, policy)?));
     }
     if facts
         .osds

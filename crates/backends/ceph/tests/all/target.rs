@@ -1,12 +1,16 @@
 //! What an upgrade takes, and when it is refused.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use stagger_ceph::facts::health::Complaint;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
+use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
-use stagger_core::model::{GoingBack, Part, PartName};
+use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
+use stagger_core::model::{ClusterName, GoingBack, Part, PartName, Policy};
+use stagger_core::plan::{Ask, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -42,7 +46,7 @@ fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
     insta::assert_snapshot!("target-16-18", rendered(&recorded("16.2.15"), "18.2.7"));
     insta::assert_snapshot!("target-18-20", rendered(&recorded("18.2.7"), "20.2.4"));
     let minor = target(&recorded("18.2.7"), "18.2.8", &TargetPolicy::default()).unwrap();
-    assert_eq!(minor.parts.len(), 3);
+    assert_eq!(minor.parts.len(), 5);
     for part in &minor.parts {
         let Part::Stage(stage) = part else {
             panic!("a step in a minor update")
@@ -50,6 +54,41 @@ fn a_major_upgrade_has_doors_and_a_minor_one_has_none() {
         assert!(stage.door_before_last.is_none());
         assert_eq!(stage.going_back, GoingBack::Restart);
     }
+}
+
+/// Seen on a real cluster: its gateways enrolled seconds after the plan was made, and the run was done without them.
+#[test]
+fn a_gateway_that_enrols_in_mid_run_has_its_turn() {
+    let before = recorded("18.2.7");
+    assert!(before.gateways.is_empty());
+    let target = target(&before, "20.2.4", &TargetPolicy::default()).unwrap();
+    let mut later = before.clone();
+    later.gateways.extend(["a", "b"].map(|name| Gateway {
+        name: name.to_owned(),
+        gid: 1,
+        version: Some("18.2.7".to_owned()),
+        host: None,
+        zone: None,
+        service: None,
+    }));
+    let planned = |facts: &Facts| {
+        let cluster = ClusterName::new("c").unwrap();
+        let (health, permitted) = (HealthPolicy::default(), Permitted::default());
+        let snapshot = translate(&cluster, facts, &health, None, BTreeMap::new(), &permitted).unwrap();
+        let (none, earned) = (BTreeMap::new(), BTreeMap::new());
+        let plan = plan(&Ask {
+            snapshot: &snapshot,
+            target: &target,
+            policy: &Policy::default(),
+            aside: &none,
+            earned: &earned,
+            parent: None,
+        });
+        let stages = plan.stages().filter(|stage| !stage.waves.is_empty());
+        stages.map(|stage| stage.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(planned(&before), ["mon", "mgr", "osd"]);
+    assert_eq!(planned(&later), ["mon", "mgr", "osd", "rgw"]);
 }
 
 #[test]
