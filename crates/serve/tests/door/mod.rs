@@ -224,8 +224,9 @@ impl Served {
             Ok(Box::new(SqliteStore::open(&file)?))
         });
         let tokens = folder.path().join("tokens.json");
-        // It writes down for which run it was started, and is at work until there is a file `over`.
-        let script = r#"echo "$1" >> "$0/started"; until [ -e "$0/over" ]; do sleep 0.02; done"#;
+        // It writes down for which run it was started, and is at work until there is a file `over`, or no folder any more.
+        let script =
+            r#"echo "$1" >> "$0/started"; while [ -d "$0" ] && ! [ -e "$0/over" ]; do sleep 0.02; done"#;
         let words = ["sh", "-c", script].map(OsString::from);
         let carry_on = Some(CarryOn {
             command: words
