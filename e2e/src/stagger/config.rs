@@ -83,8 +83,7 @@ impl Setup {
         }
     }
 
-    /// One whose lock outlasts the elections of a cluster in stretch mode: there, all writes wait for a lease (10 s) where a
-    /// monitor votes alone.
+    /// One whose lock is as long as by default: it outlasts the elections of a cluster in stretch mode.
     pub fn over_sites() -> Self {
         Self {
             lock_expires: 60,

@@ -63,9 +63,10 @@ fn python() -> Vec<String> {
 fn timeout() -> u64 {
     30
 }
-/// Twice as long as monitors may let every write wait: when the last of them moves to the next release, all elect at once,
-/// and in stretch mode some follow a leader that others never voted for, until their lease runs out (`mon_lease` ×
-/// `mon_lease_ack_timeout_factor`, 10 s) and all elect again (`mon_election_timeout`, 5 s).
+/// A holder renews each third of it and gives up a sixth before its end: it outlasts half of it without an answer, 30 s. When
+/// the last monitor moves to the next release all elect at once, and in stretch mode some follow a leader that others never
+/// voted for, until their lease runs out (`mon_lease` × `mon_lease_ack_timeout_factor`, 10 s) and all elect again
+/// (`mon_election_timeout`, 5 s). No write is answered meanwhile.
 fn lock_expires() -> u64 {
     60
 }

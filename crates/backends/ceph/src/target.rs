@@ -137,8 +137,8 @@ fn compile(
     policy: &TargetPolicy,
 ) -> Result<Target, IdError> {
     let mut parts = Vec::new();
-    // Also kinds that nobody has seen: gateways and metadata servers enrol with a manager, and after it starts, or they do,
-    // seconds pass until they are in its map. Without their stage a run would end and leave them behind.
+    // Also kinds that nobody has seen: a gateway is in the manager's map seconds after it was started, and a metadata server may
+    // be added. Without their stage a run would end and leave them behind.
     for kind in ["mon", "mgr", "osd", "mds", "rgw"] {
         parts.push(Part::Stage(stage(facts, units, kind, wanted, policy)?));
     }
@@ -304,16 +304,17 @@ fn last_mon(facts: &Facts, wanted: &Version) -> Result<Option<Door>, IdError> {
 }
 
 /// What going back takes for the units that are not on the wanted release yet; the hardest case, where
-/// they run several.
+/// they run several. Of a kind that nobody has seen, a unit may run whatever any other does.
 fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> GoingBack {
     let rank = |back: &GoingBack| match back {
         GoingBack::Restart => 0,
         GoingBack::Rebuild { .. } => 1,
         GoingBack::Impossible { .. } => 2,
     };
+    let is_seen = units.iter().any(|unit| unit.kind.as_str() == kind);
     units
         .iter()
-        .filter(|unit| unit.kind.as_str() == kind)
+        .filter(|unit| !is_seen || unit.kind.as_str() == kind)
         .map(|unit| match version_of(unit) {
             Some(now) => going_back(kind, wanted.major, now.major, policy.before_rollback),
             None => GoingBack::Impossible {

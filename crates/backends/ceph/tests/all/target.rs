@@ -91,6 +91,20 @@ fn a_gateway_that_enrols_in_mid_run_has_its_turn() {
     assert_eq!(planned(&later), ["mon", "mgr", "osd", "rgw"]);
 }
 
+/// Nobody knows what a daemon will run that has not been seen: the older of what others run is taken for it.
+#[test]
+fn who_enrols_in_mid_run_goes_back_only_where_that_was_tried() {
+    let before = recorded("18.2.7");
+    assert!(before.fs.filesystems.is_empty());
+    let way_back = |release: &str| {
+        let target = target(&before, release, &TargetPolicy::default()).unwrap();
+        let mds = target.stage(&PartName::new("mds").unwrap()).unwrap();
+        mds.going_back.clone()
+    };
+    assert!(matches!(way_back("20.2.4"), GoingBack::Impossible { why } if why.contains("a mds back")));
+    assert_eq!(way_back("18.2.8"), GoingBack::Restart);
+}
+
 #[test]
 fn an_osd_has_a_way_back_from_20_only_with_the_command_that_converts_its_data() {
     let way_back = |before_rollback| {
