@@ -92,6 +92,7 @@ fn sources(checkout: &Path, roots: &[&Path]) -> Result<String> {
         "Cargo.toml",
         "crates",
         "deploy/Containerfile",
+        "docs/reference/reasons.md",
         "scenarios",
     ]
     .map(|path| checkout.join(path))
@@ -318,4 +319,75 @@ struct Config {
     env: Vec<String>,
     entrypoint: Vec<String>,
     cmd: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What programs have compiled in from outside of their crates, tests left out.
+    fn compiled_in(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                compiled_in(&path, found)?;
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default();
+            if path.extension().is_none_or(|found| found != "rs") || name == "tests.rs" {
+                continue;
+            }
+            let text = fs::read_to_string(&path)?;
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let lines = code.lines().filter(|line| !line.starts_with("#[doc = "));
+            for line in lines {
+                if let Some((_, rest)) = line.split_once("include_str!(\"../") {
+                    let named = rest.split('"').next().unwrap_or_default();
+                    let from = path.parent().context("a folder")?.join("..").join(named);
+                    found.push(fs::canonicalize(&from).with_context(|| from.display().to_string())?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_compiled_in_is_copied_to_where_the_image_is_built() -> Result<()> {
+        let checkout = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
+        let file = fs::read_to_string(checkout.join("deploy/Containerfile"))?;
+        let copied: Vec<&str> = file
+            .lines()
+            .filter_map(|line| line.strip_prefix("COPY "))
+            .filter(|words| !words.starts_with("--from"))
+            .flat_map(|words| words.rsplit_once(' ').map_or("", |(from, _)| from).split(' '))
+            .collect();
+        let mut found = Vec::new();
+        for krate in [
+            "cli",
+            "core",
+            "engine",
+            "report",
+            "serve",
+            "versioned",
+            "backends",
+        ] {
+            compiled_in(&checkout.join("crates").join(krate), &mut found)?;
+        }
+        let outside: Vec<&Path> = found
+            .iter()
+            .map(|path| path.strip_prefix(&checkout))
+            .collect::<Result<_, _>>()?;
+        ensure!(
+            outside.iter().any(|path| path.starts_with("scenarios")),
+            "{outside:?}"
+        );
+        for path in outside {
+            ensure!(
+                copied.iter().any(|from| path.starts_with(from)),
+                "{} is compiled in, and deploy/Containerfile copies only {copied:?}",
+                path.display()
+            );
+        }
+        Ok(())
+    }
 }
