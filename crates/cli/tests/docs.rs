@@ -381,14 +381,16 @@ fn planned_with(configuration: &str, file: &Path) -> Result<(), String> {
 
 #[test]
 fn the_ceph_guide_s_configuration_is_taken() {
-    let file = scratch("configuration").join("stagger.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stagger.toml");
     planned_with(&blocks(&ceph_guide(), "toml").concat(), &file).unwrap();
 }
 
 /// So each key that the guide shows is one that the program knows.
 #[test]
 fn no_section_of_the_configuration_takes_an_unknown_key() {
-    let file = scratch("sections").join("stagger.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stagger.toml");
     let whole = blocks(&ceph_guide(), "toml").concat();
     let headers: Vec<&str> = whole
         .lines()
@@ -495,12 +497,6 @@ fn stagger() -> Command {
     command
 }
 
-fn scratch(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("stagger-docs-{}-{name}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// What a command prints, and its exit code where that is not 0.
 fn said(line: &str, folder: &Path) -> String {
     let folder = format!("{}/", folder.display());
@@ -523,7 +519,7 @@ fn said(line: &str, folder: &Path) -> String {
 #[test]
 fn outputs_are_what_the_program_prints() {
     let write = std::env::var_os("STAGGER_DOCS").is_some_and(|value| value == "write");
-    let folder = scratch("outputs");
+    let folder = tempfile::tempdir().unwrap();
     let mut wrong = Vec::new();
     let mut run = 0;
     for page in pages() {
@@ -533,7 +529,7 @@ fn outputs_are_what_the_program_prints() {
             let mut fresh = String::new();
             for part in format!("\n{block}").split("\n$ ").skip(1) {
                 let (line, expected) = part.split_once('\n').unwrap_or((part, ""));
-                let printed = said(line, &folder);
+                let printed = said(line, folder.path());
                 run += 1;
                 let elided = expected.lines().any(|line| line == "…");
                 if !matches(expected.trim_end(), &printed) {

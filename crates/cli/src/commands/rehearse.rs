@@ -29,14 +29,14 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     let copy = Arc::new(copy);
     let (seed, osds) = (args.seed.unwrap_or(1), copy.osds_up());
     let runs = args.runs.unwrap_or_else(|| usual_runs(osds));
-    let scratch = super::simulate::nowhere();
+    let scratch = super::simulate::scratch()?;
     let what = stagger_sim::Rehearsal {
         copy: Arc::clone(&copy),
         target,
         policy: with_open_doors(policy),
         seed,
         runs,
-        scratch: scratch.clone(),
+        scratch: scratch.path().to_owned(),
     };
     if osds == 0 && args.runs.is_some() {
         print::talk("failures are drawn among OSDs only, and there are none: --runs changes nothing here");
@@ -48,8 +48,6 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     }
     // It makes runtimes of its own.
     let came = tokio::task::spawn_blocking(move || stagger_sim::rehearse(&what)).await;
-    // What the simulated runs gathered is of no use to anybody; often there is nothing.
-    std::fs::remove_dir_all(scratch).ok();
     let came = came
         .map_err(|error| CliError::new(Exit::Internal, format!("rehearse the upgrade: {error}")))?
         .map_err(super::simulate::simulation_failed)?;

@@ -13,6 +13,7 @@ use stagger_engine::backend::Backend as _;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_sim::{Pace, Scenario, Sim, SimEnding, SimReport, simulate as carry_out, target};
+use tempfile::TempDir;
 
 use super::state_folder;
 use crate::args::Cli;
@@ -72,10 +73,11 @@ pub(super) async fn played(
     listener: Box<dyn Listener>,
 ) -> Result<(SimReport, PathBuf), CliError> {
     // A rehearsal at once, in memory: how long it takes on the cluster's clock sets the pace.
+    let scratch = scratch()?;
     let rehearsal = run(
         scenario,
         SqliteStore::in_memory()?,
-        Artifacts::in_folder(nowhere()),
+        Artifacts::in_folder(scratch.path().to_owned()),
         Box::new(Silent),
         Pace::Fast,
     )
@@ -164,9 +166,12 @@ pub(super) fn simulation_failed(error: impl std::error::Error) -> CliError {
     failed
 }
 
-/// A folder that the rehearsal writes to and that is gone with it.
-pub(super) fn nowhere() -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("stagger-rehearsal-{}", std::process::id()))
+/// A folder that a rehearsal writes to and that is gone with it.
+pub(super) fn scratch() -> Result<TempDir, CliError> {
+    tempfile::Builder::new()
+        .prefix("stagger-rehearsal-")
+        .tempdir()
+        .map_err(|error| cannot_make(&std::env::temp_dir(), &error))
 }
 
 /// The cluster of a scenario as it is first seen, and the target.

@@ -78,19 +78,10 @@ fn any_terminal_has_the_verdict_above_and_the_keys_below() {
     }
 }
 
-/// `README_SCREEN=write` draws it anew.
 #[test]
-fn the_readme_shows_a_screen_as_it_is_drawn() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let text = std::fs::read_to_string(path).unwrap();
-    let (before, rest) = text.split_once("```text\nRUNNING").unwrap();
-    let (shown, after) = rest.split_once("\n```").unwrap();
-    let drawn = drawn(&shown_at(200), &Screen::default(), 96, 28).join("\n");
-    if std::env::var_os("README_SCREEN").is_some() {
-        std::fs::write(path, format!("{before}```text\n{drawn}\n```{after}")).unwrap();
-    } else {
-        assert_eq!(format!("RUNNING{shown}"), drawn);
-    }
+fn a_run_in_mid_wave_fills_a_terminal() {
+    let rows = drawn(&shown_at(200), &Screen::default(), 96, 28);
+    insta::assert_snapshot!(rows.join("\n"));
 }
 
 #[test]
