@@ -36,4 +36,5 @@ pub mod roots;
 pub mod sandbox;
 pub mod stagger;
 pub mod stagger_image;
+pub mod terminal;
 pub mod verify;

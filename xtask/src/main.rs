@@ -1,4 +1,4 @@
-//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences, package}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences, package, pictures}`. No tool to install first.
 
 mod bench;
 mod chart;
@@ -10,6 +10,7 @@ mod licences;
 mod long;
 mod modules;
 mod package;
+mod pictures;
 mod postgres;
 mod report;
 mod simulate;
@@ -35,6 +36,7 @@ cargo xtask licences                          that every dependency's licence is
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
 cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root
+cargo xtask pictures                          those of README and guides, of a real upgrade; writes docs/pictures
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 
 fn main() -> ExitCode {
@@ -78,6 +80,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["bench", "versioned", "--rows", count] => bench::versioned::bench(count.parse()?),
         // A program that the bench measures is the only child of a process of its own.
         ["measure", report, words @ ..] => bench::child::measure(report, words),
+        ["pictures"] => pictures::pictures(),
         ["generate"] => generate::generate(false),
         ["generate", "--check"] => generate::generate(true),
         _ => bail!("what is asked is not on the menu:\n{MENU}"),
