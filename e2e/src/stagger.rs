@@ -14,6 +14,7 @@ mod running;
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -104,6 +105,24 @@ impl Machine {
             command.arg("--yes");
         }
         command
+    }
+
+    /// The program as a person types it in the machine's own folder: the configuration and the journals are where it looks by itself.
+    ///
+    /// # Errors
+    /// The folder of journals cannot be put there.
+    pub fn typed(&self, words: &[&str]) -> Result<Command> {
+        let (state, there) = (self.state(), self.folder.join("stagger"));
+        fs::create_dir_all(&state).with_context(|| format!("making {}", state.display()))?;
+        if !there.exists() {
+            symlink(&state, &there).with_context(|| format!("making {}", there.display()))?;
+        }
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).args(words);
+        command
+            .current_dir(&self.folder)
+            .env("XDG_STATE_HOME", &self.folder);
+        Ok(command)
     }
 
     /// Runs it to its end, whatever that is.

@@ -39,6 +39,12 @@ impl Terminal {
         let mut script = Command::new("script");
         script.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"]);
         script.env("TERM", "xterm-256color").env_remove("NO_COLOR");
+        if let Some(folder) = command.get_current_dir() {
+            script.current_dir(folder);
+        }
+        for (name, value) in command.get_envs() {
+            script.env(name, value.unwrap_or_default());
+        }
         script
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -126,7 +132,9 @@ impl Drop for Terminal {
 
 fn svg(screen: &Screen) -> String {
     let text = ansi(screen);
-    anstyle_svg::Term::new().render_svg(text.trim_end())
+    anstyle_svg::Term::new()
+        .palette(anstyle_svg::WIN10_CONSOLE)
+        .render_svg(text.trim_end())
 }
 
 /// The screen as lines with colours, and without anything that moves the cursor.

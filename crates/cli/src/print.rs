@@ -1,5 +1,7 @@
 //! The only place that prints. stdout is data, stderr is talk.
 
+mod fold;
+
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::OnceLock;
@@ -9,8 +11,9 @@ static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 
 /// A line of data.
 pub(crate) fn out(text: &str) {
+    let shown = fitted(tame(text), std::io::stdout().is_terminal());
     let mut to = anstream::stdout().lock();
-    let written = to.write_all(tame(text).as_bytes());
+    let written = to.write_all(shown.as_bytes());
     let written = written
         .and_then(|()| to.write_all(b"\n"))
         .and_then(|()| to.flush());
@@ -26,10 +29,22 @@ pub(crate) fn unwritten() -> Option<&'static std::io::Error> {
 
 /// A line of talk.
 pub(crate) fn talk(text: &str) {
+    let shown = fitted(tame(text), std::io::stderr().is_terminal());
     let mut to = anstream::stderr().lock();
-    to.write_all(tame(text).as_bytes())
+    to.write_all(shown.as_bytes())
         .and_then(|()| to.write_all(b"\n"))
         .ok();
+}
+
+/// For a terminal, folded where it is wider; whoever reads lines has them whole.
+fn fitted(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
+    if !is_terminal {
+        return text;
+    }
+    match fold::folded(&text, width()) {
+        Cow::Owned(folded) => Cow::Owned(folded),
+        Cow::Borrowed(_) => text,
+    }
 }
 
 /// The text without orders to a terminal, but for colours: Ceph takes any character in the name of a pool

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{Kind, Topology, UnitId};
 
+use crate::names::natural;
+
 /// Units with what is told of each: its state, or the number of its wave.
 pub type Cells<'a, C> = Vec<(&'a UnitId, C)>;
 
@@ -26,7 +28,8 @@ impl<C: Copy> Group<'_, C> {
     }
 }
 
-/// Domains first, then kinds of units that are on no host, in the order given.
+/// Domains first, each with its hosts, by their names and the numbers in them; then kinds of units that are on no host, in the order
+/// given.
 pub fn groups<'a, C: Copy>(
     topology: &'a Topology,
     by_kind: Vec<(&'a Kind, Cells<'a, C>)>,
@@ -46,8 +49,12 @@ pub fn groups<'a, C: Copy>(
     }
     let mut groups: Vec<Group<'_, C>> = domains
         .into_iter()
-        .map(|(name, hosts)| Group { name, hosts })
+        .map(|(name, mut hosts)| {
+            hosts.sort_by_cached_key(|host| natural(host.0));
+            Group { name, hosts }
+        })
         .collect();
+    groups.sort_by_cached_key(|group| natural(group.name));
     for (kind, mut units) in by_kind {
         units.retain(|(id, _)| !placed.contains(id));
         if !units.is_empty() {

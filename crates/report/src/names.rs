@@ -146,6 +146,24 @@ fn ranges(numbers: &[u64]) -> String {
     text.join(",")
 }
 
+/// By what names are sorted: each run of letters with the number that follows it, so that `host9` comes before `host10`.
+pub(crate) fn natural(name: &str) -> Vec<(&str, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (head, tail) = rest.split_at(letters);
+        let digits = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+        let number = match &tail[..digits] {
+            "" => 0,
+            digits => digits.parse().unwrap_or(u64::MAX),
+        };
+        parts.push((head, number));
+        rest = &tail[digits..];
+    }
+    parts
+}
+
 /// The first part of a text that fits, with a mark where it was cut.
 pub fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
@@ -163,6 +181,17 @@ mod tests {
     use stagger_core::model::{Budgets, ClusterName, Kind, Snapshot, Unit, UnitState};
 
     use super::*;
+
+    #[test]
+    fn names_are_sorted_by_the_numbers_in_them() {
+        let sorted = [
+            "a", "host", "host9", "host10", "host10a", "r1-h2", "r1-h10", "r2-h1",
+        ];
+        let mut names = sorted;
+        names.reverse();
+        names.sort_by_cached_key(|name| natural(*name));
+        assert_eq!(names, sorted);
+    }
 
     /// OSDs with their hosts and racks.
     fn snapshot(osds: &[(u32, &str, &str)]) -> Snapshot {

@@ -46,11 +46,16 @@ fn main() -> Result<()> {
 }
 
 fn pictures(cluster: &Cluster, folder: &Path) -> Result<()> {
-    let machine = Machine::new(cluster, "you", &Setup::default())?;
+    let setup = Setup {
+        // The run is stopped while its picture is drawn.
+        lock_expires: 120,
+        ..Setup::default()
+    };
+    let machine = Machine::new(cluster, "you", &setup)?;
     let to = verify::version(cluster, Release::Tentacle)?;
     let upgrade = ["upgrade", "--to", to.as_str()];
 
-    let plan = machine.command(&[&["plan"][..], &upgrade].concat());
+    let plan = machine.typed(&[&["plan"][..], &upgrade].concat())?;
     drawn(&plan, PLAN, "Next:", folder, "plan.svg")?;
 
     let run = machine.start(&[&["run"][..], &upgrade].concat())?;

@@ -19,8 +19,15 @@ const PICTURE: usize = 10;
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
 
-/// So much of why there is a step stands beside it.
+/// So much of why there is a step stands beside it at most.
 const WHY: usize = 60;
+
+/// So much of it fits beside the step's name.
+fn room(name: &str, width: usize) -> usize {
+    width
+        .saturating_sub(name.chars().count().max(22) + 27)
+        .clamp(30, WHY)
+}
 
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
 pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
@@ -63,7 +70,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
                     "  {:<22} {:>5}                   {}",
                     step.name,
                     "once",
-                    fit(&step.why, WHY)
+                    fit(&step.why, room(step.name.as_str(), width))
                 );
             }
         }
@@ -262,7 +269,11 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, width: usize) {
         };
         lines.push(format!("Left      {names}{more}: {}", group.reason));
     }
-    let cut: Vec<_> = plan.parts.iter().filter_map(cut_off).collect();
+    let cut: Vec<_> = plan
+        .parts
+        .iter()
+        .filter_map(|part| cut_off(part, width))
+        .collect();
     if !lines.is_empty() || !cut.is_empty() {
         text.push('\n');
     }
@@ -289,9 +300,13 @@ fn absent(lines: &mut Vec<String>, plan: &Plan) {
 }
 
 /// A step of which the table has not told all, and no door does.
-fn cut_off(part: &PlannedPart) -> Option<&PlannedStep> {
+fn cut_off(part: &PlannedPart, width: usize) -> Option<&PlannedStep> {
     match part {
-        PlannedPart::Step(step) if step.door.is_none() && step.why.chars().count() > WHY => Some(step),
+        PlannedPart::Step(step)
+            if step.door.is_none() && step.why.chars().count() > room(step.name.as_str(), width) =>
+        {
+            Some(step)
+        }
         PlannedPart::Step(_) | PlannedPart::Stage(_) => None,
     }
 }
