@@ -69,8 +69,24 @@ pub fn page(report: &Report<'_>) -> String {
     page.into_string()
 }
 
+/// Parts that a page of a run that goes on shows one by one, each with a name of its own: the waves (`waves`, then `wave-1` or
+/// `step-2` by their places), what was waited for, decisions, guards, laws. A part whose name and text are as they were need not
+/// be drawn anew.
+pub fn sections(report: &Report<'_>) -> Vec<(String, Markup)> {
+    let Report { view, history, .. } = report;
+    let mut sections = parts::rows(history);
+    sections.extend([
+        ("skipped".to_owned(), skipped(view)),
+        ("waits".to_owned(), waits(history)),
+        ("decisions".to_owned(), decisions(history)),
+        ("guards".to_owned(), guards(history)),
+        ("laws".to_owned(), laws(report.verification)),
+    ]);
+    sections
+}
+
 /// What stands below the heading: what it is at, units, laws, waves, waits, decisions, guards, the journal.
-pub fn details(report: &Report<'_>) -> Markup {
+fn details(report: &Report<'_>) -> Markup {
     let Report { view, history, .. } = report;
     html! {
         main {
@@ -89,41 +105,48 @@ pub fn details(report: &Report<'_>) -> Markup {
 }
 
 /// A moment to the second, in UTC.
-fn moment(at: Timestamp) -> Markup {
+pub fn moment(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S")) } }
 }
 
 /// A moment of the day, where the page has told of which day.
-fn clock(at: Timestamp) -> Markup {
+pub fn clock(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%H:%M:%S")) } }
 }
 
 /// The verdict with its why, which run, and its figures.
-pub fn heading(report: &Report<'_>) -> Markup {
+fn heading(report: &Report<'_>) -> Markup {
     let Report { view, history, .. } = report;
     let tone = match view.verdict {
         Verdict::Done => "good",
         Verdict::Running => "plain",
         Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "bad",
     };
-    let changed: usize = view.changed;
     html! {
         header {
             p.verdict.(tone) { strong { (view.verdict.to_string()) } " " (view.why) }
             @if let Some(broken) = report.broken { p.verdict.bad { strong { "UNREADABLE" } " " (broken) "; shown is what stands before it" } }
             h1 { (view.title) }
             p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
-            dl.facts {
-                div { dt { "began" } dd { (moment(history.began)) " UTC" } }
-                div {
-                    dt { @if view.ended_at.is_some() { "took" } @else { "for" } }
-                    dd { (duration(history.took())) (forecast(history.forecast, history.took(), view.ended_at.is_some())) }
-                }
-                div { dt { "changed" } dd { (changed) @if changed == 1 { " unit" } @else { " units" } } }
-                div { dt { "waves passed" } dd { (view.waves_passed) } }
-                div { dt { "down at once" } dd { "at most " (history.most_down()) } }
-                div { dt { "carried out by" } dd { (processes(history)) } }
+            (figures(view, history))
+        }
+    }
+}
+
+/// Its figures: since when, how much is changed, how many were down at once.
+pub fn figures(view: &RunView, history: &History) -> Markup {
+    let changed: usize = view.changed;
+    html! {
+        dl.facts {
+            div { dt { "began" } dd { (moment(history.began)) " UTC" } }
+            div {
+                dt { @if view.ended_at.is_some() { "took" } @else { "for" } }
+                dd { (duration(history.took())) (forecast(history.forecast, history.took(), view.ended_at.is_some())) }
             }
+            div { dt { "changed" } dd { (changed) @if changed == 1 { " unit" } @else { " units" } } }
+            div { dt { "waves passed" } dd { (view.waves_passed) } }
+            div { dt { "down at once" } dd { "at most " (history.most_down()) } }
+            div { dt { "carried out by" } dd { (processes(history)) } }
         }
     }
 }

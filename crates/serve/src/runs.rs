@@ -38,6 +38,10 @@ struct Kept {
     /// How a run ended whose journal nobody writes to any more.
     over: BTreeMap<RunId, Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Result<Seen, ReadError>>>,
+    /// Runs as they were seen last, for whoever looks while the store is away.
+    last: BTreeMap<RunId, Seen>,
+    /// What the store listed last, and when.
+    listed: Option<(Vec<Listed>, Timestamp)>,
 }
 
 /// A journal as it was read.
@@ -63,6 +67,8 @@ pub(crate) struct Seen {
     pub(crate) view: RunView,
     /// What it was asked for and nobody has heeded yet, and by whom.
     pub(crate) asked: Vec<(Command, String)>,
+    /// When it was read.
+    pub(crate) at: Timestamp,
 }
 
 /// Why a run cannot be read or asked for something.
@@ -145,13 +151,41 @@ impl Runs {
     ) -> Result<Vec<InList>, ReadError> {
         self.in_store(move |this, store| {
             let listed = seen_by(&*store, &caller)?;
-            let listed = listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
+            let listed: Vec<Listed> =
+                listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of)).collect();
+            if cluster.is_none() && caller.clusters.is_none() {
+                let newest = listed.iter().take(LISTED).cloned().collect();
+                this.kept(|kept| kept.listed = Some((newest, Timestamp::now())));
+            }
+            let listed = listed.into_iter();
             Ok(listed
                 .take(LISTED)
                 .map(|listed| this.in_list(&*store, listed))
                 .collect())
         })
         .await
+    }
+
+    /// The runs that somebody may see as they were when all were listed last, and when that was: for who looks while the store
+    /// is away.
+    pub(crate) fn last_list(&self, caller: &Caller) -> Option<(Vec<InList>, Timestamp)> {
+        self.kept(|kept| {
+            let (listed, at) = kept.listed.as_ref()?;
+            let seen = listed.iter().filter(|listed| caller.sees(&listed.cluster));
+            let known = seen.filter_map(|listed| {
+                let view = match kept.over.get(&listed.run) {
+                    Some(over) => Arc::clone(over),
+                    None => Arc::new(kept.last.get(&listed.run)?.view.clone()),
+                };
+                Some(InList { listed: listed.clone(), view: Ok(view) })
+            });
+            Some((known.collect(), *at))
+        })
+    }
+
+    /// A run as it was seen last.
+    pub(crate) fn last(&self, run: &RunId) -> Option<Seen> {
+        self.kept(|kept| kept.last.get(run).cloned())
     }
 
     /// The newest run of each cluster that somebody may see.
@@ -185,6 +219,7 @@ impl Runs {
         if is_over {
             self.kept(|kept| {
                 kept.journals.remove(run);
+                kept.last.remove(run);
                 kept.over.insert(run.clone(), Arc::clone(&view))
             });
         }
@@ -204,14 +239,22 @@ impl Runs {
         let nobody = supervisor::nobody(store, state);
         let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
         let asked = store.asked(run).map_err(|error| ReadError::of(run, &error))?;
-        Ok(Seen {
+        let seen = Seen {
             asked: asked.into_iter().map(|(_, command, by)| (command, by)).collect(),
             view: match nobody {
                 Some(why) => view.without_a_holder(why),
                 None => view,
             },
             journal,
-        })
+            at: Timestamp::now(),
+        };
+        self.kept(|kept| {
+            if kept.last.len() >= KEPT {
+                kept.last.clear();
+            }
+            kept.last.insert(run.clone(), seen.clone());
+        });
+        Ok(seen)
     }
 
     fn journal(&self, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {

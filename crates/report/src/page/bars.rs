@@ -1,6 +1,6 @@
 //! Bars on the one scale of a page.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use crate::History;
@@ -11,7 +11,8 @@ const WIDTH: f64 = 1000.0;
 /// The narrowest that is still seen.
 const NARROWEST: f64 = 2.0;
 
-/// From the beginning of a run to its last event.
+/// From the beginning of a run to its last event; of one that goes on to a time after it, so that not every bar moves with each
+/// event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     from: Timestamp,
@@ -21,11 +22,22 @@ pub(super) struct Scale {
 
 impl Scale {
     pub(super) fn of(history: &History) -> Self {
+        let took = history.took().as_secs_f64().max(1.0);
         Self {
             from: history.began,
-            seconds: history.took().as_secs_f64().max(1.0),
+            seconds: if history.ended.is_some() {
+                took
+            } else {
+                next_mark(took)
+            },
             to: history.last,
         }
+    }
+
+    /// Where it ends.
+    pub(super) fn end(&self) -> Timestamp {
+        let length = SignedDuration::try_from_secs_f64(self.seconds).unwrap_or_default();
+        self.from.saturating_add(length).unwrap_or(self.to)
     }
 
     fn at(&self, at: Timestamp) -> f64 {
@@ -94,6 +106,12 @@ impl Scale {
     }
 }
 
+/// The first of four marks to each doubling that is not before this one.
+fn next_mark(seconds: f64) -> f64 {
+    let step = seconds.log2().floor().exp2() / 4.0;
+    (seconds / step).ceil() * step
+}
+
 /// Times during which there is at least one, in order.
 fn union(mut times: Vec<Open>) -> Vec<Open> {
     times.sort_by_key(|time| time.from);
@@ -112,4 +130,17 @@ fn union(mut times: Vec<Open>) -> Vec<Open> {
 /// A number with one digit behind the point: more is not seen.
 fn tenths(number: f64) -> String {
     format!("{number:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_mark;
+
+    #[test]
+    fn a_scale_stays_for_a_while_and_holds_what_there_is() {
+        assert_eq!([1.0, 64.0, 65.0, 80.0, 81.0, 127.0].map(next_mark), [1.0, 64.0, 80.0, 80.0, 96.0, 128.0]);
+        let mut marks: Vec<u64> = (1..10_000).map(|second| next_mark(f64::from(second)) as u64).collect();
+        marks.dedup();
+        assert!(marks.len() < 60, "{} scales in 10,000 s", marks.len());
+    }
 }

@@ -14,31 +14,35 @@ const UNITS: usize = 60;
 const LONGEST: usize = 20;
 
 pub(super) fn timeline(history: &History) -> Markup {
+    html! { section { @for (_, part) in rows(history) { (part) } } }
+}
+
+/// The heading, then a row for each wave and step, each with its name.
+pub(super) fn rows(history: &History) -> Vec<(String, Markup)> {
     let scale = Scale::of(history);
-    html! {
-        section {
-            h2 { "Waves" }
-            @if history.parts.is_empty() {
-                p { "No wave was opened, and no step was taken." }
-            } @else {
-                p.legend {
-                    span.key.preparing { "preparing" } span.key.down { "out of service" } span.key.shut { "gate shut" }
-                    span.key.back { "rolling back" } span.key.failed { "failed" }
-                }
-                div.row.head {
-                    span {} span { "what" }
-                    span.scale { (clock(history.began)) (clock(history.last)) }
-                    span.number { "took" } span { "result" }
-                }
-                @for part in &history.parts {
-                    @match part {
-                        Part::Wave(wave) => { (wave_rows(history, &scale, wave)) }
-                        Part::Step(step) => { (step_row(history, &scale, step)) }
-                    }
-                }
+    let heading = html! {
+        h2 { "Waves" }
+        @if history.parts.is_empty() {
+            p { "No wave was opened, and no step was taken." }
+        } @else {
+            p.legend {
+                span.key.preparing { "preparing" } span.key.down { "out of service" } span.key.shut { "gate shut" }
+                span.key.back { "rolling back" } span.key.failed { "failed" }
+            }
+            div.row.head {
+                span {} span { "what" }
+                span.scale { (clock(history.began)) (clock(scale.end())) }
+                span.number { "took" } span { "result" }
             }
         }
-    }
+    };
+    let part = |(place, part): (usize, &Part)| match part {
+        Part::Wave(wave) => (format!("wave-{}", wave.number), wave_rows(history, &scale, wave)),
+        Part::Step(step) => (format!("step-{place}"), step_row(history, &scale, step)),
+    };
+    let mut rows = vec![("waves".to_owned(), heading)];
+    rows.extend(history.parts.iter().enumerate().map(part));
+    rows
 }
 
 fn wave_rows(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {

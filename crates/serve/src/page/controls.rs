@@ -1,0 +1,206 @@
+//! What a run may be asked for, with what it costs, and how a form asks.
+
+use axum::Extension;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, Path, State};
+use axum::response::Redirect;
+use maud::{Markup, html};
+use serde::Deserialize;
+use stagger_core::model::{GoingBack, PartName};
+use stagger_core::plan::{Plan, PlannedPart};
+use stagger_core::run::Command;
+use stagger_core::view::Verdict;
+use stagger_report::duration;
+use stagger_report::history::UnitState;
+use stagger_report::sentences::command_words;
+
+use super::Sorry;
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::api::{OfRun, ask, permitted, refused, role_of};
+use crate::problem::Problem;
+use crate::runs::Seen;
+
+/// What may be asked of a run by whoever looks, with what it costs.
+pub(super) fn controls(seen: &Seen, caller: &Caller) -> Markup {
+    let view = &seen.view;
+    let cluster = &view.cluster;
+    if view.ending.is_some() {
+        return html! {};
+    }
+    if !caller.may(Role::Operate, cluster) {
+        return html! { p.quiet { (caller.name) " may look at this run, and ask nothing of it." } };
+    }
+    let plan = seen.journal.reading.run.plan();
+    let words = seen.journal.reading.words();
+    html! {
+        @for (command, by) in &seen.asked {
+            p.asked role="status" {
+                b { (command_words(command)) } " was asked for by " (by)
+                @if view.verdict == Verdict::Interrupted { "; nobody carries the run out: " code { "stagger resume " (view.run) } " heeds it" }
+                @else { ", and is not heeded yet" }
+            }
+        }
+        section.controls aria-label="what the run may be asked for" {
+            form method="post" action={ "/runs/" (view.run) "/commands" } {
+                div { (button("pause", "Pause")) p.quiet { "Starts no new wave. " (open_wave(seen)) } }
+                div { (button("resume", "Resume")) p.quiet { "Goes on where it was paused or held." } }
+            }
+            @if let Some(plan) = plan {
+                @if caller.may(Role::Approve, cluster) && !words.is_empty() {
+                    details open[view.verdict == Verdict::NeedsYou] {
+                        summary { "Approve (" (words.len()) ")" }
+                        @for word in &words {
+                            form method="post" action={ "/runs/" (view.run) "/commands" } {
+                                input type="hidden" name="plan" value=(plan.id);
+                                input type="hidden" name="door" value=(word);
+                                h3 { code { (word) } }
+                                @for line in cost(seen, word) { p { (line) } }
+                                (once("I have read what it costs"))
+                                (button("approve", "Approve"))
+                            }
+                        }
+                    }
+                }
+            }
+            details {
+                summary { "End it" }
+                form method="post" action={ "/runs/" (view.run) "/commands" } {
+                    p { "Abort finishes the wave, gives everything back, and ends. " (so_far(seen)) }
+                    (once("End it there"))
+                    (button("abort", "Abort"))
+                }
+                form method="post" action={ "/runs/" (view.run) "/commands" } {
+                    p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the release before, as far as that is possible; each is down once more." }
+                    (once("Bring them back"))
+                    (button("rollback", "Roll back"))
+                }
+            }
+        }
+    }
+}
+
+fn button(word: &str, text: &str) -> Markup {
+    html! { button name="command" value=(word) { (text) } }
+}
+
+/// A box that has to be ticked first.
+fn once(text: &str) -> Markup {
+    html! { label { input type="checkbox" required; " " (text) } " " }
+}
+
+/// What becomes of the wave that is open.
+fn open_wave(seen: &Seen) -> String {
+    let waits = ["next", "preparing"];
+    let units = seen.view.current.iter().flat_map(|current| &current.units);
+    let count: usize = units.filter(|(doing, _)| !waits.contains(&doing.as_str())).map(|(_, units)| units.len()).sum();
+    match (&seen.view.current, count) {
+        (None, _) => "None is open now.".to_owned(),
+        (Some(_), 0) => "The open one is finished first.".to_owned(),
+        (Some(_), 1) => "The open one, with 1 unit begun, is finished first.".to_owned(),
+        (Some(_), more) => format!("The open one, with {more} units begun, is finished first."),
+    }
+}
+
+/// How a cluster is left that is left now.
+fn so_far(seen: &Seen) -> String {
+    let counts = seen.journal.reading.history.counts();
+    let waiting = counts.get(&UnitState::Waiting).copied().unwrap_or_default();
+    format!(
+        "{} units stay changed, and {waiting} stay as they are: the cluster runs both.",
+        seen.view.changed
+    )
+}
+
+/// What the approval of a word comes to, line by line.
+fn cost(seen: &Seen, word: &str) -> Vec<String> {
+    let Some(plan) = seen.journal.reading.run.plan() else {
+        return vec!["Nothing is planned now.".to_owned()];
+    };
+    if let Some(door) = plan.doors().into_iter().find(|door| door.name.as_str() == word) {
+        let mut lines = vec![format!("Cannot be taken back: {}", door.why)];
+        lines.extend(behind(plan, word));
+        return lines;
+    }
+    if let Some(found) = plan.interruptions.iter().find(|found| found.name == word) {
+        let (units, each) = match found.units {
+            1 => (1, ""),
+            more => (more, " each time"),
+        };
+        return vec![format!(
+            "{} is without service for about {} s{each}, {units} times",
+            found.what, found.seconds
+        )];
+    }
+    vec!["The run goes on although units of the stage before are left as they are.".to_owned()]
+}
+
+/// What follows a door: how much, for how long, and what of it has no way back.
+fn behind(plan: &Plan, word: &str) -> Option<String> {
+    let holds = |part: &PlannedPart| match part {
+        PlannedPart::Stage(stage) => {
+            let doors = stage.waves.iter().filter_map(|wave| wave.door.as_ref());
+            doors.into_iter().any(|door| door.name.as_str() == word)
+        }
+        PlannedPart::Step(step) => step.door.iter().any(|door| door.name.as_str() == word),
+    };
+    let from = plan.parts.iter().position(holds)?;
+    let stages = plan.parts[from..].iter().filter_map(|part| match part {
+        PlannedPart::Stage(stage) => Some(stage),
+        PlannedPart::Step(_) => None,
+    });
+    let (mut units, mut seconds, mut no_way_back) = (0, 0, 0);
+    for stage in stages {
+        let of_stage: usize = stage.waves.iter().map(|wave| wave.units.len()).sum();
+        units += of_stage;
+        seconds += stage.waves.iter().map(|wave| i64::from(wave.seconds)).sum::<i64>();
+        if !matches!(stage.going_back, GoingBack::Restart) {
+            no_way_back += of_stage;
+        }
+    }
+    (units > 0).then(|| {
+        let long = duration(jiff::SignedDuration::from_secs(seconds));
+        let back = match no_way_back {
+            0 => String::new(),
+            some => format!("; {some} of them come back only by a rebuild, or not at all"),
+        };
+        format!("Behind it: {units} units, about {long}{back}")
+    })
+}
+
+/// What a form of the page asks for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wish {
+    command: String,
+    plan: Option<String>,
+    door: Option<PartName>,
+}
+
+pub(super) async fn command(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    run: OfRun,
+    wish: Result<Form<Wish>, FormRejection>,
+) -> Result<Redirect, Sorry> {
+    let Path(run) = run.map_err(Problem::from)?;
+    let Form(Wish { command, plan, door }) = wish.map_err(Problem::from)?;
+    let command = match (command.as_str(), door) {
+        ("pause", _) => Command::Pause,
+        ("resume", _) => Command::Resume,
+        ("abort", _) => Command::Abort,
+        ("rollback", _) => Command::Rollback,
+        ("approve", Some(door)) => Command::Approve { door },
+        _ => return Err(Problem::malformed("no form of this page asks for that").into()),
+    };
+    let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
+    let now = seen.journal.reading.run.plan().map(|plan| plan.id.clone());
+    if matches!(command, Command::Approve { .. }) && (plan.is_none() || plan != now) {
+        return Err(Problem::moved("it follows another plan than the one that you saw: look again").into());
+    }
+    if let Some(problem) = refused(&seen, &command) {
+        return Err(problem.into());
+    }
+    ask(&shared, &caller, &seen, command).await?;
+    Ok(Redirect::to(&format!("/runs/{run}")))
+}

@@ -1,0 +1,159 @@
+//! What is down, why, what is waited for, and until when: what an operator has to know first.
+
+use jiff::{SignedDuration, Timestamp};
+use maud::{Markup, html};
+use stagger_core::model::{Part, PartName, UnitId};
+use stagger_core::view::{RunView, Verdict};
+use stagger_report::history::UnitState;
+use stagger_report::names::Places;
+use stagger_report::page::clock;
+
+use crate::runs::Seen;
+
+/// Names of units with their hosts take no more than so many characters.
+const NAMES: usize = 160;
+
+/// What is waited for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wait {
+    what: String,
+    since: Timestamp,
+}
+
+/// How long it is waited for.
+#[derive(Debug, PartialEq, Eq)]
+enum Until {
+    /// Not at all.
+    Nothing,
+    /// Until then, and what then.
+    At(Timestamp, &'static str),
+    /// Until something happens.
+    Event(String),
+}
+
+/// The answers, side by side.
+pub(super) fn glance(seen: &Seen) -> Markup {
+    let view = &seen.view;
+    if view.ending.is_some() {
+        return html! {};
+    }
+    let history = &seen.journal.reading.history;
+    let places = Places::of(&history.topology);
+    let of = |state: UnitState| -> Vec<UnitId> {
+        let units = history.units.iter().filter(|(_, unit)| unit.state == state);
+        units.map(|(id, _)| id.clone()).collect()
+    };
+    let told = |state: UnitState| {
+        let units = of(state);
+        html! {
+            @if !units.is_empty() {
+                p.state.(class(state)) { b aria-hidden="true" { (state.glyph()) } " " strong { (units.len()) } " " (state.word()) ": " (places.tell(&units, NAMES)) }
+            }
+        }
+    };
+    let out = of(UnitState::Down).len() + of(UnitState::Failed).len();
+    let (waits, until) = (waits(seen), until(seen));
+    html! {
+        section.glance aria-label="now" {
+            div {
+                h2 { "Down" }
+                @if out == 0 { p { "no unit, by this run" } }
+                (told(UnitState::Down)) (told(UnitState::Failed)) (told(UnitState::Verifying))
+            }
+            div {
+                h2 { "Why" }
+                @match &view.current {
+                    Some(current) => p { "wave " (view.waves_passed + 1) " of " (view.waves_passed as usize + view.waves_left) ", stage " b { (current.stage) } ", open since " (clock(current.since)) },
+                    None => p { "no wave is open; " (view.waves_left) @if view.waves_left == 1 { " wave is" } @else { " waves are" } " planned" },
+                }
+                p.quiet { (view.title) }
+            }
+            div {
+                h2 { "Waits for" }
+                @if waits.is_empty() { p { (idle(view)) } }
+                @for wait in &waits { p { (wait.what) span.quiet { ", since " (clock(wait.since)) " " (relative(wait.since)) } } }
+            }
+            div {
+                h2 { "Until" }
+                @match &until {
+                    Until::Nothing => p { @if view.seconds_left > 0 { "about " (stagger_report::duration(SignedDuration::from_secs(view.seconds_left))) " are left, by the plan" } @else { "nothing is waited for" } },
+                    Until::At(at, then) => p { strong { (clock(*at)) } " UTC " (relative(*at)) "; " (then) },
+                    Until::Event(event) => p { (event) },
+                }
+            }
+        }
+    }
+}
+
+fn idle(view: &RunView) -> &'static str {
+    match view.verdict {
+        Verdict::Interrupted => "a process that carries it out",
+        _ if view.current.is_some() => "its units; no gate is shut",
+        _ => "nothing",
+    }
+}
+
+/// A time as it is told by somebody who counts: the script fills it in.
+pub(super) fn relative(at: Timestamp) -> Markup {
+    html! { span.relative data-at=(at) {} }
+}
+
+/// The class of a state.
+pub(super) fn class(state: UnitState) -> &'static str {
+    match state {
+        UnitState::RolledBack => "rolled-back",
+        other => other.word(),
+    }
+}
+
+fn waits(seen: &Seen) -> Vec<Wait> {
+    let run = &seen.journal.reading.run;
+    if let Some((reason, since)) = run.held() {
+        return vec![Wait {
+            what: reason.to_string(),
+            since,
+        }];
+    }
+    let Some((shut, since)) = run.gates() else {
+        return Vec::new();
+    };
+    let shut = shut.iter().map(|(gate, why)| Wait {
+        what: format!("{gate}: {why}"),
+        since,
+    });
+    shut.collect()
+}
+
+fn until(seen: &Seen) -> Until {
+    let (view, run) = (&seen.view, &seen.journal.reading.run);
+    match view.verdict {
+        Verdict::Interrupted => {
+            return Until::Event(format!("somebody carries it on: `stagger resume {}`", view.run));
+        }
+        Verdict::NeedsYou => return Until::Event("you act: see below what may be asked".to_owned()),
+        Verdict::Running | Verdict::Held | Verdict::Done | Verdict::Ended => {}
+    }
+    if run.held().is_some() {
+        return Until::Event("it is there; then the run goes on by itself".to_owned());
+    }
+    let shut = run.gates().filter(|(shut, _)| !shut.is_empty());
+    let Some((_, since)) = shut else {
+        return Until::Nothing;
+    };
+    let stage = view.current.as_ref().map(|current| &current.stage);
+    let patience = patience(&run.start().target.parts, stage)
+        .unwrap_or_else(|| SignedDuration::from_secs(i64::from(run.start().policy.gate_timeout)));
+    Until::At(
+        since.saturating_add(patience).unwrap_or(Timestamp::MAX),
+        "later while recovery makes progress. Then it takes corrective steps, goes back, or holds",
+    )
+}
+
+/// How long the gates of a stage are waited for.
+fn patience(parts: &[Part], stage: Option<&PartName>) -> Option<SignedDuration> {
+    let found = parts.iter().find_map(|part| match part {
+        Part::Stage(of) if Some(&of.name) == stage => Some(of),
+        Part::Stage(_) | Part::Step(_) => None,
+    });
+    found?.gates.iter().map(|gate| gate.timeout).max()
+}

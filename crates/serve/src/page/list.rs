@@ -1,0 +1,173 @@
+//! Clusters side by side, each with its newest run; then the runs before.
+
+use std::collections::BTreeSet;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use serde_json::json;
+use stagger_core::model::UnitId;
+use stagger_core::view::{RunView, Verdict};
+use stagger_report::duration;
+use stagger_report::names::{compress, fit};
+use stagger_report::page::moment;
+
+use super::parts::{Part, sent, whole};
+use super::{Wanted, as_of, away, document, glance, tone};
+use crate::Shared;
+use crate::access::Caller;
+use crate::problem::Problem;
+use crate::runs::{InList, ReadError};
+
+/// Names of units take no more than so many characters.
+const NAMES: usize = 80;
+
+pub(super) async fn page(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, super::Sorry> {
+    let name = caller.name.clone();
+    let (runs, gone) = known(&shared, caller).await?;
+    let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);
+    let body = html! {
+        header.bar { h1 { "Clusters" } (as_of(at, &html! { ", for " (name) })) }
+        main data-parts="/parts" {
+            @if let Some((why, at)) = &gone { (away(why, *at)) }
+            (whole(&all(&runs)))
+        }
+    };
+    let status = if gone.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    Ok((status, document("stagger", &body)).into_response())
+}
+
+/// The parts that are not as whoever asks has them.
+pub(super) async fn parts(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    Query(wanted): Query<Wanted>,
+) -> Result<Response, Problem> {
+    let runs = shared.runs.list(caller, None).await.map_err(|error| Problem::of(&error))?;
+    let parts = all(&runs);
+    let have = wanted.have.as_deref().unwrap_or_default();
+    Ok(Json(json!({ "at": Timestamp::now(), "parts": sent(&parts, have) })).into_response())
+}
+
+/// The runs, or what was known of them before the store went away, and why it did.
+async fn known(shared: &Shared, caller: Caller) -> Result<(Vec<InList>, Option<(String, Timestamp)>), Problem> {
+    match shared.runs.list(caller.clone(), None).await {
+        Ok(runs) => Ok((runs, None)),
+        Err(ReadError::Store(why)) => match shared.runs.last_list(&caller) {
+            Some((runs, at)) => Ok((runs, Some((why, at)))),
+            None => Err(Problem::of(&ReadError::Store(why))),
+        },
+        Err(error) => Err(Problem::of(&error)),
+    }
+}
+
+/// What needs a person comes first.
+fn urgency(run: &InList) -> u8 {
+    match run.view.as_ref().map(|view| view.verdict) {
+        Err(_) | Ok(Verdict::NeedsYou) => 0,
+        Ok(Verdict::Interrupted) => 1,
+        Ok(Verdict::Held) => 2,
+        Ok(Verdict::Running) => 3,
+        Ok(Verdict::Ended) => 4,
+        Ok(Verdict::Done) => 5,
+    }
+}
+
+fn all(runs: &[InList]) -> Vec<Part> {
+    if runs.is_empty() {
+        return vec![Part::new("none", &html! { p { "There is no run yet. " code { "stagger run" } " begins one." } })];
+    }
+    let mut clusters = BTreeSet::new();
+    let (mut newest, before): (Vec<&InList>, Vec<&InList>) =
+        runs.iter().partition(|run| clusters.insert(run.listed.cluster.clone()));
+    newest.sort_by_key(|run| (urgency(run), run.listed.cluster.clone()));
+    let mut parts: Vec<Part> = newest
+        .iter()
+        .map(|run| Part::new(format!("cluster-{}", run.listed.cluster), &card(run)))
+        .collect();
+    if !before.is_empty() {
+        parts.push(Part::new("before", &earlier(&before)));
+    }
+    parts
+}
+
+/// A cluster with its newest run.
+fn card(run: &InList) -> Markup {
+    let id = run.listed.run.as_str();
+    let link = html! { a href={ "/runs/" (id) } { (run.listed.cluster) } };
+    match &run.view {
+        Ok(view) => html! {
+            article.cluster.(tone(view.verdict)) {
+                h2 { (link) }
+                p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (view.why) }
+                p { (view.title) }
+                (at_work(view))
+                p.quiet { code { (id) } ", " (time(view)) }
+            }
+        },
+        Err(error) => html! {
+            article.cluster.bad { h2 { (link) } p.verdict.bad { strong { "UNREADABLE" } " " (error.to_string()) } }
+        },
+    }
+}
+
+/// What a run that is not over is at: how far, who is out of service, what is waited for.
+fn at_work(view: &RunView) -> Markup {
+    let waves = view.waves_passed as usize + view.waves_left;
+    let out = ["entering", "changing", "leaving", "restarting", "going back", "failed"];
+    let units = view.current.iter().flat_map(|current| &current.units);
+    let out: Vec<&UnitId> =
+        units.filter(|(doing, _)| out.contains(&doing.as_str())).flat_map(|(_, units)| units).collect();
+    html! {
+        @if view.ending.is_none() {
+            p { (view.changed) @if view.changed == 1 { " unit" } @else { " units" } " changed, " (view.waves_passed) " of " (waves) " waves passed" }
+            @if !out.is_empty() { p.state.down { b aria-hidden="true" { "▼" } " " (out.len()) " down: " (fit(&compress(out), NAMES)) } }
+            @for (gate, why) in view.current.iter().flat_map(|current| &current.shut) { p.state.verifying { b aria-hidden="true" { "◆" } " waits for " (gate) ": " (why) } }
+        }
+    }
+}
+
+fn earlier(runs: &[&InList]) -> Markup {
+    html! {
+        h2 { "Runs before" }
+        table.runs {
+            thead { tr { th scope="col" { "run" } th scope="col" { "cluster" } th scope="col" { "verdict" } th scope="col" { "what" } th.number scope="col" { "changed" } th.number scope="col" { "time" } } }
+            tbody { @for run in runs { (row(run)) } }
+        }
+    }
+}
+
+fn row(run: &InList) -> Markup {
+    let id = run.listed.run.as_str();
+    html! {
+        tr {
+            td { a href={ "/runs/" (id) } { code { (id) } } }
+            td { (run.listed.cluster) }
+            @match &run.view {
+                Ok(view) => {
+                    td { span.(tone(view.verdict)) { b { (view.verdict) } } }
+                    td { (view.title) br; span.quiet { (view.why) } }
+                    td.number { (view.changed) @if view.changed == 1 { " unit" } @else { " units" } }
+                    td.number { (time(view)) }
+                }
+                Err(error) => { td { span.bad { b { "UNREADABLE" } } } td colspan="3" { (error.to_string()) } }
+            }
+        }
+    }
+}
+
+/// How long it took and when it ended, or since when it goes on.
+fn time(view: &RunView) -> Markup {
+    html! {
+        @match view.ended_at {
+            Some(ended) => { "took " (duration(ended.duration_since(view.started))) ", until " (moment(ended)) " UTC" }
+            None => { "began " (moment(view.started)) " UTC " (glance::relative(view.started)) }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Parts of a page: each has a name and a digest, and is sent anew only to who has not got it.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use maud::{Markup, PreEscaped, html};
+use serde::Serialize;
+
+/// A part of a page.
+#[derive(Debug)]
+pub(super) struct Part {
+    name: String,
+    digest: String,
+    html: String,
+}
+
+impl Part {
+    pub(super) fn new(name: impl Into<String>, content: &Markup) -> Self {
+        let name = name.into();
+        let mut hasher = DefaultHasher::new();
+        (&name, &content.0).hash(&mut hasher);
+        Self {
+            name,
+            digest: format!("{:016x}", hasher.finish()),
+            html: content.0.clone(),
+        }
+    }
+
+    /// As the page has it when it is loaded.
+    pub(super) fn whole(&self) -> Markup {
+        html! {
+            div data-part=(self.name) data-digest=(self.digest) { (PreEscaped(&self.html)) }
+        }
+    }
+}
+
+/// All of them, in order.
+pub(super) fn whole(parts: &[Part]) -> Markup {
+    html! { @for part in parts { (part.whole()) } }
+}
+
+/// A part as a script is sent it.
+#[derive(Debug, Serialize)]
+pub(super) struct Sent<'a> {
+    name: &'a str,
+    digest: &'a str,
+    /// Not there: whoever asks has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    html: Option<&'a str>,
+}
+
+/// The parts in order, without the content of those whose digests stand in `have`, with a dot between two.
+pub(super) fn sent<'a>(parts: &'a [Part], have: &str) -> Vec<Sent<'a>> {
+    let have: BTreeSet<&str> = have.split('.').collect();
+    let sent = parts.iter().map(|part| Sent {
+        name: &part.name,
+        digest: &part.digest,
+        html: (!have.contains(part.digest.as_str())).then_some(part.html.as_str()),
+    });
+    sent.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_somebody_lacks_is_sent() {
+        let parts = [Part::new("a", &html! { "one" }), Part::new("b", &html! { "two" })];
+        let have = format!("{}.0", parts[1].digest);
+        let text = serde_json::to_value(sent(&parts, &have)).unwrap();
+        assert_eq!(text[0]["html"], "one");
+        assert_eq!(text[1]["name"], "b");
+        assert!(text[1].get("html").is_none());
+        assert_ne!(Part::new("a", &html! { "two" }).digest, parts[1].digest, "the name counts");
+    }
+}

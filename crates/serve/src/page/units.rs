@@ -1,0 +1,164 @@
+//! The map: each unit a link that explains it. Of many units the page has counts and those that are not as most are, and a script
+//! draws the map.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+use serde::Serialize;
+use stagger_core::model::UnitId;
+use stagger_report::History;
+use stagger_report::history::UnitState;
+use stagger_report::map::{Group, groups};
+
+use super::encoded;
+use super::glance::class;
+
+/// With more units than that a script draws the map.
+pub(super) const CELLS: usize = 200;
+/// So many of the units that are not as most are have a link each.
+const NAMED: usize = 120;
+/// So many domains have a row each.
+const ROWS: usize = 60;
+
+/// The units in their order on the map.
+pub(super) struct Map<'a> {
+    groups: Vec<Group<'a, UnitState>>,
+    count: usize,
+}
+
+/// The map as a script draws it: domains, their hosts, the names of their units.
+#[derive(Debug, Serialize)]
+pub(super) struct Layout<'a> {
+    groups: Vec<(&'a str, Vec<(&'a str, Vec<&'a str>)>)>,
+    /// Word and shape of each state, by the digit that stands for it in `states`.
+    legend: Vec<(&'static str, &'static str)>,
+}
+
+impl<'a> Map<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let groups = groups(&history.topology, history.by_kind());
+        Self {
+            count: groups.iter().map(|group| group.cells().count()).sum(),
+            groups,
+        }
+    }
+
+    /// A digit for the state of each unit.
+    pub(super) fn states(&self) -> String {
+        let cells = self.groups.iter().flat_map(Group::cells);
+        cells.map(digit).collect()
+    }
+
+    pub(super) fn layout(&self) -> Layout<'_> {
+        let groups = self.groups.iter().map(|group| {
+            let hosts = group.hosts.iter().map(|(host, units)| {
+                let names = units.iter().map(|(unit, _)| unit.as_str());
+                (*host, names.collect())
+            });
+            (group.name, hosts.collect())
+        });
+        Layout {
+            groups: groups.collect(),
+            legend: UnitState::ALL.iter().map(|state| (state.word(), class(*state))).collect(),
+        }
+    }
+
+    /// The place for the map, with the map in it if there are few units.
+    pub(super) fn whole(&self, run: &str) -> Markup {
+        if self.count > CELLS {
+            return html! {
+                div #map data-run=(run) data-count=(self.count) data-states=(self.states()) {}
+            };
+        }
+        html! {
+            div #map data-count=(self.count) {
+                @for group in &self.groups {
+                    div.domain {
+                        @if !group.name.is_empty() { h3 { (group.name) } }
+                        div.hosts {
+                            @for (host, units) in &group.hosts {
+                                div.host {
+                                    @if !host.is_empty() { h4 { (host) } }
+                                    ul.map { @for (unit, state) in units { (cell(unit, *state, group.name)) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many units are in each state; of many units, which are not as most are, and how each domain stands.
+    pub(super) fn counts(&self) -> Markup {
+        let counts = count(self.groups.iter().flat_map(Group::cells));
+        let most = counts.iter().max_by_key(|(_, count)| **count).map(|(state, _)| *state);
+        html! {
+            p.legend { (states(&counts)) }
+            @if self.count > CELLS {
+                (self.others(most))
+                details.domains {
+                    summary { "By domain" }
+                    table {
+                        tbody {
+                            @for group in self.groups.iter().take(ROWS) {
+                                tr { th scope="row" { @if group.name.is_empty() { "all hosts" } @else { (group.name) } } td.legend { (states(&count(group.cells()))) } }
+                            }
+                        }
+                    }
+                    @if self.groups.len() > ROWS { p.quiet { "and " (self.groups.len() - ROWS) " more" } }
+                }
+            }
+        }
+    }
+
+    /// The units that are neither as most are nor waiting nor done, each a link.
+    fn others(&self, most: Option<UnitState>) -> Markup {
+        let quiet = [Some(UnitState::Waiting), Some(UnitState::Done), most];
+        let units = self.groups.iter().flat_map(|group| &group.hosts).flat_map(|(_, units)| units);
+        let others: Vec<&(&UnitId, UnitState)> =
+            units.filter(|(_, state)| !quiet.contains(&Some(*state))).collect();
+        html! {
+            @if !others.is_empty() {
+                ul.map aria-label="units that are neither waiting nor done" {
+                    @for (unit, state) in others.iter().take(NAMED) { (cell(unit, *state, "")) }
+                }
+                @if others.len() > NAMED { p.quiet { "and " (others.len() - NAMED) " more" } }
+            }
+        }
+    }
+}
+
+fn digit(state: UnitState) -> char {
+    let place = UnitState::ALL.iter().position(|known| *known == state);
+    place.and_then(|place| char::from_digit(u32::try_from(place).ok()?, 10)).unwrap_or('?')
+}
+
+fn count(cells: impl Iterator<Item = UnitState>) -> BTreeMap<UnitState, usize> {
+    let mut counts = BTreeMap::new();
+    for state in cells {
+        *counts.entry(state).or_default() += 1;
+    }
+    counts
+}
+
+fn states(counts: &BTreeMap<UnitState, usize>) -> Markup {
+    html! {
+        @for (state, count) in counts {
+            span.state.(class(*state)) { b aria-hidden="true" { (state.glyph()) } " " (count) " " (state.word()) } " "
+        }
+    }
+}
+
+fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
+    // A kind's name stands above its units.
+    let name = unit.as_str();
+    let short = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
+    html! {
+        li {
+            a.(class(state)) href={ "?unit=" (encoded(name)) "#unit" } data-unit=(name) aria-label={ (name) ", " (state.word()) } title={ (name) " is " (state.word()) } {
+                b aria-hidden="true" { (state.glyph()) } span { (short.filter(|rest| !rest.is_empty()).unwrap_or(name)) }
+            }
+        }
+    }
+}

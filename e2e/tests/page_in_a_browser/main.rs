@@ -1,0 +1,76 @@
+//! The page of `stagger serve` in a real browser: what a person does with it, how it looks at two widths and in both schemes, what
+//! axe-core finds, and how fast it is with ten thousand units.
+#![allow(missing_docs, unreachable_pub, reason = "test code")]
+
+mod bed;
+mod journals;
+mod root;
+#[allow(dead_code, reason = "other roots need more of it")]
+mod roots;
+
+// The builder of roots names these as its own crate has them.
+#[path = "../../src/machine.rs"]
+#[allow(dead_code, reason = "other beds need more of it")]
+mod machine;
+use stagger_e2e::{command, sandbox};
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use stagger_e2e::case::case;
+
+use bed::{Bed, Journal};
+use journals::{DEMO, HELD, Large, ROLLED_BACK, entries, lines};
+
+/// So many events of the run that goes on are written at first: a wave is open, and units of it are down.
+const WRITTEN: usize = 196;
+
+/// Where pictures go: `$STAGGER_PICTURES`, else beside what was built.
+fn artifacts(case: &str) -> PathBuf {
+    let beside = || {
+        env::var_os("CARGO_TARGET_DIR").map_or_else(
+            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../target")),
+            PathBuf::from,
+        )
+    };
+    let folder = env::var_os("STAGGER_PICTURES").map_or_else(|| beside().join("pictures"), PathBuf::from);
+    folder.join(case)
+}
+
+/// A whole journal; what it says of hosts is markup.
+fn whole(journal: &str, at_work: bool) -> Result<Journal> {
+    let lines = lines(journal)?;
+    Ok(Journal { written: entries(&lines, lines.len())?, more: Vec::new(), at_work })
+}
+
+#[test]
+#[ignore = "needs root and a Debian with a browser; cargo xtask test runs it"]
+fn what_a_person_does_with_the_page() -> Result<()> {
+    case("page", || {
+        let demo = entries(&lines(DEMO)?, WRITTEN)?;
+        let (written, more) = demo.split_at(WRITTEN);
+        let going = Journal { written: written.to_vec(), more: more.to_vec(), at_work: true };
+        let evil = HELD.replace("host-0-0", "<img src=x onerror=document.title=1>");
+        let mut bed = Bed::start(vec![going, whole(&evil, true)?, whole(ROLLED_BACK, false)?])?;
+        let done = bed.script("flows.js", &artifacts("page"));
+        bed.stop()?;
+        done
+    })
+}
+
+#[test]
+#[ignore = "needs root and a Debian with a browser; cargo xtask test --long runs it"]
+fn ten_thousand_units_on_the_page() -> Result<()> {
+    case("page-large", || {
+        let Large { lines: all, more } = Large::make()?;
+        let newest = all.len();
+        let all = entries(&[&all[..], &more[..]].concat(), newest)?;
+        let (written, more) = all.split_at(newest);
+        let large = Journal { written: written.to_vec(), more: more.to_vec(), at_work: true };
+        let mut bed = Bed::start(vec![large])?;
+        let done = bed.script("large.js", &artifacts("page-large"));
+        bed.stop()?;
+        done
+    })
+}
