@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -39,6 +39,7 @@ const FILES: [&str; 22] = [
     "kube_commands",
     "helm_chart",
     "kubectl_plugin",
+    "page_in_a_browser",
 ];
 
 /// Runs all long cases, or those named, and writes what came of each into the page at once.

@@ -24,7 +24,7 @@ pub(crate) struct Story {
 const KUBERNETES: &[&str] = &["crates/backends/ceph", "crates/backends/rook", "deploy"];
 
 /// All of them, in the order in which they are run.
-pub(crate) const STORIES: [Story; 8] = [
+pub(crate) const STORIES: [Story; 9] = [
     Story {
         name: "Ceph: the story on a real cluster",
         file: "ceph_story",
@@ -72,6 +72,12 @@ pub(crate) const STORIES: [Story; 8] = [
         file: "ganeti_differential",
         case: Some("hundreds_of_clusters_as_hroller_sees_them"),
         crates: &["crates/backends/ganeti", "crates/backends/ganeti-rapi"],
+    },
+    Story {
+        name: "The page in a real browser",
+        file: "page_in_a_browser",
+        case: Some("what_a_person_does_with_the_page"),
+        crates: &["crates/report", "crates/serve"],
     },
 ];
 
