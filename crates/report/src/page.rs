@@ -24,6 +24,9 @@ pub const STYLE: &str = include_str!("page/page.css");
 /// So many lines of the journal are shown; of a longer one its end.
 const LINES: usize = 5_000;
 
+/// More waits than that are folded away.
+const WAITS: usize = 12;
+
 /// A list of names in a row is not longer.
 const NAMES: usize = 90;
 
@@ -280,18 +283,21 @@ fn waits(history: &History) -> Markup {
         @if !waits.is_empty() {
             section {
                 h2 { "Waited for" }
-                table {
-                    thead { tr { th { "since" } th.number { "for" } th { "what" } th { "why" } } }
-                    tbody {
-                        @for wait in &waits {
-                            tr {
-                                td { (clock(wait.time.from)) }
-                                td.number {
-                                    (duration(wait.time.length(history.last)))
-                                    @if wait.time.to.is_none() { " so far" }
+                details open[waits.len() <= WAITS] {
+                    summary { (waits.len()) @if waits.len() == 1 { " wait" } @else { " waits" } }
+                    table {
+                        thead { tr { th { "since" } th.number { "for" } th { "what" } th { "why" } } }
+                        tbody {
+                            @for wait in &waits {
+                                tr {
+                                    td { (clock(wait.time.from)) }
+                                    td.number {
+                                        (duration(wait.time.length(history.last)))
+                                        @if wait.time.to.is_none() { " so far" }
+                                    }
+                                    td { (wait.what) }
+                                    td { (wait.why) }
                                 }
-                                td { (wait.what) }
-                                td { (wait.why) }
                             }
                         }
                     }

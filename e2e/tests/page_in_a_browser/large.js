@@ -97,6 +97,17 @@ main({
     check(differ.states.length >= 3 && differ.shapes === differ.states.length, JSON.stringify(differ));
   },
 
+  async older_lines_of_the_journal({ fresh }) {
+    const page = await fresh();
+    await page.goto(RUN);
+    await drawn(page);
+    const newest = await page.locator("#journal tbody tr").first().innerText();
+    await page.locator("#filters select").selectOption("waves");
+    await wait("only waves and steps", async () => /waves|wave|judged|planned/.test(await page.locator("#journal tbody tr").first().innerText()));
+    await page.locator("#filters select").selectOption("");
+    await wait("all", async () => (await page.locator("#journal tbody tr").first().innerText()) === newest);
+  },
+
   async pictures_are_taken({ fresh }) {
     for (const colorScheme of ["light", "dark"]) {
       for (const width of [1280, 390]) {

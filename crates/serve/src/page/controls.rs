@@ -6,7 +6,7 @@ use axum::extract::{Form, Path, State};
 use axum::response::Redirect;
 use maud::{Markup, html};
 use serde::Deserialize;
-use stagger_core::model::{GoingBack, PartName};
+use stagger_core::model::{Door, GoingBack, Part, PartName};
 use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::Command;
 use stagger_core::view::Verdict;
@@ -132,7 +132,20 @@ fn cost(seen: &Seen, word: &str) -> Vec<String> {
             found.what, found.seconds
         )];
     }
+    if let Some(door) = of_target(seen, word) {
+        return vec![format!("Cannot be taken back: {}", door.why), "No wave or step of the plan waits for it now.".to_owned()];
+    }
     vec!["The run goes on although units of the stage before are left as they are.".to_owned()]
+}
+
+/// A door of the target, on the way or behind the run.
+fn of_target<'a>(seen: &'a Seen, word: &str) -> Option<&'a Door> {
+    let parts = seen.journal.reading.run.start().target.parts.iter();
+    let mut doors = parts.filter_map(|part| match part {
+        Part::Stage(stage) => stage.door_before_last.as_ref(),
+        Part::Step(step) => step.door.as_ref(),
+    });
+    doors.find(|door| door.name.as_str() == word)
 }
 
 /// What follows a door: how much, for how long, and what of it has no way back.

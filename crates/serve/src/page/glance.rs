@@ -85,6 +85,24 @@ pub(super) fn glance(seen: &Seen) -> Markup {
     }
 }
 
+/// Why the verdict is what it is; of a run that is at work, at what.
+pub(super) fn why(seen: &Seen) -> String {
+    let view = &seen.view;
+    if view.verdict != Verdict::Running || view.ending.is_some() {
+        return view.why.clone();
+    }
+    if let Some(first) = waits(seen).first() {
+        return format!("waits for {}", first.what);
+    }
+    let counts = seen.journal.reading.history.counts();
+    match counts.get(&UnitState::Down) {
+        Some(1) => "1 unit is down for its change".to_owned(),
+        Some(down) => format!("{down} units are down for their change"),
+        None if view.current.is_some() => "a wave is open, and no unit of it is down".to_owned(),
+        None => "between two waves".to_owned(),
+    }
+}
+
 fn idle(view: &RunView) -> &'static str {
     match view.verdict {
         Verdict::Interrupted => "a process that carries it out",

@@ -33,7 +33,7 @@ pub(super) async fn page(
     let (runs, gone) = known(&shared, caller).await?;
     let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);
     let body = html! {
-        header.bar { h1 { "Clusters" } (as_of(at, &html! { ", for " (name) })) }
+        header.top { h1 { "Clusters" } (as_of(at, &html! { ", for " (name) })) }
         main data-parts="/parts" {
             @if let Some((why, at)) = &gone { (away(why, *at)) }
             (whole(&all(&runs)))

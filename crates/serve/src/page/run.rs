@@ -52,7 +52,7 @@ pub(super) async fn page(
     let written = seen.journal.reading.history.last;
     let body = html! {
         a.skip href="#now" { "To what it is at" } a.skip href="#units" { "To the units" } a.skip href="#journal" { "To the journal" }
-        header.bar {
+        header.top {
             nav aria-label="pages" { a href="/" { "all clusters" } }
             (as_of(seen.at, &html! { "; event " (seen.view.seq) ", written " (clock(written)) " " (glance::relative(written)) }))
         }
@@ -121,7 +121,7 @@ pub(super) async fn parts(
         "seq": seen.view.seq,
         "written": seen.journal.reading.history.last,
         "title": title(&seen),
-        "why": seen.view.why,
+        "why": glance::why(&seen),
         "states": map.states(),
         "parts": sent(&parts, have),
     });
@@ -171,7 +171,7 @@ fn all(seen: &Seen, caller: &Caller, map: &Map<'_>, wanted: &Wanted) -> Parts {
 fn verdict(seen: &Seen) -> Markup {
     let view = &seen.view;
     html! {
-        p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (view.why) }
+        p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (glance::why(seen)) }
         h1 { (view.title) }
         p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
     }

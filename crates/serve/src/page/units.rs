@@ -78,7 +78,7 @@ impl<'a> Map<'a> {
                         div.hosts {
                             @for (host, units) in &group.hosts {
                                 div.host {
-                                    @if !host.is_empty() { h4 { (host) } }
+                                    @if !host.is_empty() { @if group.name.is_empty() { h3 { (host) } } @else { h4 { (host) } } }
                                     ul.map { @for (unit, state) in units { (cell(unit, *state, group.name)) } }
                                 }
                             }
