@@ -13,6 +13,9 @@ use crate::runs::Seen;
 /// Names of units with their hosts take no more than so many characters.
 const NAMES: usize = 160;
 
+/// Domains have a line each, if they are no more than so many.
+const LINES: usize = 6;
+
 /// What is waited for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wait {
@@ -43,11 +46,15 @@ pub(super) fn glance(seen: &Seen) -> Markup {
         let units = history.units.iter().filter(|(_, unit)| unit.state == state);
         units.map(|(id, _)| id.clone()).collect()
     };
+    let lines = |units: &[UnitId]| match places.lines(units) {
+        few if few.len() <= LINES => few,
+        _ => vec![places.tell(units, NAMES)],
+    };
     let told = |state: UnitState| {
         let units = of(state);
         html! {
             @if !units.is_empty() {
-                p.state.(class(state)) { b aria-hidden="true" { (state.glyph()) } " " strong { (units.len()) } " " (state.word()) ": " (places.tell(&units, NAMES)) }
+                p.state.(class(state)) { b aria-hidden="true" { (state.glyph()) } " " strong { (units.len()) } " " (state.word()) @for line in lines(&units) { span.place { (line) } } }
             }
         }
     };

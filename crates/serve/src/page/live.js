@@ -43,7 +43,7 @@ if (main && live) {
 
   const lost = (why) => {
     shown.lost ??= new Date();
-    const text = `${why}. What is shown is as of ${clock(shown.at)} UTC. Trying again.`;
+    const text = `What is shown is as of ${clock(shown.at)} UTC. Trying again.`;
     const place = away ?? main;
     let note = place.querySelector(".away");
     if (!note) {
@@ -52,7 +52,11 @@ if (main && live) {
       note.setAttribute("role", "alert");
       place.prepend(note);
     }
-    if (note.textContent !== text) note.textContent = text;
+    if (note.textContent !== `${why}. ${text}`) {
+      const first = document.createElement("strong");
+      first.textContent = `${why}. `;
+      note.replaceChildren(first, text);
+    }
     tick();
   };
   const found = () => {
