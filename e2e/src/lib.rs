@@ -10,6 +10,7 @@
 //! Start reading at [`ceph::Cluster::boot`], [`ganeti::Cluster::boot`] or [`ironic::Cluster::boot`]; hold one open by
 //! hand with the binaries `ceph-lab`, `ganeti-lab` and `ironic-lab`.
 
+pub mod browser;
 pub mod cache;
 pub mod case;
 pub mod ceph;

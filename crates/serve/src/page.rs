@@ -133,7 +133,9 @@ impl Wanted {
     /// The same for an address, from another event on.
     fn query(&self, before: Option<u64>) -> String {
         let texts = [("unit", &self.unit), ("of", &self.of), ("q", &self.q)];
-        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+        let texts = texts
+            .into_iter()
+            .filter_map(|(name, text)| Some((name, text.as_deref()?)));
         let mut pairs: Vec<String> = texts
             .filter(|(_, text)| !text.is_empty())
             .map(|(name, text)| format!("{name}={}", encoded(text)))

@@ -151,8 +151,9 @@ impl Runs {
     ) -> Result<Vec<InList>, ReadError> {
         self.in_store(move |this, store| {
             let listed = seen_by(&*store, &caller)?;
-            let listed: Vec<Listed> =
-                listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of)).collect();
+            let listed: Vec<Listed> = listed
+                .filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of))
+                .collect();
             if cluster.is_none() && caller.clusters.is_none() {
                 let newest = listed.iter().take(LISTED).cloned().collect();
                 this.kept(|kept| kept.listed = Some((newest, Timestamp::now())));
@@ -177,7 +178,10 @@ impl Runs {
                     Some(over) => Arc::clone(over),
                     None => Arc::new(kept.last.get(&listed.run)?.view.clone()),
                 };
-                Some(InList { listed: listed.clone(), view: Ok(view) })
+                Some(InList {
+                    listed: listed.clone(),
+                    view: Ok(view),
+                })
             });
             Some((known.collect(), *at))
         })

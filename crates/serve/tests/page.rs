@@ -1,5 +1,11 @@
 //! The page as a browser without a script gets it, and what a script asks for.
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::unwrap_used, reason = "test code")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    clippy::unwrap_used,
+    reason = "test code"
+)]
 
 mod door;
 
@@ -20,7 +26,13 @@ async fn while_the_store_is_away_the_last_state_is_shown_to_who_may_see_it() {
     for path in [PAGE, "/"] {
         let page = with(path, &all).await;
         assert_eq!(page.status, 503, "{path}");
-        for part in ["The store does not answer", "it is away", "is shown is as of", "INTERRUPTED", "demo"] {
+        for part in [
+            "The store does not answer",
+            "it is away",
+            "is shown is as of",
+            "INTERRUPTED",
+            "demo",
+        ] {
             assert!(page.body.contains(part), "{path} has no {part}: {}", page.body);
         }
     }
@@ -30,7 +42,11 @@ async fn while_the_store_is_away_the_last_state_is_shown_to_who_may_see_it() {
     assert_eq!(hidden.status, 503);
     assert!(!hidden.body.contains("osd.0"), "{}", hidden.body);
     let list = with("/", &other).await;
-    assert!(list.body.contains("rollback") && !list.body.contains("sim-demo"), "{}", list.body);
+    assert!(
+        list.body.contains("rollback") && !list.body.contains("sim-demo"),
+        "{}",
+        list.body
+    );
 }
 
 #[tokio::test]
@@ -40,7 +56,11 @@ async fn of_a_run_that_nobody_has_looked_at_nothing_is_made_up() {
     for path in [PAGE, "/"] {
         let page = served.get(path).await;
         assert_eq!(page.status, 503, "{path}");
-        assert!(page.body.contains("does not answer") && !page.body.contains("osd.0"), "{}", page.body);
+        assert!(
+            page.body.contains("does not answer") && !page.body.contains("osd.0"),
+            "{}",
+            page.body
+        );
     }
 }
 
@@ -59,7 +79,9 @@ async fn a_script_is_sent_what_it_lacks() {
         let parts = served.get(&format!("{PARTS}?have={have}{more}")).await.json();
         let parts = parts["parts"].as_array().unwrap().clone();
         let with_html = parts.iter().filter(|part| part.get("html").is_some());
-        let names: Vec<String> = with_html.map(|part| part["name"].as_str().unwrap().to_owned()).collect();
+        let names: Vec<String> = with_html
+            .map(|part| part["name"].as_str().unwrap().to_owned())
+            .collect();
         (parts.len(), names)
     };
     assert_eq!(sent("").await, (digests.len(), Vec::new()));
@@ -67,7 +89,10 @@ async fn a_script_is_sent_what_it_lacks() {
     assert_eq!(explained, ["unit"]);
     served.write(1);
     let (_, changed) = sent("").await;
-    assert!(!changed.is_empty() && changed.len() < digests.len() / 2, "{changed:?}");
+    assert!(
+        !changed.is_empty() && changed.len() < digests.len() / 2,
+        "{changed:?}"
+    );
     // Waves that are over stay as they are.
     assert!(!changed.contains(&"wave-1".to_owned()), "{changed:?}");
 }
@@ -75,17 +100,30 @@ async fn a_script_is_sent_what_it_lacks() {
 #[tokio::test]
 async fn the_map_has_a_digit_for_each_unit() {
     let served = Served::at_socket().await;
-    let states = served.get(PARTS).await.json()["states"].as_str().unwrap().to_owned();
+    let states = served.get(PARTS).await.json()["states"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let map = served.get("/runs/sim-demo/map").await.json();
-    let hosts = map["groups"].as_array().unwrap().iter().flat_map(|group| group[1].as_array().unwrap());
+    let hosts = map["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|group| group[1].as_array().unwrap());
     let names: Vec<&str> = hosts
         .flat_map(|host| host[1].as_array().unwrap())
         .map(|name| name.as_str().unwrap())
         .collect();
     assert_eq!(names.len(), states.len());
     let legend = map["legend"].as_array().unwrap().len();
-    assert!(states.bytes().all(|digit| usize::from(digit - b'0') < legend), "{states}");
+    assert!(
+        states.bytes().all(|digit| usize::from(digit - b'0') < legend),
+        "{states}"
+    );
     let first = names.iter().position(|name| *name == "mon.a").unwrap();
     // It was changed first.
-    assert_eq!(map["legend"][usize::from(states.as_bytes()[first] - b'0')][0], "done");
+    assert_eq!(
+        map["legend"][usize::from(states.as_bytes()[first] - b'0')][0],
+        "done"
+    );
 }

@@ -420,7 +420,14 @@ async fn a_page_needs_no_script_and_nothing_from_elsewhere() {
     for elsewhere in ["http://", "https://", "style=", "onclick", "<style"] {
         assert!(!page.body.contains(elsewhere), "the page has {elsewhere}");
     }
-    for path in ["/style.css", "/live.js", "/map.js", "/icon.svg", "/login", "/healthz"] {
+    for path in [
+        "/style.css",
+        "/live.js",
+        "/map.js",
+        "/icon.svg",
+        "/login",
+        "/healthz",
+    ] {
         assert_eq!(served.get(path).await.status, 200, "{path}");
     }
 }

@@ -10,19 +10,18 @@ use anyhow::{Context as _, Result, bail, ensure};
 use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Entry, Event};
-use stagger_engine::backend::Claim;
-use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::Store;
+use stagger_e2e::browser::{self, Browser};
 use stagger_e2e::command::say;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
-
-use crate::root::Root;
+use stagger_engine::backend::Claim;
+use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::Store;
 
 /// The scripts, as they are here.
 const SCRIPTS: [(&str, &str); 3] = [
-    ("browser.js", include_str!("browser.js")),
+    ("browser.js", browser::SHARED),
     ("flows.js", include_str!("flows.js")),
     ("large.js", include_str!("large.js")),
 ];
@@ -42,7 +41,7 @@ pub(crate) struct Journal {
 pub(crate) struct Bed {
     sandbox: Sandbox,
     folder: Folder,
-    root: Root,
+    browser: Browser,
     run: RunId,
     more: Vec<Entry>,
     serve: Child,
@@ -51,11 +50,11 @@ pub(crate) struct Bed {
 impl Bed {
     /// Serves these runs. Of the first more is written when the script asks for it.
     pub(crate) fn start(journals: Vec<Journal>) -> Result<Self> {
-        let root = Root::ensure()?;
+        let browser = Browser::ensure()?;
         let program = binary()?;
         let folder = Folder::make("page-", NEEDED)?;
         let place = folder.path().to_owned();
-        let sandbox = Sandbox::start(&place, &[&root.path])?;
+        let sandbox = Sandbox::start(&place, &[&browser.path])?;
         fs::create_dir(place.join("state")).context("making the folder of the store")?;
         let mut first = None;
         for journal in journals {
@@ -78,7 +77,14 @@ impl Bed {
         for (name, text) in SCRIPTS {
             fs::write(place.join(name), text).with_context(|| format!("writing {name}"))?;
         }
-        Ok(Self { sandbox, folder, root, run, more, serve })
+        Ok(Self {
+            sandbox,
+            folder,
+            browser,
+            run,
+            more,
+            serve,
+        })
     }
 
     fn place(&self) -> &Path {
@@ -91,13 +97,8 @@ impl Bed {
         let pictures = place.join("pictures");
         fs::create_dir_all(&pictures).context("making the folder of pictures")?;
         let mut node = self
-            .sandbox
-            .command_in(&self.root.path, "node")
-            .arg(place.join(name))
-            .env("NODE_PATH", "/opt/stagger/node_modules")
-            .env("HOME", "/tmp")
-            .env_remove("TMPDIR")
-            .env("PLACE", &place)
+            .browser
+            .node(&self.sandbox, &place, name)
             .env("RUN", self.run.as_str())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -138,7 +139,11 @@ impl Bed {
         match asked.split_once(' ').unwrap_or((asked, "")) {
             ("write", count) => {
                 let count: usize = count.parse().context("how many events")?;
-                ensure!(count <= self.more.len(), "only {} events are left", self.more.len());
+                ensure!(
+                    count <= self.more.len(),
+                    "only {} events are left",
+                    self.more.len()
+                );
                 let events: Vec<Entry> = self.more.drain(..count).collect();
                 append(&mut SqliteStore::open(&store)?, &self.run, &events)?;
                 Ok("written".to_owned())

@@ -20,15 +20,24 @@ pub(crate) fn lines(journal: &str) -> Result<Vec<Value>> {
 
 /// The events of a journal, moved in time so that the `newest`-th of them was written a moment ago.
 pub(crate) fn entries(lines: &[Value], newest: usize) -> Result<Vec<Entry>> {
-    let at = lines[newest - 1]["at"].as_str().context("an event without a time")?;
+    let at = lines[newest - 1]["at"]
+        .as_str()
+        .context("an event without a time")?;
     let at: Timestamp = at.parse().context("reading a time")?;
     let by = Timestamp::now().duration_since(at) - SignedDuration::from_secs(5);
     let entry = |line: &Value| {
         let mut line = line.clone();
         shift(&mut line, by);
         let mut fields: Map<String, Value> = serde_json::from_value(line)?;
-        let mut taken = |name: &str| fields.remove(name).with_context(|| format!("an event without {name}"));
-        let (seq, at) = (serde_json::from_value(taken("seq")?)?, serde_json::from_value(taken("at")?)?);
+        let mut taken = |name: &str| {
+            fields
+                .remove(name)
+                .with_context(|| format!("an event without {name}"))
+        };
+        let (seq, at) = (
+            serde_json::from_value(taken("seq")?)?,
+            serde_json::from_value(taken("at")?)?,
+        );
         let event: Event = serde_json::from_value(fields.into())?;
         Ok(Entry { seq, at, event })
     };
@@ -50,7 +59,9 @@ fn shift(value: &mut Value, by: SignedDuration) {
 }
 
 /// The sizes of the waves: each twice the one before, up to what a policy permits of ten thousand.
-const WAVES: [usize; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 1_500, 1_500, 1_500, 1_500, 1_953];
+const WAVES: [usize; 16] = [
+    1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 1_500, 1_500, 1_500, 1_500, 1_953,
+];
 /// Waves that have passed.
 const PASSED: usize = 11;
 const HOSTS: usize = 500;
@@ -77,10 +88,16 @@ impl Large {
         ensure!(units == HOSTS * ON_A_HOST, "{units} units");
         let demo = lines(DEMO)?;
         let mut start = demo[0].clone();
-        for (name, value) in [("cluster", "large"), ("run", "sim-large"), ("identity", "large-1")] {
+        for (name, value) in [
+            ("cluster", "large"),
+            ("run", "sim-large"),
+            ("identity", "large-1"),
+        ] {
             start[name] = value.into();
         }
-        let parts = start["target"]["parts"].as_array_mut().context("a target without parts")?;
+        let parts = start["target"]["parts"]
+            .as_array_mut()
+            .context("a target without parts")?;
         parts.retain(|part| part["stage"]["name"] == "osd");
         for guards in parts.iter_mut().map(|part| &mut part["stage"]["guards"]) {
             *guards = json!([]);
@@ -90,7 +107,10 @@ impl Large {
             json!({ "name": format!("node{host:03}"), "within": format!("rack{:02}", host / HOSTS_IN_A_RACK), "units": osds })
         };
         start["topology"] = json!({ "above": "rack", "hosts": (0..HOSTS).map(host).collect::<Vec<_>>() });
-        let mut made = Writer { lines: Vec::new(), second: 0 };
+        let mut made = Writer {
+            lines: Vec::new(),
+            second: 0,
+        };
         made.push(start);
         made.push(demo[1].clone());
         let template = demo[2].clone();
@@ -123,7 +143,10 @@ impl Large {
             made.settle(intent, "started");
         }
         let more = made.lines.split_off(kept);
-        Ok(Self { lines: made.lines, more })
+        Ok(Self {
+            lines: made.lines,
+            more,
+        })
     }
 }
 
@@ -153,7 +176,9 @@ impl Writer {
 
     fn plan(&mut self, template: &Value, from: usize) -> Result<()> {
         let mut event = template.clone();
-        let parts = event["plan"]["parts"].as_array_mut().context("a plan without parts")?;
+        let parts = event["plan"]["parts"]
+            .as_array_mut()
+            .context("a plan without parts")?;
         parts.retain(|part| part["stage"]["name"] == "osd");
         let stage = &mut parts.first_mut().context("no stage of OSDs")?["stage"];
         let wave = |wave: usize| json!({ "units": sorted(wave), "seconds": 160 });
@@ -186,7 +211,9 @@ impl Writer {
     }
 
     fn settle(&mut self, intent: usize, note: &str) {
-        self.push(json!({ "event": "settled", "intent": intent, "outcome": { "outcome": "done", "note": note } }));
+        self.push(
+            json!({ "event": "settled", "intent": intent, "outcome": { "outcome": "done", "note": note } }),
+        );
     }
 
     fn enter(&mut self, unit: usize) {
@@ -204,7 +231,12 @@ impl Writer {
 
 /// The units of a wave, as people count.
 fn sorted(wave: usize) -> Vec<String> {
-    let mut numbers: Vec<usize> = units_of(wave).map(|osd| osd * 7_919 % (HOSTS * ON_A_HOST)).collect();
+    let mut numbers: Vec<usize> = units_of(wave)
+        .map(|osd| osd * 7_919 % (HOSTS * ON_A_HOST))
+        .collect();
     numbers.sort_unstable();
-    numbers.into_iter().map(|number| format!("osd.{number}")).collect()
+    numbers
+        .into_iter()
+        .map(|number| format!("osd.{number}"))
+        .collect()
 }

@@ -4,15 +4,6 @@
 
 mod bed;
 mod journals;
-mod root;
-#[allow(dead_code, reason = "other roots need more of it")]
-mod roots;
-
-// The builder of roots names these as its own crate has them.
-#[path = "../../src/machine.rs"]
-#[allow(dead_code, reason = "other beds need more of it")]
-mod machine;
-use stagger_e2e::{command, sandbox};
 
 use std::env;
 use std::path::PathBuf;
@@ -45,7 +36,11 @@ const WAITS: usize = 93;
 fn written(journal: &str, count: usize, at_work: bool) -> Result<Journal> {
     let lines = lines(journal)?;
     let lines = &lines[..count.min(lines.len())];
-    Ok(Journal { written: entries(lines, lines.len())?, more: Vec::new(), at_work })
+    Ok(Journal {
+        written: entries(lines, lines.len())?,
+        more: Vec::new(),
+        at_work,
+    })
 }
 
 #[test]
@@ -54,10 +49,18 @@ fn what_a_person_does_with_the_page() -> Result<()> {
     case("page", || {
         let demo = entries(&lines(DEMO)?, WRITTEN)?;
         let (before, more) = demo.split_at(WRITTEN);
-        let going = Journal { written: before.to_vec(), more: more.to_vec(), at_work: true };
+        let going = Journal {
+            written: before.to_vec(),
+            more: more.to_vec(),
+            at_work: true,
+        };
         let named = HELD.replace("random-1316581150367557109", "baremetal");
         // A name of somebody's who means harm.
-        let evil = written(&named.replace("host-0-0", "<img src=x onerror=document.title=1>"), WAITS, true)?;
+        let evil = written(
+            &named.replace("host-0-0", "<img src=x onerror=document.title=1>"),
+            WAITS,
+            true,
+        )?;
         let mut bed = Bed::start(vec![going, evil, written(ROLLED_BACK, usize::MAX, false)?])?;
         let done = bed.script("flows.js", &artifacts("page"));
         bed.stop()?;
@@ -73,7 +76,11 @@ fn ten_thousand_units_on_the_page() -> Result<()> {
         let newest = all.len();
         let all = entries(&[&all[..], &more[..]].concat(), newest)?;
         let (written, more) = all.split_at(newest);
-        let large = Journal { written: written.to_vec(), more: more.to_vec(), at_work: true };
+        let large = Journal {
+            written: written.to_vec(),
+            more: more.to_vec(),
+            at_work: true,
+        };
         let mut bed = Bed::start(vec![large])?;
         let done = bed.script("large.js", &artifacts("page-large"));
         bed.stop()?;

@@ -138,8 +138,13 @@ mod tests {
 
     #[test]
     fn a_scale_stays_for_a_while_and_holds_what_there_is() {
-        assert_eq!([1.0, 64.0, 65.0, 80.0, 81.0, 127.0].map(next_mark), [1.0, 64.0, 80.0, 80.0, 96.0, 128.0]);
-        let mut marks: Vec<u64> = (1..10_000).map(|second| next_mark(f64::from(second)) as u64).collect();
+        assert_eq!(
+            [1.0, 64.0, 65.0, 80.0, 81.0, 127.0].map(next_mark),
+            [1.0, 64.0, 80.0, 80.0, 96.0, 128.0]
+        );
+        let mut marks: Vec<u64> = (1..10_000)
+            .map(|second| next_mark(f64::from(second)) as u64)
+            .collect();
         marks.dedup();
         assert!(marks.len() < 60, "{} scales in 10,000 s", marks.len());
     }

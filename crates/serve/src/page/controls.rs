@@ -93,7 +93,10 @@ fn once(text: &str) -> Markup {
 fn open_wave(seen: &Seen) -> String {
     let waits = ["next", "preparing"];
     let units = seen.view.current.iter().flat_map(|current| &current.units);
-    let count: usize = units.filter(|(doing, _)| !waits.contains(&doing.as_str())).map(|(_, units)| units.len()).sum();
+    let count: usize = units
+        .filter(|(doing, _)| !waits.contains(&doing.as_str()))
+        .map(|(_, units)| units.len())
+        .sum();
     match (&seen.view.current, count) {
         (None, _) => "None is open now.".to_owned(),
         (Some(_), 0) => "The open one is finished first.".to_owned(),
@@ -133,7 +136,10 @@ fn cost(seen: &Seen, word: &str) -> Vec<String> {
         )];
     }
     if let Some(door) = of_target(seen, word) {
-        return vec![format!("Cannot be taken back: {}", door.why), "No wave or step of the plan waits for it now.".to_owned()];
+        return vec![
+            format!("Cannot be taken back: {}", door.why),
+            "No wave or step of the plan waits for it now.".to_owned(),
+        ];
     }
     vec!["The run goes on although units of the stage before are left as they are.".to_owned()]
 }
@@ -166,7 +172,11 @@ fn behind(plan: &Plan, word: &str) -> Option<String> {
     for stage in stages {
         let of_stage: usize = stage.waves.iter().map(|wave| wave.units.len()).sum();
         units += of_stage;
-        seconds += stage.waves.iter().map(|wave| i64::from(wave.seconds)).sum::<i64>();
+        seconds += stage
+            .waves
+            .iter()
+            .map(|wave| i64::from(wave.seconds))
+            .sum::<i64>();
         if !matches!(stage.going_back, GoingBack::Restart) {
             no_way_back += of_stage;
         }

@@ -11,9 +11,36 @@ const LINES: usize = 100;
 
 /// Sorts of lines: what a form calls each, how it is shown, and the words of its lines.
 const SORTS: [(&str, &str, &[&str]); 5] = [
-    ("waves", "waves and steps", &["started", "planned", "wave", "joined", "judged", "dropped", "passed", "recovered", "back", "step", "said", "ended"]),
-    ("waits", "gates and holds", &["gates", "HELD", "released", "behind"]),
-    ("failures", "failures", &["failed", "FAILED", "too late", "aside", "restart", "go back", "rebuild", "back", "collect"]),
+    (
+        "waves",
+        "waves and steps",
+        &[
+            "started",
+            "planned",
+            "wave",
+            "joined",
+            "judged",
+            "dropped",
+            "passed",
+            "recovered",
+            "back",
+            "step",
+            "said",
+            "ended",
+        ],
+    ),
+    (
+        "waits",
+        "gates and holds",
+        &["gates", "HELD", "released", "behind"],
+    ),
+    (
+        "failures",
+        "failures",
+        &[
+            "failed", "FAILED", "too late", "aside", "restart", "go back", "rebuild", "back", "collect",
+        ],
+    ),
     ("people", "what people asked", &["asked"]),
     ("rest", "guards, moves, leases", &["guard", "moves", "lease"]),
 ];
@@ -36,15 +63,24 @@ pub(super) fn filters(wanted: &Wanted) -> Markup {
 
 /// The lines that are wanted.
 pub(super) fn lines(lines: &[Line], wanted: &Wanted) -> Markup {
-    let sort = SORTS.iter().find(|(sort, ..)| Some(*sort) == wanted.of.as_deref());
+    let sort = SORTS
+        .iter()
+        .find(|(sort, ..)| Some(*sort) == wanted.of.as_deref());
     let text = wanted.q.as_deref().unwrap_or_default().trim().to_lowercase();
-    let before = wanted.before.as_deref().and_then(|before| before.parse::<u64>().ok());
+    let before = wanted
+        .before
+        .as_deref()
+        .and_then(|before| before.parse::<u64>().ok());
     let holds = |line: &&Line| {
         sort.is_none_or(|(.., words)| words.contains(&line.word))
-            && (text.is_empty() || line.text.to_lowercase().contains(&text) || line.word.to_lowercase().contains(&text))
+            && (text.is_empty()
+                || line.text.to_lowercase().contains(&text)
+                || line.word.to_lowercase().contains(&text))
     };
     let found: Vec<&Line> = lines.iter().filter(holds).collect();
-    let upto = before.map_or(found.len(), |before| found.partition_point(|line| line.seq < before));
+    let upto = before.map_or(found.len(), |before| {
+        found.partition_point(|line| line.seq < before)
+    });
     let from = upto.saturating_sub(LINES);
     html! {
         p.quiet role="status" {
@@ -81,24 +117,43 @@ mod tests {
     use super::*;
 
     fn line(seq: u64, word: &'static str, text: &str) -> Line {
-        Line { seq, at: jiff::Timestamp::UNIX_EPOCH, word, text: text.to_owned() }
+        Line {
+            seq,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            word,
+            text: text.to_owned(),
+        }
     }
 
     #[test]
     fn filters_leave_what_is_asked_for_and_pages_leave_out_nothing() {
         let all: Vec<Line> = (1..=250)
-            .map(|seq| line(seq, if seq % 50 == 0 { "HELD" } else { "wave" }, &format!("osd.{seq}")))
+            .map(|seq| {
+                line(
+                    seq,
+                    if seq % 50 == 0 { "HELD" } else { "wave" },
+                    &format!("osd.{seq}"),
+                )
+            })
             .collect();
         let shown = |wanted: &Wanted| lines(&all, wanted).into_string();
-        let held = Wanted { of: Some("waits".to_owned()), ..Wanted::default() };
+        let held = Wanted {
+            of: Some("waits".to_owned()),
+            ..Wanted::default()
+        };
         assert_eq!(shown(&held).matches("<tr").count(), 1 + 5);
-        let one = Wanted { q: Some("OSD.123".to_owned()), ..Wanted::default() };
+        let one = Wanted {
+            q: Some("OSD.123".to_owned()),
+            ..Wanted::default()
+        };
         assert_eq!(shown(&one).matches("<tr").count(), 1 + 1);
         let (mut wanted, mut seen) = (Wanted::default(), 0);
         loop {
             let text = shown(&wanted);
             seen += text.matches("<tr").count() - 1;
-            let Some((_, rest)) = text.split_once("before=") else { break };
+            let Some((_, rest)) = text.split_once("before=") else {
+                break;
+            };
             let older = rest.split('#').next().unwrap().to_owned();
             assert_ne!(wanted.before.as_ref(), Some(&older));
             wanted.before = Some(older);

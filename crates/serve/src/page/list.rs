@@ -39,7 +39,11 @@ pub(super) async fn page(
             (whole(&all(&runs)))
         }
     };
-    let status = if gone.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let status = if gone.is_some() {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
     Ok((status, document("stagger", &body)).into_response())
 }
 
@@ -49,14 +53,21 @@ pub(super) async fn parts(
     Extension(caller): Extension<Caller>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Problem> {
-    let runs = shared.runs.list(caller, None).await.map_err(|error| Problem::of(&error))?;
+    let runs = shared
+        .runs
+        .list(caller, None)
+        .await
+        .map_err(|error| Problem::of(&error))?;
     let parts = all(&runs);
     let have = wanted.have.as_deref().unwrap_or_default();
     Ok(Json(json!({ "at": Timestamp::now(), "parts": sent(&parts, have) })).into_response())
 }
 
 /// The runs, or what was known of them before the store went away, and why it did.
-async fn known(shared: &Shared, caller: Caller) -> Result<(Vec<InList>, Option<(String, Timestamp)>), Problem> {
+async fn known(
+    shared: &Shared,
+    caller: Caller,
+) -> Result<(Vec<InList>, Option<(String, Timestamp)>), Problem> {
     match shared.runs.list(caller.clone(), None).await {
         Ok(runs) => Ok((runs, None)),
         Err(ReadError::Store(why)) => match shared.runs.last_list(&caller) {
@@ -81,11 +92,15 @@ fn urgency(run: &InList) -> u8 {
 
 fn all(runs: &[InList]) -> Vec<Part> {
     if runs.is_empty() {
-        return vec![Part::new("none", &html! { p { "There is no run yet. " code { "stagger run" } " begins one." } })];
+        return vec![Part::new(
+            "none",
+            &html! { p { "There is no run yet. " code { "stagger run" } " begins one." } },
+        )];
     }
     let mut clusters = BTreeSet::new();
-    let (mut newest, before): (Vec<&InList>, Vec<&InList>) =
-        runs.iter().partition(|run| clusters.insert(run.listed.cluster.clone()));
+    let (mut newest, before): (Vec<&InList>, Vec<&InList>) = runs
+        .iter()
+        .partition(|run| clusters.insert(run.listed.cluster.clone()));
     newest.sort_by_key(|run| (urgency(run), run.listed.cluster.clone()));
     let mut parts: Vec<Part> = newest
         .iter()
@@ -120,10 +135,19 @@ fn card(run: &InList) -> Markup {
 /// What a run that is not over is at: how far, who is out of service, what is waited for.
 fn at_work(view: &RunView) -> Markup {
     let waves = view.waves_passed as usize + view.waves_left;
-    let out = ["entering", "changing", "leaving", "restarting", "going back", "failed"];
+    let out = [
+        "entering",
+        "changing",
+        "leaving",
+        "restarting",
+        "going back",
+        "failed",
+    ];
     let units = view.current.iter().flat_map(|current| &current.units);
-    let out: Vec<&UnitId> =
-        units.filter(|(doing, _)| out.contains(&doing.as_str())).flat_map(|(_, units)| units).collect();
+    let out: Vec<&UnitId> = units
+        .filter(|(doing, _)| out.contains(&doing.as_str()))
+        .flat_map(|(_, units)| units)
+        .collect();
     html! {
         @if view.ending.is_none() {
             p { (view.changed) @if view.changed == 1 { " unit" } @else { " units" } " changed, " (view.waves_passed) " of " (waves) " waves passed" }

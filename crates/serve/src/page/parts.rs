@@ -72,6 +72,10 @@ mod tests {
         assert_eq!(text[0]["html"], "one");
         assert_eq!(text[1]["name"], "b");
         assert!(text[1].get("html").is_none());
-        assert_ne!(Part::new("a", &html! { "two" }).digest, parts[1].digest, "the name counts");
+        assert_ne!(
+            Part::new("a", &html! { "two" }).digest,
+            parts[1].digest,
+            "the name counts"
+        );
     }
 }

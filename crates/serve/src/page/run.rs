@@ -80,7 +80,11 @@ pub(super) async fn page(
         }
         footer { "stagger " (env!("CARGO_PKG_VERSION")) ", from the journal of run " (run) }
     };
-    let status = if gone.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let status = if gone.is_some() {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
     Ok((status, document(&title, &body)).into_response())
 }
 
@@ -94,7 +98,11 @@ async fn known(shared: &Shared, caller: &Caller, run: &RunId) -> Result<(Seen, O
     if problem.status() != StatusCode::SERVICE_UNAVAILABLE {
         return Err(problem);
     }
-    match shared.runs.last(run).filter(|seen| caller.may(Role::Look, &seen.view.cluster)) {
+    match shared
+        .runs
+        .last(run)
+        .filter(|seen| caller.may(Role::Look, &seen.view.cluster))
+    {
         Some(seen) => Ok((seen, Some(problem.detail().to_owned()))),
         None => Err(problem),
     }
@@ -142,7 +150,10 @@ pub(super) async fn map(
 
 fn all(seen: &Seen, caller: &Caller, map: &Map<'_>, wanted: &Wanted) -> Parts {
     let reading = &seen.journal.reading;
-    let explained = wanted.unit().map(|name| unit::unit(seen, name)).unwrap_or_default();
+    let explained = wanted
+        .unit()
+        .map(|name| unit::unit(seen, name))
+        .unwrap_or_default();
     let below = match seen.journal.verification() {
         Some(verification) => sections(&Report {
             view: &seen.view,
@@ -163,7 +174,10 @@ fn all(seen: &Seen, caller: &Caller, map: &Map<'_>, wanted: &Wanted) -> Parts {
         ],
         counts: Part::new("counts", &map.counts()),
         unit: Part::new("unit", &explained),
-        below: below.iter().map(|(name, content)| Part::new(name.as_str(), content)).collect(),
+        below: below
+            .iter()
+            .map(|(name, content)| Part::new(name.as_str(), content))
+            .collect(),
         lines: Part::new("lines", &journal::lines(&reading.lines, wanted)),
     }
 }

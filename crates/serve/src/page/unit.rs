@@ -17,7 +17,11 @@ pub(super) fn unit(seen: &Seen, name: &str) -> Markup {
             section.unit aria-label="unit" { h3 #unit tabindex="-1" { (name) } p { "No plan of this run names it." } (close()) }
         };
     };
-    let host = history.topology.hosts.iter().find(|host| host.units.contains(unit));
+    let host = history
+        .topology
+        .hosts
+        .iter()
+        .find(|host| host.units.contains(unit));
     let turns: Vec<(&WaveRecord, &Turn)> = history
         .waves()
         .flat_map(|wave| wave.turns.iter().map(move |turn| (wave, turn)))
@@ -25,7 +29,10 @@ pub(super) fn unit(seen: &Seen, name: &str) -> Markup {
         .collect();
     let aside = history.aside.iter().filter(|(_, aside, _)| aside == unit);
     let plan = seen.journal.reading.run.plan();
-    let left = plan.into_iter().flat_map(|plan| &plan.left_alone).filter(|left| left.unit == *unit);
+    let left = plan
+        .into_iter()
+        .flat_map(|plan| &plan.left_alone)
+        .filter(|left| left.unit == *unit);
     html! {
         section.unit aria-label="unit" {
             h3 #unit tabindex="-1" { span.state.(class(known.state)) { b aria-hidden="true" { (known.state.glyph()) } } " " (name) " is " (known.state.word()) }
@@ -49,8 +56,12 @@ fn close() -> Markup {
 /// When its turn is planned.
 fn next(seen: &Seen, unit: &UnitId) -> Option<String> {
     let plan = seen.journal.reading.run.plan()?;
-    let stages = plan.stages().flat_map(|stage| stage.waves.iter().map(move |wave| (stage, wave)));
-    let (place, (stage, wave)) = stages.enumerate().find(|(_, (_, wave))| wave.units.contains(unit))?;
+    let stages = plan
+        .stages()
+        .flat_map(|stage| stage.waves.iter().map(move |wave| (stage, wave)));
+    let (place, (stage, wave)) = stages
+        .enumerate()
+        .find(|(_, (_, wave))| wave.units.contains(unit))?;
     Some(format!(
         "Planned in wave {} of those to come, stage {}, with {} other units.",
         place + 1,

@@ -59,7 +59,10 @@ impl<'a> Map<'a> {
         });
         Layout {
             groups: groups.collect(),
-            legend: UnitState::ALL.iter().map(|state| (state.word(), class(*state))).collect(),
+            legend: UnitState::ALL
+                .iter()
+                .map(|state| (state.word(), class(*state)))
+                .collect(),
         }
     }
 
@@ -92,7 +95,10 @@ impl<'a> Map<'a> {
     /// How many units are in each state; of many units, which are not as most are, and how each domain stands.
     pub(super) fn counts(&self) -> Markup {
         let counts = count(self.groups.iter().flat_map(Group::cells));
-        let most = counts.iter().max_by_key(|(_, count)| **count).map(|(state, _)| *state);
+        let most = counts
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(state, _)| *state);
         html! {
             p.legend { (states(&counts)) }
             @if self.count > CELLS {
@@ -115,9 +121,14 @@ impl<'a> Map<'a> {
     /// The units that are neither as most are nor waiting nor done, each a link.
     fn others(&self, most: Option<UnitState>) -> Markup {
         let quiet = [Some(UnitState::Waiting), Some(UnitState::Done), most];
-        let units = self.groups.iter().flat_map(|group| &group.hosts).flat_map(|(_, units)| units);
-        let others: Vec<&(&UnitId, UnitState)> =
-            units.filter(|(_, state)| !quiet.contains(&Some(*state))).collect();
+        let units = self
+            .groups
+            .iter()
+            .flat_map(|group| &group.hosts)
+            .flat_map(|(_, units)| units);
+        let others: Vec<&(&UnitId, UnitState)> = units
+            .filter(|(_, state)| !quiet.contains(&Some(*state)))
+            .collect();
         html! {
             @if !others.is_empty() {
                 ul.map aria-label="units that are neither waiting nor done" {
@@ -131,7 +142,9 @@ impl<'a> Map<'a> {
 
 fn digit(state: UnitState) -> char {
     let place = UnitState::ALL.iter().position(|known| *known == state);
-    place.and_then(|place| char::from_digit(u32::try_from(place).ok()?, 10)).unwrap_or('?')
+    place
+        .and_then(|place| char::from_digit(u32::try_from(place).ok()?, 10))
+        .unwrap_or('?')
 }
 
 fn count(cells: impl Iterator<Item = UnitState>) -> BTreeMap<UnitState, usize> {

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cache;
+use crate::command::run;
+use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
+use crate::sandbox::Sandbox;
 use anyhow::{Context as _, Result, ensure};
 use sha2::{Digest as _, Sha512};
-use stagger_e2e::cache;
-use stagger_e2e::command::run;
-
-use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
 
 /// The Debian release that has both.
 const SUITE: &str = "trixie";
@@ -51,18 +51,38 @@ const PINNED: [Pinned; 2] = [
     },
 ];
 
+/// What scripts share that drive it: a browser, and a way to a socket that can be cut. They find it as `./browser.js`.
+pub const SHARED: &str = include_str!("browser/browser.js");
+
+/// The script of the pictures in the README and the guides.
+pub const PICTURES: &str = include_str!("browser/pictures.js");
+
 /// A root with a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Root {
+pub struct Browser {
     /// Where it is.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Debian's version of Chromium in it.
-    pub(crate) version: String,
+    pub version: String,
 }
 
-impl Root {
+impl Browser {
+    /// `node` with that script, in the root, in a sandbox that was started with it. The script finds its folder in `PLACE`.
+    pub fn node(&self, sandbox: &Sandbox, place: &Path, script: &str) -> Command {
+        let mut node = sandbox.command_in(&self.path, "node");
+        node.arg(place.join(script));
+        node.env("NODE_PATH", format!("/{MODULES}"))
+            .env("HOME", "/tmp")
+            .env("PLACE", place);
+        node.env_remove("TMPDIR");
+        node
+    }
+
     /// Gives the one in the cache, built if it is not there yet, which takes minutes.
-    pub(crate) fn ensure() -> Result<Self> {
+    ///
+    /// # Errors
+    /// A step of the build fails; with its last words.
+    pub fn ensure() -> Result<Self> {
         let base = cache::dir()?.join("browser-roots");
         fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
         let changes = changes()?;
@@ -99,10 +119,19 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
 
 /// Fetches a package from the registry that the machine's npm is set to, and lays it out if it is the one expected.
 fn unpack(pinned: &Pinned, to: &Path) -> Result<()> {
-    let Pinned { name, version, sha512 } = pinned;
+    let Pinned {
+        name,
+        version,
+        sha512,
+    } = pinned;
     let folder = tempfile::tempdir().context("making a folder")?;
     let archive = run(Command::new("npm")
-        .args(["pack", "--silent", &format!("{name}@{version}"), "--pack-destination"])
+        .args([
+            "pack",
+            "--silent",
+            &format!("{name}@{version}"),
+            "--pack-destination",
+        ])
         .arg(folder.path())
         .current_dir(folder.path()))
     .context("is npm on this machine? `apt-get install npm`")?;
