@@ -15,8 +15,8 @@ use vt100::{Cell, Color, Parser, Screen};
 
 use crate::command::shown;
 
-/// For so long nothing may be written before a screen counts as drawn.
-const QUIET: Duration = Duration::from_millis(300);
+/// For so long nothing may be written before a screen counts as drawn. One that is live is drawn several times a second.
+const QUIET: Duration = Duration::from_millis(50);
 
 /// A program in a terminal of its own. Dropping it kills it.
 pub struct Terminal {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aide::axum::ApiRouter;
 use aide::axum::routing::{get_with, post_with};
-use aide::openapi::{Info, OpenApi};
+use aide::openapi::{Info, OpenApi, ReferenceOr, SecurityScheme};
 use aide::transform::TransformOperation;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
@@ -13,12 +13,15 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
 use stagger_core::view::{RunView, Verdict};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
+use crate::body::Body;
+use crate::description::finished;
 use crate::metrics;
 use crate::once::{Once, Seen as Answered};
 use crate::problem::Problem;
@@ -26,6 +29,8 @@ use crate::runs::{ReadError, Seen};
 use crate::stream;
 use crate::tag::{Tagged, body, names, tag};
 
+/// So many commands are left at most that nobody has heeded.
+const UNHEEDED: usize = 100;
 /// The most events of one answer.
 const EVENTS: usize = 1_000;
 /// The name of an answer that is to be given once.
@@ -144,7 +149,7 @@ struct Left {
 }
 
 /// The routes without their state, and the description that was made from them.
-pub(crate) fn described() -> (Router<Shared>, OpenApi) {
+pub(crate) fn described() -> (Router<Shared>, Value) {
     let mut api = OpenApi {
         info: Info {
             title: "stagger".to_owned(),
@@ -156,6 +161,7 @@ pub(crate) fn described() -> (Router<Shared>, OpenApi) {
         },
         ..OpenApi::default()
     };
+    by_token(&mut api);
     aide::generate::extract_schemas(true);
     let documented = ApiRouter::new()
         .api_route("/v1/runs", get_with(list, |of| described_as(of, "Lists runs.", &[])))
@@ -195,7 +201,8 @@ pub(crate) fn described() -> (Router<Shared>, OpenApi) {
             }),
         );
     let router = documented.finish_api(&mut api);
-    let described: Arc<OpenApi> = Arc::new(api.clone());
+    let api = finished(&api);
+    let described = Arc::new(api.clone());
     let router = router
         .route(
             "/v1/openapi.json",
@@ -206,6 +213,24 @@ pub(crate) fn described() -> (Router<Shared>, OpenApi) {
         )
         .route("/metrics", get(metrics::metrics));
     (router, api)
+}
+
+/// Says that a token is asked for.
+fn by_token(api: &mut OpenApi) {
+    const TOKEN: &str = "token";
+    let scheme = SecurityScheme::Http {
+        scheme: "bearer".to_owned(),
+        bearer_format: None,
+        description: Some(
+            "`stagger token add` makes one. Over a socket of your own none is asked for.".to_owned(),
+        ),
+        extensions: Default::default(),
+    };
+    let components = api.components.get_or_insert_default();
+    components
+        .security_schemes
+        .insert(TOKEN.to_owned(), ReferenceOr::Item(scheme));
+    api.security = vec![[(TOKEN.to_owned(), Vec::new())].into_iter().collect()];
 }
 
 /// The description of a question, with the answers that every one may get.
@@ -343,9 +368,9 @@ async fn command(
     Extension(caller): Extension<Caller>,
     run: OfRun,
     headers: HeaderMap,
-    asked: Result<Json<Asked>, axum::extract::rejection::JsonRejection>,
+    asked: Result<Body<Asked>, Problem>,
 ) -> Result<Accepted, Problem> {
-    let (Path(run), Json(Asked { command, plan })) = (run?, asked?);
+    let (Path(run), Body(Asked { command, plan })) = (run?, asked?);
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
     let claim = match headers.get(&KEY) {
@@ -410,6 +435,11 @@ pub(crate) async fn ask(
     command: Command,
 ) -> Result<(), Problem> {
     let run = &seen.view.run;
+    if seen.asked.len() >= UNHEEDED {
+        return Err(Problem::conflict(format!(
+            "{UNHEEDED} commands wait already for somebody to heed them: `stagger resume {run}` does"
+        )));
+    }
     let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
     let asked = shared.runs.ask(run, command, caller.name.clone()).await;
     asked.map_err(|error| Problem::of(&error))?;

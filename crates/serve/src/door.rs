@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::access::{Caller, Role, Tokens};
+use crate::page::{COOKIE, POLICY};
+use crate::patience::PatientListener;
+use crate::problem::Problem;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -10,14 +14,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::serve::IncomingStream;
 use jiff::Timestamp;
-use tokio::net::UnixListener;
-
-use crate::access::{Caller, Role, Tokens};
-use crate::page::{COOKIE, POLICY};
-use crate::problem::Problem;
-
-/// A question has to be there within that time.
-const WHOLE: Duration = Duration::from_secs(30);
 
 /// How a caller is known.
 #[derive(Debug, Clone)]
@@ -32,9 +28,10 @@ pub(crate) enum Door {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(Option<u32>);
 
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(stream.io().peer_cred().ok().map(|peer| peer.uid()))
+impl Connected<IncomingStream<'_, PatientListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, PatientListener>) -> Self {
+        let peer = stream.io().get_ref().peer_cred();
+        Self(peer.ok().map(|peer| peer.uid()))
     }
 }
 
@@ -102,10 +99,7 @@ pub(crate) async fn careful(State(door): State<Door>, request: Request, next: Ne
     if let Some(why) = foreign(&door, request.method(), headers) {
         return Problem::forbidden(why).into_response();
     }
-    // An answer may go on for as long as somebody reads it; what is asked has to be there in time.
-    let mut response = tokio::time::timeout(WHOLE, next.run(request))
-        .await
-        .unwrap_or_else(|_| Problem::too_slow().into_response());
+    let mut response = next.run(request).await;
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -119,6 +113,13 @@ pub(crate) async fn careful(State(door): State<Door>, request: Request, next: Ne
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+/// An answer may go on for as long as somebody reads it; what is asked has to be there in time.
+pub(crate) async fn in_time(State(whole): State<Duration>, request: Request, next: Next) -> Response {
+    tokio::time::timeout(whole, next.run(request))
+        .await
+        .unwrap_or_else(|_| Problem::too_slow().into_response())
 }
 
 /// Why a question may have been made by a page from elsewhere.

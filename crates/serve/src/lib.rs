@@ -6,12 +6,16 @@
 
 pub mod access;
 mod api;
+mod body;
 mod carry;
+mod description;
 mod door;
+mod limits;
 mod listen;
 mod metrics;
 mod once;
 mod page;
+mod patience;
 mod problem;
 mod runs;
 mod stream;
@@ -20,9 +24,11 @@ mod tag;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use aide::openapi::OpenApi;
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
 pub use carry::CarryOn;
+pub use limits::Limits;
 pub use listen::{Listen, ServeError, Tls, serve};
 pub use runs::Open;
 
@@ -38,6 +44,8 @@ struct Shared {
     tokens: Arc<Tokens>,
     once: Arc<Once>,
     carrier: Option<Arc<Carrier>>,
+    streams: Arc<Semaphore>,
+    most_streams: usize,
 }
 
 /// Of what is served.
@@ -49,9 +57,11 @@ pub struct Settings {
     pub tokens: PathBuf,
     /// How a run is carried on that nobody carries out; `None`: not from here.
     pub carry_on: Option<CarryOn>,
+    /// How long is waited, and for how many.
+    pub limits: Limits,
 }
 
-/// The description of the interface, made from the code that answers.
-pub fn openapi() -> OpenApi {
+/// The description of the interface, an `OpenAPI` 3.1 document, made from the code that answers.
+pub fn openapi() -> Value {
     api::described().1
 }

@@ -14,16 +14,20 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use hyper_util::rt::TokioTimer;
 use listenfd::ListenFd;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
 use crate::carry::Carrier;
-use crate::door::{Door, Peer, careful, known_caller};
+use crate::door::{Door, Peer, careful, in_time, known_caller};
+use crate::limits::raise_descriptors;
 use crate::once::Once;
+use crate::patience::{PatientAcceptor, PatientListener};
 use crate::problem::Problem;
 use crate::runs::Runs;
 use crate::{Settings, Shared, api, page};
@@ -32,8 +36,6 @@ use crate::{Settings, Shared, api, page};
 const LARGEST: usize = 64 << 10;
 /// Answers that are under way may take so long when it ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// The head of a question has to be there within that time.
-const HEAD: Duration = Duration::from_secs(10);
 
 /// Where questions are taken.
 #[derive(Debug, Clone)]
@@ -111,6 +113,7 @@ pub async fn serve(
     ready: impl FnOnce(),
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    raise_descriptors();
     match listen {
         Listen::Socket { path, user } => {
             let listener = socket(&path)?;
@@ -132,7 +135,11 @@ pub async fn serve(
             };
             let listener = std::net::TcpListener::bind(address).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
-            let server = axum_server::from_tcp_rustls(listener, config).map_err(failed)?;
+            let patient = PatientAcceptor {
+                stalled: settings.limits.stalled,
+            };
+            let server = axum_server::from_tcp(listener).map_err(failed)?;
+            let server = server.acceptor(RustlsAcceptor::new(config).acceptor(patient));
             ready();
             on_address(settings, server, end).await
         }
@@ -141,11 +148,14 @@ pub async fn serve(
 
 /// All routes, behind a door.
 fn router(settings: Settings, door: Door) -> Router {
+    let limits = settings.limits;
     let shared = Shared {
-        runs: Runs::of(settings.open),
+        runs: Runs::of(settings.open, limits.looks),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(Once::default()),
         carrier: settings.carry_on.map(|how| Arc::new(Carrier::new(how))),
+        streams: Arc::new(Semaphore::new(limits.streams)),
+        most_streams: limits.streams,
     };
     let (api, _) = api::described();
     let known = api.merge(page::pages());
@@ -154,6 +164,7 @@ fn router(settings: Settings, door: Door) -> Router {
         .merge(page::open())
         .fallback(|| async { Problem::nothing_there() })
         .method_not_allowed_fallback(|| async { Problem::method() })
+        .layer(middleware::from_fn_with_state(limits.whole, in_time))
         .layer(middleware::from_fn_with_state(door, careful))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(shared)
@@ -200,6 +211,10 @@ async fn on_socket(
     user: String,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
+    let listener = PatientListener {
+        listener,
+        stalled: settings.limits.stalled,
+    };
     let router = router(settings, Door::Socket { user });
     let service = router.into_make_service_with_connect_info::<Peer>();
     let (ending, ended) = tokio::sync::oneshot::channel();
@@ -220,18 +235,20 @@ async fn on_socket(
 
 async fn on_address(
     settings: Settings,
-    server: axum_server::Server<SocketAddr, RustlsAcceptor>,
+    server: axum_server::Server<SocketAddr, RustlsAcceptor<PatientAcceptor>>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let door = Door::Tokens(Arc::new(Tokens::of(&settings.tokens)));
+    let head = settings.limits.head;
     let router = router(settings, door);
     let handle = Handle::new();
-    let mut server = server.handle(handle.clone());
+    // Whoever would have to be told apart by what they send first would not be waited for in vain.
+    let mut server = server.handle(handle.clone()).http1_only();
     server
         .http_builder()
         .http1()
-        .timer(hyper_util::rt::TokioTimer::new())
-        .header_read_timeout(HEAD);
+        .timer(TokioTimer::new())
+        .header_read_timeout(head);
     tokio::spawn(async move {
         end.await;
         handle.graceful_shutdown(Some(LAST_ANSWERS));

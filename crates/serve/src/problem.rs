@@ -20,6 +20,8 @@ pub(crate) struct Problem {
     word: &'static str,
     title: &'static str,
     detail: String,
+    /// After so many seconds it may be asked again.
+    again: Option<u16>,
 }
 
 /// How it is told.
@@ -42,6 +44,15 @@ impl Problem {
             word,
             title,
             detail: detail.into(),
+            again: None,
+        }
+    }
+
+    /// It passes by itself: whoever asks again after that may have an answer.
+    fn again_in(self, seconds: u16) -> Self {
+        Self {
+            again: Some(seconds),
+            ..self
         }
     }
 
@@ -138,6 +149,18 @@ impl Problem {
             "the store of the runs does not answer",
             detail,
         )
+        .again_in(5)
+    }
+
+    /// So many streams are told already as there may be.
+    pub(crate) fn too_many(streams: usize) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too-many-streams",
+            "too many follow runs already",
+            format!("{streams} streams are told at once; `/v1/runs/RUN/events` answers still"),
+        )
+        .again_in(60)
     }
 
     /// It was left, and no process could be started that heeds it.
@@ -178,6 +201,9 @@ impl IntoResponse for Problem {
         let headers = response.headers_mut();
         let json = HeaderValue::from_static("application/problem+json");
         headers.insert(header::CONTENT_TYPE, json);
+        if let Some(seconds) = self.again {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

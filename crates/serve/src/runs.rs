@@ -11,7 +11,7 @@ use stagger_core::view::{self, RunView};
 use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_engine::supervisor::{self, SuperviseError};
 use stagger_report::{Reading, Verification, verify};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access::Caller;
 
@@ -30,6 +30,8 @@ pub(crate) const LISTED: usize = 100;
 pub(crate) struct Runs {
     open: Open,
     kept: Arc<Mutex<Kept>>,
+    /// The right to look into the store: each who has it holds a connection.
+    looks: Arc<Semaphore>,
 }
 
 #[derive(Default)]
@@ -37,7 +39,7 @@ struct Kept {
     journals: BTreeMap<RunId, Arc<Journal>>,
     /// How a run ended whose journal nobody writes to any more.
     over: BTreeMap<RunId, Arc<RunView>>,
-    followed: BTreeMap<RunId, watch::Receiver<Result<Seen, ReadError>>>,
+    followed: BTreeMap<RunId, watch::Receiver<Followed>>,
     /// Runs as they were seen last, for whoever looks while the store is away.
     last: BTreeMap<RunId, Seen>,
     /// What the store listed last, and when.
@@ -70,6 +72,9 @@ pub(crate) struct Seen {
     /// When it was read.
     pub(crate) at: Timestamp,
 }
+
+/// A run as those see it who follow it: the same for all of them.
+pub(crate) type Followed = Result<Arc<Seen>, ReadError>;
 
 /// Why a run cannot be read or asked for something.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -118,10 +123,11 @@ pub(crate) struct InList {
 }
 
 impl Runs {
-    pub(crate) fn of(open: Open) -> Self {
+    pub(crate) fn of(open: Open, looks: usize) -> Self {
         Self {
             open,
             kept: Arc::default(),
+            looks: Arc::new(Semaphore::new(looks)),
         }
     }
 
@@ -135,7 +141,11 @@ impl Runs {
         with: impl FnOnce(&Self, Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let this = self.clone();
+        let look = Arc::clone(&self.looks).acquire_owned().await;
+        let look = look.map_err(|error| ReadError::Store(error.to_string()))?;
         let done = tokio::task::spawn_blocking(move || {
+            // Until it is done, also where whoever asked waits no more.
+            let _look = look;
             let store = (this.open)().map_err(|error| ReadError::Store(in_full(&error)))?;
             with(&this, store)
         });
@@ -294,12 +304,9 @@ impl Runs {
     }
 
     /// A run as it goes: whoever follows it looks at the same reading, however many they are.
-    pub(crate) async fn follow(
-        &self,
-        run: &RunId,
-    ) -> Result<watch::Receiver<Result<Seen, ReadError>>, ReadError> {
-        let first = self.run(run).await?;
-        let (sender, receiver) = watch::channel(Ok(first));
+    /// `first`: as it was when they began to.
+    pub(crate) fn follow(&self, run: &RunId, first: Seen) -> watch::Receiver<Followed> {
+        let (sender, receiver) = watch::channel(Ok(Arc::new(first)));
         let joined = self.kept(|kept| {
             if let Some(known) = kept.followed.get(run).filter(|known| known.has_changed().is_ok()) {
                 return Some(known.clone());
@@ -308,14 +315,14 @@ impl Runs {
             None
         });
         if let Some(known) = joined {
-            return Ok(known);
+            return known;
         }
         let (this, run) = (self.clone(), run.clone());
         tokio::spawn(async move {
             // One receiver is kept for those who come; when it is the only one, nobody follows.
             while sender.receiver_count() > 1 {
                 tokio::time::sleep(LOOK).await;
-                let now = this.run(&run).await;
+                let now = this.run(&run).await.map(Arc::new);
                 sender.send_if_modified(|known| {
                     let same = same(known, &now);
                     *known = now;
@@ -324,7 +331,7 @@ impl Runs {
             }
             this.kept(|kept| kept.followed.remove(&run));
         });
-        Ok(receiver)
+        receiver
     }
 
     /// Leaves a command for whoever carries the run out.
@@ -348,7 +355,7 @@ fn seen_by<'a>(
 }
 
 /// Whether somebody who looks at the one sees what the other shows.
-fn same(one: &Result<Seen, ReadError>, other: &Result<Seen, ReadError>) -> bool {
+fn same(one: &Followed, other: &Followed) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => one.view == other.view && one.asked == other.asked,
         (Err(one), Err(other)) => one.to_string() == other.to_string(),

@@ -1,6 +1,7 @@
 //! A run as it goes: server-sent events, each with its place in the journal as its id.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -9,17 +10,17 @@ use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, StreamExt as _};
+use futures::stream::{self, Stream, StreamExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use stagger_core::run::Seq;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::api::{OfRun, permitted};
 use crate::problem::Problem;
-use crate::runs::{ReadError, Seen};
+use crate::runs::{Followed, ReadError, Seen};
 
 /// Where a stream ended that is gone on with.
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
@@ -53,43 +54,52 @@ pub(crate) async fn stream(
             seq.ok_or_else(|| Problem::malformed("Last-Event-ID is the place of an event: a number"))?
         }
     };
-    permitted(&shared, &caller, &run, Role::Look).await?;
-    let followed = shared.runs.follow(&run).await;
-    let followed = followed.map_err(|error| Problem::of(&error))?;
-    Ok(Events { followed, last })
+    let place = Arc::clone(&shared.streams).try_acquire_owned();
+    let place = place.map_err(|_| Problem::too_many(shared.most_streams))?;
+    let first = permitted(&shared, &caller, &run, Role::Look).await?;
+    Ok(Events {
+        followed: shared.runs.follow(&run, first),
+        last,
+        place,
+    })
 }
 
 /// The events of a run after one of them, as they are written.
 pub(crate) struct Events {
-    followed: watch::Receiver<Result<Seen, ReadError>>,
+    followed: watch::Receiver<Followed>,
     last: Seq,
+    /// Held for as long as it is told.
+    place: OwnedSemaphorePermit,
 }
 
 impl IntoResponse for Events {
     fn into_response(self) -> Response {
-        let Self { mut followed, last } = self;
+        let Self {
+            mut followed,
+            last,
+            place,
+        } = self;
         followed.mark_changed();
-        let told = stream::unfold((followed, last), |(mut followed, last)| async move {
-            // Nobody looks at the run any more: whoever reads comes again.
-            followed.changed().await.ok()?;
-            let now = followed.borrow_and_update().clone();
-            let (events, last) = match &now {
-                Ok(seen) => since(seen, last),
-                Err(error) => (
-                    // A line of a stream takes no other.
-                    vec![
-                        Event::default()
-                            .event("unread")
-                            .data(error.to_string().replace(char::is_control, " ")),
-                    ],
-                    last,
-                ),
-            };
-            Some((
-                stream::iter(events.into_iter().map(Ok::<_, Infallible>)),
-                (followed, last),
-            ))
-        });
+        let told = stream::unfold(
+            (followed, last, place),
+            |(mut followed, last, place)| async move {
+                // Nobody looks at the run any more: whoever reads comes again.
+                followed.changed().await.ok()?;
+                let now = followed.borrow_and_update().clone();
+                let (events, last) = match now {
+                    Ok(seen) => {
+                        let newest = seen
+                            .journal
+                            .entries
+                            .last()
+                            .map_or(last, |entry| entry.seq.max(last));
+                        (since(seen, last).left_stream(), newest)
+                    }
+                    Err(error) => (unread(&error).right_stream(), last),
+                };
+                Some((events, (followed, last, place)))
+            },
+        );
         let alive = KeepAlive::new().interval(ALIVE);
         let told = told.flatten().take_until(Box::pin(tokio::time::sleep(LONGEST)));
         Sse::new(told).keep_alive(alive).into_response()
@@ -100,16 +110,22 @@ impl aide::OperationOutput for Events {
     type Inner = String;
 }
 
-/// What is told after an event: those that came, and that the run is to be looked at.
-fn since(seen: &Seen, last: Seq) -> (Vec<Event>, Seq) {
-    let entries = &seen.journal.entries;
-    let new = entries.iter().filter(|entry| entry.seq > last);
-    let mut events: Vec<Event> = new
-        .map(|entry| {
-            let told = Event::default().id(entry.seq.to_string()).event("entry");
-            told.json_data(entry).unwrap_or_default()
-        })
-        .collect();
-    events.push(Event::default().event("run").data(seen.view.verdict.to_string()));
-    (events, entries.last().map_or(last, |entry| entry.seq.max(last)))
+/// What is told after an event: those that came, and that the run is to be looked at. One is made when the one before is sent:
+/// of a long journal that many read, each holds but one.
+fn since(seen: Arc<Seen>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
+    let run = Event::default().event("run").data(seen.view.verdict.to_string());
+    let first = seen.journal.entries.partition_point(|entry| entry.seq <= last);
+    let events = (first..seen.journal.entries.len()).map(move |at| {
+        let entry = &seen.journal.entries[at];
+        let told = Event::default().id(entry.seq.to_string()).event("entry");
+        told.json_data(entry).unwrap_or_default()
+    });
+    stream::iter(events.chain([run]).map(Ok))
+}
+
+/// That the run cannot be read now; the stream goes on when it can.
+fn unread(error: &ReadError) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
+    // A line of a stream takes no other.
+    let why = error.to_string().replace(char::is_control, " ");
+    stream::iter([Ok(Event::default().event("unread").data(why))])
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{TokenError, Tokens, Wanted};
-use stagger_serve::{CarryOn, Listen, ServeError, Settings, Tls, openapi};
+use stagger_serve::{CarryOn, Limits, Listen, ServeError, Settings, Tls, openapi};
 
 use super::{stop_asked, user};
 use crate::args::{AddToken, Cli, Serve, Token};
@@ -29,6 +29,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         open: Arc::new(move || place.open()),
         tokens: token_file(cli)?,
         carry_on: if args.carry_on { Some(carry_on(cli)?) } else { None },
+        limits: Limits::default(),
     };
     let listen = listen(cli, args)?;
     let told = match &listen {

@@ -19,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Store, StoreError};
 use stagger_serve::access::{Role, Tokens, Wanted};
-use stagger_serve::{CarryOn, Listen, Open, Settings, Tls, serve};
+use stagger_serve::{CarryOn, Limits, Listen, Open, Settings, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -131,7 +131,7 @@ impl Answer {
     }
 }
 
-trait Wire: AsyncRead + AsyncWrite + Send {}
+pub trait Wire: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Wire for T {}
 
 pub struct Stream {
@@ -163,16 +163,24 @@ impl Stream {
 
 impl Served {
     pub async fn at_socket() -> Self {
+        Self::at_socket_within(Limits::default()).await
+    }
+
+    pub async fn at_socket_within(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let listen = Listen::Socket {
             path: path.clone(),
             user: "anna@ops1".to_owned(),
         };
-        Self::new(folder, Way::Socket(path), listen).await
+        Self::new(folder, Way::Socket(path), listen, limits).await
     }
 
     pub async fn at_address() -> Self {
+        Self::at_address_within(Limits::default()).await
+    }
+
+    pub async fn at_address_within(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -202,10 +210,10 @@ impl Served {
             tls,
         };
         let tls = TlsConnector::from(Arc::new(config));
-        Self::new(folder, Way::Address { port, tls }, listen).await
+        Self::new(folder, Way::Address { port, tls }, listen, limits).await
     }
 
-    async fn new(folder: TempDir, way: Way, listen: Listen) -> Self {
+    async fn new(folder: TempDir, way: Way, listen: Listen, limits: Limits) -> Self {
         let file = folder.path().join("journal.db");
         let demo = entries(DEMO);
         let mut store = SqliteStore::open(&file).unwrap();
@@ -244,6 +252,7 @@ impl Served {
                 open,
                 tokens,
                 carry_on,
+                limits,
             };
             serve(settings, listen, || {}, ended).await.unwrap();
         });
@@ -264,7 +273,23 @@ impl Served {
         panic!("nobody listens");
     }
 
-    async fn try_connect(&self) -> Option<Pin<Box<dyn Wire>>> {
+    /// Where it answers, and the file of the certificate that it does so with.
+    pub fn address(&self) -> (String, PathBuf) {
+        let Way::Address { port, .. } = &self.way else {
+            panic!("a socket has no address");
+        };
+        (
+            format!("https://localhost:{port}"),
+            self.folder.path().join("c.pem"),
+        )
+    }
+
+    /// A folder for what a test writes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub async fn try_connect(&self) -> Option<Pin<Box<dyn Wire>>> {
         Some(match &self.way {
             Way::Socket(path) => Box::pin(UnixStream::connect(path).await.ok()?),
             Way::Address { port, tls } => {
@@ -382,8 +407,52 @@ impl Served {
         format!("Bearer {token}")
     }
 
+    /// One that is good until then, whatever a day may be. Which that is, only the file says.
+    pub fn token_until(&self, name: &str, expires: Timestamp) -> String {
+        let wanted = Wanted {
+            name: name.to_owned(),
+            role: Role::Look,
+            clusters: None,
+            good_for: SignedDuration::from_hours(1),
+        };
+        let token = self.tokens().add(wanted, Timestamp::now()).unwrap();
+        let file = self.folder.path().join("tokens.json");
+        let mut kept: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let all = kept.as_array_mut().unwrap();
+        let one = all.iter_mut().find(|kept| kept["name"] == name).unwrap();
+        one["expires"] = expires.to_string().into();
+        std::fs::write(&file, kept.to_string()).unwrap();
+        format!("Bearer {token}")
+    }
+
     pub fn revoke(&self, name: &str) {
         self.tokens().revoke(name).unwrap();
+    }
+
+    /// Begins a run of that name.
+    pub fn begin_run(&self, cluster: &str, run: &str, at: Timestamp) {
+        let Event::Started(mut begun) = self.demo[0].event.clone() else {
+            panic!("a journal begins with a start");
+        };
+        begun.cluster = ClusterName::new(cluster).unwrap();
+        begun.run = RunId::new(run).unwrap();
+        let cluster = begun.cluster.clone();
+        let mut store = self.store();
+        store.raise(&cluster, 1, "test").unwrap();
+        store.begin(&cluster, 1, at, Event::Started(begun)).unwrap();
+    }
+
+    /// Begins the run `full`, with so many events of about so many bytes.
+    pub fn fill(&self, events: u64, bytes: usize) {
+        self.begin_run("full", "full", Timestamp::now());
+        let mut store = self.store();
+        let asked = Event::Asked {
+            command: Command::Resume,
+            by: "x".repeat(bytes),
+        };
+        let all = (0..events).map(|_| asked.clone()).collect();
+        let run = RunId::new("full").unwrap();
+        store.append(&run, 1, 1, Timestamp::now(), all).unwrap();
     }
 
     /// Begins so many more runs of the first cluster.
@@ -414,6 +483,10 @@ impl Served {
 
     pub fn lose_the_store(&self) {
         self.is_lost.store(true, Ordering::SeqCst);
+    }
+
+    pub fn find_the_store(&self) {
+        self.is_lost.store(false, Ordering::SeqCst);
     }
 }
 

@@ -1,0 +1,143 @@
+//! What the description says beside what is read from the code: names in addresses, headers that are heeded, and what a name is.
+
+use aide::openapi::OpenApi;
+use serde_json::{Value, json};
+
+/// The types of the documents that are names: of no white space, and no longer than the code takes them.
+const NAMES: [&str; 8] = [
+    "ClusterName",
+    "ConditionName",
+    "GuardName",
+    "HostName",
+    "Kind",
+    "PartName",
+    "RunId",
+    "UnitId",
+];
+
+/// Headers that are heeded: at which address and of which method, its name, what it is, and its schema.
+fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value); 4] {
+    let tag = || json!({ "type": "string" });
+    [
+        (
+            "/v1/runs/{run}",
+            "get",
+            "If-None-Match",
+            "The `ETag` of an answer that you have.",
+            tag(),
+        ),
+        (
+            "/v1/runs/{run}/stream",
+            "get",
+            "Last-Event-ID",
+            "The place of the last event that you have. It counts more than `after`.",
+            json!({ "type": "integer", "format": "uint64", "minimum": 0 }),
+        ),
+        (
+            "/v1/runs/{run}/commands",
+            "post",
+            "If-Match",
+            "The `ETag` of the run that you looked at.",
+            tag(),
+        ),
+        (
+            "/v1/runs/{run}/commands",
+            "post",
+            "Idempotency-Key",
+            "Of your own, new for each question: 1 to 200 characters. What comes again with it is done once.",
+            json!({ "type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$" }),
+        ),
+    ]
+}
+
+/// What a name may be. Its length is that of its UTF-8.
+fn name() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[^\s\u0000-\u001f\u007f-\u009f]+$" })
+}
+
+/// One event of a stream.
+fn server_sent() -> Value {
+    json!({
+        "type": "object",
+        "required": ["event", "data"],
+        "properties": {
+            "id": { "type": "string", "description": "The place of an `entry` in the journal." },
+            "event": { "enum": ["entry", "run", "unread"] },
+            "data": {
+                "type": "string",
+                "description": "Of an `entry` the event of the journal, as JSON; of a `run` its verdict; of an `unread` why it cannot be read now.",
+            },
+        },
+    })
+}
+
+/// The whole description.
+pub(crate) fn finished(api: &OpenApi) -> Value {
+    let mut all = serde_json::to_value(api).unwrap_or_default();
+    for named in NAMES {
+        if let Some(schema) = all["components"]["schemas"].get_mut(named) {
+            extend(schema, &name());
+        }
+    }
+    let paths = all["paths"].as_object_mut().into_iter().flatten();
+    for (path, methods) in paths {
+        for (method, operation) in methods.as_object_mut().into_iter().flatten() {
+            let mut parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+            for parameter in &mut parameters {
+                if parameter["name"] == "cluster" {
+                    parameter["schema"] = name();
+                }
+            }
+            if path.contains("{run}") {
+                parameters.push(json!({
+                    "in": "path", "name": "run", "required": true, "description": "The name of the run.", "schema": name(),
+                }));
+            }
+            for (of, with, header, description, schema) in headers() {
+                if (of, with) == (path.as_str(), method.as_str()) {
+                    parameters.push(json!({
+                        "in": "header", "name": header, "description": description, "schema": schema,
+                    }));
+                }
+            }
+            if path.ends_with("/stream") {
+                operation["responses"]["200"]["content"] =
+                    json!({ "text/event-stream": { "schema": server_sent() } });
+            }
+            if !parameters.is_empty() {
+                operation["parameters"] = parameters.into();
+            }
+        }
+    }
+    all
+}
+
+fn extend(schema: &mut Value, with: &Value) {
+    for (key, value) in with.as_object().into_iter().flatten() {
+        schema[key] = value.clone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_and_header_stands_in_the_description() {
+        let all = crate::openapi();
+        for named in NAMES {
+            assert_eq!(all["components"]["schemas"][named]["minLength"], 1, "{named}");
+        }
+        for (path, method, header, _, _) in headers() {
+            let parameters = all["paths"][path][method]["parameters"].as_array().unwrap();
+            let names: Vec<&str> = parameters
+                .iter()
+                .map(|one| one["name"].as_str().unwrap())
+                .collect();
+            assert!(
+                names.contains(&header) && names.contains(&"run"),
+                "{path}: {names:?}"
+            );
+        }
+    }
+}
