@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// The checkout.
 pub(crate) fn root() -> &'static Path {
@@ -85,6 +85,14 @@ pub(crate) fn said(command: &mut Command) -> Result<String> {
         .current_dir(root())
         .output()
         .with_context(|| format!("run {command:?}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What a program prints, if it succeeds.
+pub(crate) fn printed(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", complaint.trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

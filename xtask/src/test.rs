@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Outcome, Report, built, cargo, workspace};
 use crate::story::STORIES;
-use crate::{fuzz, generate, layers, licences, postgres, simulate, tools};
+use crate::{fuzz, generate, layers, licences, postgres, promtool, schemathesis, simulate, tools};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
     if extent != Extent::Quick && report.rows.iter().all(|row| row.outcome != Outcome::Failed) {
         set_up(&mut report)?;
         postgres::tests(&mut report)?;
+        promtool::test(&mut report)?;
         report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         let versions = versions()?;
         for story in &STORIES {
@@ -84,6 +85,7 @@ fn quick(report: &mut Report) -> Result<()> {
         "quick tests",
         &mut workspace("test", &["--quiet", "--no-fail-fast"]),
     )?;
+    schemathesis::test(report)?;
     report.done("new worlds in the simulator", simulate::new_worlds);
     // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
     report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
