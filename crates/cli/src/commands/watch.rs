@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -87,6 +88,22 @@ fn over_by_a_signal() -> Arc<AtomicBool> {
     over
 }
 
+/// What is typed, and changes of the terminal's size. Read by a thread of its own: of a terminal that is gone crossterm reads on without
+/// an end, and whoever waits for a key would never hear of it.
+fn typed() -> Receiver<std::io::Result<Event>> {
+    let (sender, typed) = channel();
+    std::thread::spawn(move || {
+        loop {
+            let event = event::read();
+            let failed = event.is_err();
+            if sender.send(event).is_err() || failed {
+                return;
+            }
+        }
+    });
+    typed
+}
+
 fn on_screen(
     mut source: Source<'_>,
     first: Shown,
@@ -97,6 +114,7 @@ fn on_screen(
     let mut shown = first;
     let mut screen = Screen::default();
     let mut looked = std::time::Instant::now();
+    let typed = typed();
     loop {
         terminal
             .draw(|frame| {
@@ -109,17 +127,18 @@ fn on_screen(
                 );
             })
             .map_err(|error| screen_failed(&error))?;
-        if event::poll(KEYS).map_err(|error| screen_failed(&error))? {
-            let event = event::read().map_err(|error| screen_failed(&error))?;
-            if let Event::Key(pressed) = event
-                && pressed.kind == KeyEventKind::Press
-            {
+        match typed.recv_timeout(KEYS) {
+            Ok(Ok(Event::Key(pressed))) if pressed.kind == KeyEventKind::Press => {
                 match key(&mut screen, &shown, pressed) {
                     Act::Nothing => {}
                     Act::Quit => return Ok(shown.view.verdict),
                     Act::Ask(command) => screen.told = Some(source.ask(&command)),
                 }
             }
+            Ok(Ok(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Err(error)) => return Err(screen_failed(&error)),
+            // Its last word was why.
+            Err(RecvTimeoutError::Disconnected) => return Ok(shown.view.verdict),
         }
         if over.load(Ordering::Relaxed) {
             return Ok(shown.view.verdict);
