@@ -45,9 +45,8 @@ fn fold(line: &str, width: usize) -> String {
 
 /// The byte at which the line's last column begins that leaves so many columns: what follows two spaces or more.
 fn last_column(line: &str, most: usize) -> usize {
-    let gaps = line.match_indices("  ").map(|(at, gap)| at + gap.len());
-    let begins = gaps.filter(|&at| line[at..].starts_with(|c| c != ' '));
-    begins
+    let gaps = line.match_indices("  ");
+    gaps.map(|(at, _)| at + line[at..].len() - line[at..].trim_start_matches(' ').len())
         .filter(|&at| line[..at].chars().count() <= most)
         .last()
         .unwrap_or(0)

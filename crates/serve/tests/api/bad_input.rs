@@ -296,7 +296,8 @@ async fn names_that_are_markup_are_text_everywhere() {
     for path in [
         "/".to_owned(),
         format!("/runs/{encoded}"),
-        format!("/runs/{encoded}/part"),
+        format!("/runs/{encoded}/parts"),
+        format!("/runs/{encoded}/map"),
     ] {
         let page = served.get(&path).await;
         assert_eq!(page.status, 200, "{path}");
