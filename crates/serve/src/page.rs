@@ -1,6 +1,7 @@
 //! The pages: whole without a script, and live with one.
 
 mod controls;
+mod drawn;
 mod glance;
 mod journal;
 mod list;
@@ -8,6 +9,8 @@ mod parts;
 mod run;
 mod unit;
 mod units;
+
+use std::fmt::Write as _;
 
 use axum::Router;
 use axum::extract::rejection::FormRejection;
@@ -20,6 +23,8 @@ use maud::{DOCTYPE, Markup, html};
 use serde::Deserialize;
 use stagger_core::view::Verdict;
 use stagger_report::page::STYLE;
+
+pub(crate) use drawn::Drawn;
 
 use crate::Shared;
 use crate::problem::Problem;
@@ -152,7 +157,8 @@ fn encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a string does not fail.
+            write!(encoded, "%{byte:02X}").ok();
         }
     }
     encoded

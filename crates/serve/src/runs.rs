@@ -14,6 +14,7 @@ use stagger_report::{Reading, Verification, verify};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::Caller;
+use crate::page::Drawn;
 
 /// Opens the store anew: each question has one of its own.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
@@ -53,12 +54,18 @@ pub(crate) struct Journal {
     /// Where the store stood when it was read; `None`: it did not say.
     mark: Option<Mark>,
     verification: OnceLock<Option<Verification>>,
+    drawn: OnceLock<Drawn>,
 }
 
 impl Journal {
     /// Whether it keeps the laws, found out once; `None`: it does not begin with the start of a run.
     pub(crate) fn verification(&self) -> Option<&Verification> {
         self.verification.get_or_init(|| verify(&self.entries)).as_ref()
+    }
+
+    /// What of its page depends on nothing else.
+    pub(crate) fn drawn(&self) -> &Drawn {
+        self.drawn.get_or_init(|| Drawn::of(self))
     }
 }
 
@@ -293,6 +300,7 @@ impl Runs {
             reading,
             mark,
             verification: OnceLock::new(),
+            drawn: OnceLock::new(),
         });
         self.kept(|kept| {
             if kept.journals.len() >= KEPT {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -191,7 +191,7 @@ fn stagger_words(command: &stagger_core::run::Command) -> String {
 }
 
 /// Writes a journal as far as it goes at first.
-fn write(file: &PathBuf, journal: &Journal) -> Result<RunId> {
+fn write(file: &Path, journal: &Journal) -> Result<RunId> {
     let mut store = SqliteStore::open(file)?;
     let first = journal.written.first().context("an empty journal")?;
     let Event::Started(start) = &first.event else {

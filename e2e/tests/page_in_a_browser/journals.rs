@@ -103,7 +103,9 @@ impl Large {
             *guards = json!([]);
         }
         let host = |host: usize| {
-            let osds: Vec<String> = (0..ON_A_HOST).map(|osd| name(host * ON_A_HOST + osd)).collect();
+            let osds: Vec<String> = (0..ON_A_HOST)
+                .map(|osd| format!("osd.{}", host * ON_A_HOST + osd))
+                .collect();
             json!({ "name": format!("node{host:03}"), "within": format!("rack{:02}", host / HOSTS_IN_A_RACK), "units": osds })
         };
         start["topology"] = json!({ "above": "rack", "hosts": (0..HOSTS).map(host).collect::<Vec<_>>() });
@@ -150,8 +152,8 @@ impl Large {
     }
 }
 
+/// The name of the so-manieth to have its turn: neighbours are not of one wave, as in a real plan.
 fn name(osd: usize) -> String {
-    // Neighbours are not of one wave, as in a real plan.
     format!("osd.{}", osd * 7_919 % (HOSTS * ON_A_HOST))
 }
 

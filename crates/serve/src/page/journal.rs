@@ -1,6 +1,7 @@
 //! The journal in words, the newest first, with filters that work without a script.
 
 use maud::{Markup, html};
+use stagger_report::names::fit;
 use stagger_report::page::clock;
 use stagger_report::sentences::Line;
 
@@ -8,6 +9,11 @@ use super::Wanted;
 
 /// So many lines stand on one page.
 const LINES: usize = 100;
+
+/// A longer line is cut.
+const WIDTH: usize = 300;
+/// Of no more lines than that each is shown whole.
+const WHOLE: usize = 5;
 
 /// Sorts of lines: what a form calls each, how it is shown, and the words of its lines.
 const SORTS: [(&str, &str, &[&str]); 5] = [
@@ -85,6 +91,7 @@ pub(super) fn lines(lines: &[Line], wanted: &Wanted) -> Markup {
     html! {
         p.quiet role="status" {
             (found.len()) " of " (lines.len()) " lines"
+            @if found.iter().any(|line| line.text.len() > WIDTH) && found.len() > WHOLE { "; long ones are cut unless " (WHOLE) " or fewer are left" }
             @if found.len() > LINES { "; " (upto - from) " are shown, the newest first" }
         }
         @if upto > from {
@@ -93,7 +100,8 @@ pub(super) fn lines(lines: &[Line], wanted: &Wanted) -> Markup {
                 tbody {
                     @for line in found[from..upto].iter().rev() {
                         tr.urgent[is_urgent(line.word)] {
-                            td.number { (line.seq) } td { (clock(line.at)) } td { (line.word) } td { (line.text) }
+                            td.number { (line.seq) } td { (clock(line.at)) } td { (line.word) }
+                            td { @if found.len() > WHOLE { (fit(&line.text, WIDTH)) } @else { (line.text) } }
                         }
                     }
                 }

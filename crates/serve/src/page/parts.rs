@@ -50,9 +50,9 @@ pub(super) struct Sent<'a> {
 }
 
 /// The parts in order, without the content of those whose digests stand in `have`, with a dot between two.
-pub(super) fn sent<'a>(parts: &'a [Part], have: &str) -> Vec<Sent<'a>> {
+pub(super) fn sent<'a>(parts: impl IntoIterator<Item = &'a Part>, have: &str) -> Vec<Sent<'a>> {
     let have: BTreeSet<&str> = have.split('.').collect();
-    let sent = parts.iter().map(|part| Sent {
+    let sent = parts.into_iter().map(|part| Sent {
         name: &part.name,
         digest: &part.digest,
         html: (!have.contains(part.digest.as_str())).then_some(part.html.as_str()),

@@ -1,40 +1,38 @@
 //! The page of a run: first what an operator has to know, then what may be asked, then what happened.
 
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use maud::{Markup, html};
 use serde_json::json;
 use stagger_core::model::RunId;
-use stagger_report::page::{Report, clock, figures, sections};
+use stagger_report::page::{clock, figures};
 
 use super::parts::{Part, sent, whole};
-use super::units::Map;
-use super::{Sorry, Wanted, as_of, away, controls, document, glance, journal, tone, unit};
+use super::{Drawn, Sorry, Wanted, as_of, away, controls, document, glance, journal, tone, unit};
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::api::{OfRun, permitted};
 use crate::problem::Problem;
 use crate::runs::Seen;
 
-/// What stands above the map, beside it, and below it.
+/// Parts that depend on who looks, when, and at what.
 struct Parts {
     above: Vec<Part>,
-    counts: Part,
     unit: Part,
-    below: Vec<Part>,
     lines: Part,
 }
 
 impl Parts {
-    /// In the order of the page.
-    fn in_order(self) -> Vec<Part> {
-        let mut all = self.above;
-        all.extend([self.counts, self.unit]);
-        all.extend(self.below);
-        all.push(self.lines);
-        all
+    /// With those that depend on the journal alone, in the order of the page.
+    fn in_order<'a>(&'a self, drawn: &'a Drawn) -> impl Iterator<Item = &'a Part> {
+        let beside = [&drawn.counts, &self.unit];
+        self.above
+            .iter()
+            .chain(beside)
+            .chain(&drawn.sections)
+            .chain([&self.lines])
     }
 }
 
@@ -47,8 +45,8 @@ pub(super) async fn page(
     let Path(run) = run.map_err(Problem::from)?;
     let (seen, gone) = known(&shared, &caller, &run).await?;
     let title = title(&seen);
-    let map = Map::of(&seen.journal.reading.history);
-    let parts = all(&seen, &caller, &map, &wanted);
+    let drawn = seen.journal.drawn();
+    let parts = all(&seen, &caller, &wanted);
     let written = seen.journal.reading.history.last;
     let body = html! {
         a.skip href="#now" { "To what it is at" } a.skip href="#units" { "To the units" } a.skip href="#journal" { "To the journal" }
@@ -62,8 +60,8 @@ pub(super) async fn page(
             div #now { (whole(&parts.above)) }
             section #units aria-label="units" {
                 h2 { "Units" }
-                (parts.counts.whole())
-                (map.whole(run.as_str()))
+                (drawn.counts.whole())
+                (drawn.map)
                 form #find method="get" aria-label="unit" {
                     label { "Explain unit " input name="unit" value=(wanted.unit().unwrap_or_default()) placeholder="osd.17" autocomplete="off"; }
                     button { "Explain" }
@@ -71,7 +69,7 @@ pub(super) async fn page(
                 p.quiet.script { "In the map: arrows move, Enter explains, Esc closes." }
                 (parts.unit.whole())
             }
-            (whole(&parts.below))
+            (whole(&drawn.sections))
             section #journal aria-label="journal" {
                 h2 { "Journal" }
                 (journal::filters(&wanted))
@@ -121,8 +119,8 @@ pub(super) async fn parts(
 ) -> Result<Response, Problem> {
     let Path(run) = run?;
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
-    let map = Map::of(&seen.journal.reading.history);
-    let parts = all(&seen, &caller, &map, &wanted).in_order();
+    let drawn = seen.journal.drawn();
+    let parts = all(&seen, &caller, &wanted);
     let have = wanted.have.as_deref().unwrap_or_default();
     let answer = json!({
         "at": seen.at,
@@ -130,8 +128,8 @@ pub(super) async fn parts(
         "written": seen.journal.reading.history.last,
         "title": title(&seen),
         "why": glance::why(&seen),
-        "states": map.states(),
-        "parts": sent(&parts, have),
+        "states": drawn.states,
+        "parts": sent(parts.in_order(drawn), have),
     });
     Ok(Json(answer).into_response())
 }
@@ -144,27 +142,16 @@ pub(super) async fn map(
 ) -> Result<Response, Problem> {
     let Path(run) = run?;
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
-    let map = Map::of(&seen.journal.reading.history);
-    Ok(Json(map.layout()).into_response())
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    Ok((json, seen.journal.drawn().layout.clone()).into_response())
 }
 
-fn all(seen: &Seen, caller: &Caller, map: &Map<'_>, wanted: &Wanted) -> Parts {
+fn all(seen: &Seen, caller: &Caller, wanted: &Wanted) -> Parts {
     let reading = &seen.journal.reading;
     let explained = wanted
         .unit()
         .map(|name| unit::unit(seen, name))
         .unwrap_or_default();
-    let below = match seen.journal.verification() {
-        Some(verification) => sections(&Report {
-            view: &seen.view,
-            history: &reading.history,
-            verification,
-            lines: &[],
-            broken: None,
-            version: env!("CARGO_PKG_VERSION"),
-        }),
-        None => Vec::new(),
-    };
     Parts {
         above: vec![
             Part::new("verdict", &verdict(seen)),
@@ -172,12 +159,7 @@ fn all(seen: &Seen, caller: &Caller, map: &Map<'_>, wanted: &Wanted) -> Parts {
             Part::new("controls", &controls::controls(seen, caller)),
             Part::new("figures", &figures(&seen.view, &reading.history)),
         ],
-        counts: Part::new("counts", &map.counts()),
         unit: Part::new("unit", &explained),
-        below: below
-            .iter()
-            .map(|(name, content)| Part::new(name.as_str(), content))
-            .collect(),
         lines: Part::new("lines", &journal::lines(&reading.lines, wanted)),
     }
 }

@@ -1,0 +1,52 @@
+//! What of a run's page depends on its journal alone: drawn once for each state of the journal, however many look at it.
+
+use maud::Markup;
+use stagger_core::view;
+use stagger_report::page::{Report, sections};
+
+use super::parts::Part;
+use super::units::Map;
+use crate::runs::Journal;
+
+/// Parts of the page, and the map.
+pub(crate) struct Drawn {
+    /// How many units are in each state.
+    pub(super) counts: Part,
+    /// Waves, waits, decisions, guards, laws.
+    pub(super) sections: Vec<Part>,
+    /// The place for the map.
+    pub(super) map: Markup,
+    /// A digit for the state of each unit.
+    pub(super) states: String,
+    /// The map for a script, as JSON.
+    pub(super) layout: String,
+}
+
+impl Drawn {
+    pub(crate) fn of(journal: &Journal) -> Self {
+        let reading = &journal.reading;
+        let map = Map::of(&reading.history);
+        let view = view::run(&reading.run, None);
+        let sections = journal.verification().map_or_else(Vec::new, |verification| {
+            sections(&Report {
+                view: &view,
+                history: &reading.history,
+                verification,
+                lines: &[],
+                broken: None,
+                version: env!("CARGO_PKG_VERSION"),
+            })
+        });
+        Self {
+            counts: Part::new("counts", &map.counts()),
+            sections: sections
+                .iter()
+                .map(|(name, content)| Part::new(name.as_str(), content))
+                .collect(),
+            map: map.whole(reading.history.run.as_str()),
+            states: map.states(),
+            // Names, words and lists: nothing of it fails to be written.
+            layout: serde_json::to_string(&map.layout()).unwrap_or_default(),
+        }
+    }
+}
