@@ -127,3 +127,52 @@ async fn the_map_has_a_digit_for_each_unit() {
         "done"
     );
 }
+
+/// The numbers of the events that a page shows, as they stand there, and from which event on there are older ones.
+fn lines(page: &str) -> (Vec<u64>, Option<u64>) {
+    let body = page.split("<table class=\"journal\">").nth(1).unwrap_or_default();
+    let body = body.split("</table>").next().unwrap_or_default();
+    let rows = body.split("<td class=\"number\">").skip(1);
+    let number = |row: &str| row.split('<').next().unwrap().parse().unwrap();
+    let older = page
+        .split("before=")
+        .nth(1)
+        .map(|rest| rest.split('#').next().unwrap().parse().unwrap());
+    (rows.map(number).collect(), older)
+}
+
+#[tokio::test]
+async fn filters_leave_what_is_asked_for_and_pages_leave_out_nothing() {
+    let served = Served::at_socket().await;
+    served.write(440);
+    let told = async |query: &str| served.get(&format!("{PAGE}?{query}")).await.body;
+    let (mut all, mut before) = (Vec::new(), None);
+    loop {
+        let page = told(&before.map_or(String::new(), |before| format!("before={before}"))).await;
+        let (numbers, older) = lines(&page);
+        all.extend(numbers);
+        if older.is_none() {
+            break;
+        }
+        assert_ne!(older, before);
+        before = older;
+    }
+    assert!(
+        all.len() > 200 && all.is_sorted_by(|one, other| one > other),
+        "{all:?}"
+    );
+    assert!(told("").await.contains(&format!("{} of {0} lines", all.len())));
+    // What people asked for, and what is told of one unit.
+    let (asked, _) = lines(&told("of=people").await);
+    assert_eq!(asked, [622, 359]);
+    let page = told("q=OSD.59").await;
+    let (of_unit, _) = lines(&page);
+    assert!(
+        !of_unit.is_empty() && of_unit.len() < all.len() / 4,
+        "{of_unit:?}"
+    );
+    // Older lines stand behind the same filter.
+    let (_, older) = lines(&told("q=gate&of=waits&before=600").await);
+    assert_eq!(older, None);
+    assert!(told("q=%22%3E%3Cb%3E").await.contains("0 of "));
+}

@@ -59,23 +59,3 @@ pub(super) fn sent<'a>(parts: impl IntoIterator<Item = &'a Part>, have: &str) ->
     });
     sent.collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_what_somebody_lacks_is_sent() {
-        let parts = [Part::new("a", &html! { "one" }), Part::new("b", &html! { "two" })];
-        let have = format!("{}.0", parts[1].digest);
-        let text = serde_json::to_value(sent(&parts, &have)).unwrap();
-        assert_eq!(text[0]["html"], "one");
-        assert_eq!(text[1]["name"], "b");
-        assert!(text[1].get("html").is_none());
-        assert_ne!(
-            Part::new("a", &html! { "two" }).digest,
-            parts[1].digest,
-            "the name counts"
-        );
-    }
-}
