@@ -13,8 +13,8 @@ mod units;
 use std::fmt::Write as _;
 
 use axum::Router;
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, State};
+use axum::extract::rejection::{FormRejection, QueryRejection};
+use axum::extract::{Form, Query, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
@@ -128,6 +128,9 @@ struct Wanted {
     /// The digests of the parts that whoever asks has.
     have: Option<String>,
 }
+
+/// The same as it comes.
+type Asked = Result<Query<Wanted>, QueryRejection>;
 
 impl Wanted {
     /// The unit that is explained.

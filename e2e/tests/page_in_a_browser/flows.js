@@ -147,14 +147,14 @@ const flows = {
     const verifying = () => page.locator("#map a.verifying").count();
     let wrote = 0;
     // Event by event, up to where the units that were changed wait for their gates.
-    const waits = async () => /Waits for\n.*pgs-clean/s.test(await text(page, ".glance"));
+    const waits = async () => /Waits for\s.*pgs-clean/s.test(await text(page, ".glance"));
     while ((await verifying()) < 4 || !(await waits())) {
       check(wrote < 40, "the map does not follow, or nothing is waited for");
       await ask("write 1");
       wrote += 1;
       await wait("the newest event", async () => (await text(page, "#live")).includes(`event ${before + wrote},`));
     }
-    check(/Until\n\d\d:\d\d:\d\d UTC \((in )?\d+ (s|min)/.test(await text(page, ".glance")), await text(page, ".glance"));
+    check(/Until\s+\d\d:\d\d:\d\d UTC \((in )?\d+ (s|min)/.test(await text(page, ".glance")), await text(page, ".glance"));
     check(await page.locator("details.wave").first().evaluate((one) => one.open), "what was opened stays open");
     check(await page.locator("form", { hasText: "Abort" }).getByRole("checkbox").isChecked(), "what was ticked stays ticked");
     const lines = await page.locator("#journal tbody tr").first().innerText();

@@ -152,7 +152,7 @@ impl Large {
     }
 }
 
-/// The name of the so-manieth to have its turn: neighbours are not of one wave, as in a real plan.
+/// The name of the unit whose turn is at that place: neighbours are not of one wave, as in a real plan.
 fn name(osd: usize) -> String {
     format!("osd.{}", osd * 7_919 % (HOSTS * ON_A_HOST))
 }

@@ -16,7 +16,7 @@ use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
 
 use super::parts::{Part, sent, whole};
-use super::{Wanted, as_of, away, document, glance, tone};
+use super::{Asked, as_of, away, document, glance, tone};
 use crate::Shared;
 use crate::access::Caller;
 use crate::problem::Problem;
@@ -51,8 +51,9 @@ pub(super) async fn page(
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    Query(wanted): Query<Wanted>,
+    wanted: Asked,
 ) -> Result<Response, Problem> {
+    let Query(wanted) = wanted?;
     let runs = shared
         .runs
         .list(caller, None)

@@ -10,7 +10,7 @@ use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
 use super::parts::{Part, sent, whole};
-use super::{Drawn, Sorry, Wanted, as_of, away, controls, document, glance, journal, tone, unit};
+use super::{Asked, Drawn, Sorry, Wanted, as_of, away, controls, document, glance, journal, tone, unit};
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::api::{OfRun, permitted};
@@ -40,9 +40,10 @@ pub(super) async fn page(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: OfRun,
-    Query(wanted): Query<Wanted>,
+    wanted: Asked,
 ) -> Result<Response, Sorry> {
     let Path(run) = run.map_err(Problem::from)?;
+    let Query(wanted) = wanted.map_err(Problem::from)?;
     let (seen, gone) = known(&shared, &caller, &run).await?;
     let title = title(&seen);
     let drawn = seen.journal.drawn();
@@ -115,9 +116,9 @@ pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: OfRun,
-    Query(wanted): Query<Wanted>,
+    wanted: Asked,
 ) -> Result<Response, Problem> {
-    let Path(run) = run?;
+    let (Path(run), Query(wanted)) = (run?, wanted?);
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
     let drawn = seen.journal.drawn();
     let parts = all(&seen, &caller, &wanted);
