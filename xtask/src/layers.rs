@@ -10,7 +10,7 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
@@ -35,6 +35,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
         &["stagger-core", "stagger-engine", "stagger-versioned"],
     ),
     ("stagger-report", &["stagger-core"]),
+    ("stagger-risks", &[]),
     (
         "stagger-serve",
         &["stagger-core", "stagger-engine", "stagger-report"],
@@ -51,6 +52,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
             "stagger-ganeti-rapi",
             "stagger-ironic",
             "stagger-report",
+            "stagger-risks",
             "stagger-serve",
             "stagger-versioned",
         ],

@@ -1,0 +1,75 @@
+//! What a cluster has answered, as far as conditions ask.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An answer, or why there is none. No answer never counts as the harmless one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known<T> {
+    /// It is so.
+    Yes(T),
+    /// Nobody could tell, and why.
+    No(String),
+}
+
+/// All that conditions can ask of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    /// How many daemons there are, by kind: `osd`, `rgw`, `tcmu-runner`.
+    pub daemons: Known<BTreeMap<String, usize>>,
+    /// The codes of all health checks that complain: `OSD_DOWN`.
+    pub health: Known<BTreeSet<String>>,
+    /// The pools.
+    pub pools: Known<Vec<Pool>>,
+    /// What is set in the monitors' configuration, for all daemons or some. What a daemon's own file sets nobody knows.
+    pub settings: Known<Vec<Setting>>,
+    /// What daemons say of themselves, by their kind; a kind that was not asked for is missing.
+    pub metadata: BTreeMap<String, Known<Vec<Metadata>>>,
+}
+
+impl Cluster {
+    /// One of which nobody could tell anything, for that reason.
+    pub fn unknown(why: &str) -> Self {
+        Self {
+            daemons: Known::No(why.to_owned()),
+            health: Known::No(why.to_owned()),
+            pools: Known::No(why.to_owned()),
+            settings: Known::No(why.to_owned()),
+            metadata: BTreeMap::new(),
+        }
+    }
+}
+
+/// A pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Whether it is erasure-coded.
+    pub erasure: bool,
+    /// Its flags: `ec_overwrites`.
+    pub flags: BTreeSet<String>,
+    /// What is set on it, as text: `pg_num_max` to `32`.
+    pub options: BTreeMap<String, String>,
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// For whom: `global`, `osd`, `osd.3`.
+    pub section: String,
+    /// It is for some of these only: those on a host, or with a class of devices.
+    pub masked: bool,
+    /// Its name.
+    pub option: String,
+    /// What it is set to.
+    pub value: String,
+}
+
+/// What a daemon says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metadata {
+    /// Which: `osd.3`.
+    pub daemon: String,
+    /// Field by field, as text.
+    pub fields: BTreeMap<String, String>,
+}

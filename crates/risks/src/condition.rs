@@ -1,0 +1,340 @@
+//! The language of conditions: closed, total and typed. It has no names of its own, no arithmetic and no patterns; each word
+//! looks at one thing that a cluster answers, and has three values.
+
+use serde::Deserialize;
+
+use crate::cluster::{Cluster, Known, Metadata, Pool, Setting};
+use crate::release::{Ranges, release};
+
+/// What has to be so of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Condition {
+    /// There is a daemon of that kind: `daemon = "rgw"`.
+    Daemon(String),
+    /// A health check of that code complains: `health = "OSD_DOWN"`.
+    Health(String),
+    /// There is a pool of which all of this is so: `pool = { erasure = true }`.
+    Pool(PoolIs),
+    /// The monitors' configuration sets that: `setting = { daemon = "osd", option = "…", is = "true" }`.
+    Setting(SettingIs),
+    /// A daemon says that of itself: `metadata = { daemon = "osd", field = "osd_objectstore", is = "bluestore" }`.
+    Metadata(MetadataIs),
+    /// All of these.
+    All(Vec<Self>),
+    /// At least one of these.
+    Any(Vec<Self>),
+    /// Not this.
+    Not(Box<Self>),
+}
+
+/// What is so of one pool; all that is given has to be.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolIs {
+    /// Whether it is erasure-coded.
+    pub erasure: Option<bool>,
+    /// A flag that it has: `ec_overwrites`.
+    pub flag: Option<String>,
+    /// An option that is set on it.
+    pub option: Option<String>,
+    /// To what that is set [default: to anything].
+    pub is: Option<String>,
+}
+
+/// What is set for daemons of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingIs {
+    /// The kind of daemon. What is set for all, for the kind, or for one of it counts.
+    pub daemon: String,
+    /// The option.
+    pub option: String,
+    /// To what it is set. `true`, `yes` and `1` are the same, and so are their opposites.
+    pub is: String,
+    /// What it is where nothing is set for all or for the kind [default: something else than `is`].
+    pub default: Option<String>,
+}
+
+/// What a daemon of a kind says of itself: either `is` or `release` is given.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataIs {
+    /// The kind of daemon: `osd`.
+    pub daemon: String,
+    /// The field.
+    pub field: String,
+    /// What it says.
+    pub is: Option<String>,
+    /// It names a release of these: `ceph version 19.2.1 (…)`, or `19.2.1`.
+    pub release: Option<Ranges>,
+}
+
+/// Whether a condition holds, and by what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holds {
+    /// It does.
+    Yes(String),
+    /// It does not.
+    No(String),
+    /// Nobody could tell.
+    Unknown(String),
+}
+
+/// So many are named where something is true of many.
+const NAMED: usize = 3;
+
+impl Condition {
+    /// What is wrong with it, however well it is written.
+    ///
+    /// # Errors
+    /// A part of it looks at nothing.
+    pub(crate) fn verify(&self) -> Result<(), String> {
+        match self {
+            Self::All(parts) | Self::Any(parts) if parts.is_empty() => {
+                Err("`all` and `any` need at least one condition".to_owned())
+            }
+            Self::All(parts) | Self::Any(parts) => parts.iter().try_for_each(Self::verify),
+            Self::Not(part) => part.verify(),
+            Self::Pool(PoolIs {
+                erasure: None,
+                flag: None,
+                option: None,
+                ..
+            }) => Err("`pool` needs one of erasure, flag and option".to_owned()),
+            Self::Pool(PoolIs {
+                option: None,
+                is: Some(_),
+                ..
+            }) => Err("`pool` with `is` needs the option".to_owned()),
+            Self::Metadata(MetadataIs { is, release, .. }) if is.is_some() == release.is_some() => {
+                Err("`metadata` needs either `is` or `release`".to_owned())
+            }
+            Self::Daemon(_) | Self::Health(_) | Self::Pool(_) | Self::Setting(_) | Self::Metadata(_) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Each condition in it that looks at something, in order.
+    pub(crate) fn leaves(&self) -> Vec<&Self> {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().flat_map(Self::leaves).collect(),
+            Self::Not(part) => part.leaves(),
+            Self::Daemon(_) | Self::Health(_) | Self::Pool(_) | Self::Setting(_) | Self::Metadata(_) => {
+                vec![self]
+            }
+        }
+    }
+
+    /// Whether it holds, by Kleene's strong logic of three values: what nobody could tell stays unknown, unless the rest decides.
+    pub fn holds(&self, cluster: &Cluster) -> Holds {
+        match self {
+            Self::Daemon(kind) => told(&cluster.daemons, |daemons| match daemons.get(kind) {
+                Some(1) => Holds::Yes(format!("there is a {kind}")),
+                Some(count) if *count > 0 => Holds::Yes(format!("there are {count} {kind}")),
+                Some(_) | None => Holds::No(format!("there is no {kind}")),
+            }),
+            Self::Health(code) => told(&cluster.health, |codes| {
+                if codes.contains(code) {
+                    Holds::Yes(format!("the cluster complains of {code}"))
+                } else {
+                    Holds::No(format!("the cluster does not complain of {code}"))
+                }
+            }),
+            Self::Pool(wanted) => told(&cluster.pools, |pools| {
+                let found = pools.iter().filter(|pool| wanted.fits(pool));
+                let found = found.map(|pool| pool.name.as_str()).collect::<Vec<_>>();
+                if found.is_empty() {
+                    Holds::No(format!("no pool {wanted}"))
+                } else {
+                    Holds::Yes(format!("{} {wanted}", named("pool", &found)))
+                }
+            }),
+            Self::Setting(wanted) => told(&cluster.settings, |settings| wanted.holds(settings)),
+            Self::Metadata(wanted) => match cluster.metadata.get(&wanted.daemon) {
+                Some(all) => told(all, |all| wanted.holds(all)),
+                None => Holds::Unknown(format!("no {} was asked about itself", wanted.daemon)),
+            },
+            Self::All(parts) => all(parts.iter().map(|part| part.holds(cluster))),
+            Self::Any(parts) => not(all(parts.iter().map(|part| not(part.holds(cluster))))),
+            Self::Not(part) => not(part.holds(cluster)),
+        }
+    }
+}
+
+/// What is known decides; what is not known is unknown.
+fn told<T>(fact: &Known<T>, decide: impl FnOnce(&T) -> Holds) -> Holds {
+    match fact {
+        Known::Yes(fact) => decide(fact),
+        Known::No(why) => Holds::Unknown(why.clone()),
+    }
+}
+
+fn not(holds: Holds) -> Holds {
+    match holds {
+        Holds::Yes(why) => Holds::No(why),
+        Holds::No(why) => Holds::Yes(why),
+        Holds::Unknown(why) => Holds::Unknown(why),
+    }
+}
+
+/// One that does not hold is enough for a no; else one that nobody could tell for unknown.
+fn all(parts: impl Iterator<Item = Holds>) -> Holds {
+    let mut because = Vec::new();
+    let mut unknown = None;
+    for part in parts {
+        match part {
+            Holds::No(why) => return Holds::No(why),
+            Holds::Unknown(why) => unknown = unknown.or(Some(why)),
+            Holds::Yes(why) => because.push(why),
+        }
+    }
+    match unknown {
+        Some(why) => Holds::Unknown(why),
+        None => Holds::Yes(because.join(", and ")),
+    }
+}
+
+/// `pool a, b, c and 4 more`
+fn named(what: &str, names: &[&str]) -> String {
+    let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => format!("{what} {shown}"),
+        more => format!("{what} {shown} and {more} more"),
+    }
+}
+
+impl PoolIs {
+    fn fits(&self, pool: &Pool) -> bool {
+        let Self {
+            erasure,
+            flag,
+            option,
+            is,
+        } = self;
+        let set = |option: &String| {
+            let value = pool.options.get(option);
+            value.is_some_and(|value| is.as_ref().is_none_or(|is| same(is, value)))
+        };
+        erasure.is_none_or(|erasure| erasure == pool.erasure)
+            && flag.as_ref().is_none_or(|flag| pool.flags.contains(flag))
+            && option.as_ref().is_none_or(set)
+    }
+}
+
+impl std::fmt::Display for PoolIs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            erasure,
+            flag,
+            option,
+            is,
+        } = self;
+        let mut parts = Vec::new();
+        parts.extend(erasure.map(|erasure| {
+            let word = if erasure {
+                "is erasure-coded"
+            } else {
+                "is replicated"
+            };
+            word.to_owned()
+        }));
+        parts.extend(flag.as_ref().map(|flag| format!("has the flag {flag}")));
+        parts.extend(option.as_ref().map(|option| match is {
+            Some(is) => format!("has {option} set to {is}"),
+            None => format!("has {option} set"),
+        }));
+        f.write_str(&parts.join(" and "))
+    }
+}
+
+impl SettingIs {
+    fn holds(&self, settings: &[Setting]) -> Holds {
+        let Self {
+            daemon,
+            option,
+            is,
+            default,
+        } = self;
+        let one_of_it = format!("{daemon}.");
+        let of_it = settings.iter().filter(|setting| {
+            let section = setting.section.as_str();
+            let meant = section == "global" || section == daemon || section.starts_with(&one_of_it);
+            meant && setting.option == *option
+        });
+        let of_it: Vec<&Setting> = of_it.collect();
+        if let Some(found) = of_it.iter().find(|setting| same(is, &setting.value)) {
+            return Holds::Yes(format!("{option} is {} for {}", found.value, found.section));
+        }
+        let for_all = of_it
+            .iter()
+            .any(|setting| !setting.masked && !setting.section.starts_with(&one_of_it));
+        match default {
+            Some(default) if !for_all && same(is, default) => {
+                Holds::Yes(format!("{option} is {default} where nobody sets it"))
+            }
+            Some(_) | None => Holds::No(format!("{option} is not {is} in the monitors' configuration")),
+        }
+    }
+}
+
+impl MetadataIs {
+    fn holds(&self, all: &[Metadata]) -> Holds {
+        let Self {
+            daemon,
+            field,
+            is,
+            release: wanted,
+        } = self;
+        let mut fits = Vec::new();
+        let mut silent = Vec::new();
+        for one in all {
+            let value = one.fields.get(field);
+            let answer = match (value, is, wanted) {
+                (Some(value), Some(is), _) => Some(same(is, value)),
+                (Some(value), None, Some(wanted)) => {
+                    release_in(value).map(|release| wanted.contain(&release))
+                }
+                (Some(_), None, None) | (None, _, _) => None,
+            };
+            match answer {
+                Some(true) => fits.push(one.daemon.as_str()),
+                Some(false) => {}
+                None => silent.push(one.daemon.as_str()),
+            }
+        }
+        let value = match (is, wanted) {
+            (Some(is), _) => is.clone(),
+            (None, Some(wanted)) => format!("of {wanted}"),
+            (None, None) => String::new(),
+        };
+        if !fits.is_empty() {
+            return Holds::Yes(format!("{field} is {value} of {}", named("", &fits).trim_start()));
+        }
+        if !silent.is_empty() {
+            return Holds::Unknown(format!(
+                "{} does not tell its {field}",
+                named("", &silent).trim_start()
+            ));
+        }
+        Holds::No(format!("{field} of no {daemon} is {value}"))
+    }
+}
+
+/// The first release in a text: `ceph version 19.2.1 (58a7…) squid (stable)`.
+fn release_in(text: &str) -> Option<semver::Version> {
+    text.split_whitespace().find_map(release)
+}
+
+/// Whether two values are the same, as Ceph reads switches.
+fn same(a: &str, b: &str) -> bool {
+    fn switch(text: &str) -> Option<bool> {
+        match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        }
+    }
+    a == b || switch(a).is_some_and(|a| switch(b) == Some(a))
+}

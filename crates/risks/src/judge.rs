@@ -1,0 +1,191 @@
+//! Which risks a cluster meets on its way to a release.
+
+use std::collections::BTreeSet;
+
+use semver::Version;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::condition::{Condition, Holds};
+use crate::file::{Effect, Risk, System};
+use crate::release::release;
+
+/// From where to where a cluster goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Way {
+    /// Which kind of cluster.
+    pub system: System,
+    /// What its daemons run; `None` of those of which nobody could tell.
+    pub running: BTreeSet<Option<String>>,
+    /// Where it goes; `None`: that is not said, and every risk from here counts.
+    pub to: Option<String>,
+}
+
+/// What has to be asked of a cluster for the risks on its way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Questions {
+    /// Its pools.
+    pub pools: bool,
+    /// These options of its configuration.
+    pub options: BTreeSet<String>,
+    /// What daemons of these kinds say of themselves.
+    pub metadata: BTreeSet<String>,
+}
+
+/// Whether a risk applies to a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Applies {
+    /// It does.
+    Yes,
+    /// Nobody could tell: it may.
+    Unknown,
+    /// It does not.
+    No,
+}
+
+/// What was found of one risk that is on the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    /// The risk's id.
+    pub id: String,
+    /// From which releases it is met.
+    pub from: String,
+    /// At which releases it is met.
+    pub to: String,
+    /// What comes of it where it applies.
+    pub effect: Effect,
+    /// Whether it applies.
+    pub applies: Applies,
+    /// By what that is known, or why it is not.
+    pub because: String,
+    /// What happens.
+    pub what: String,
+    /// What to do about it.
+    #[serde(rename = "do")]
+    pub remedy: String,
+    /// Where it is told.
+    pub source: Vec<String>,
+    /// A person has accepted it.
+    pub accepted: bool,
+}
+
+impl Finding {
+    /// Whether a run is refused because of it.
+    pub fn refuses(&self) -> bool {
+        self.applies == Applies::Yes && self.effect == Effect::Refuse && !self.accepted
+    }
+}
+
+impl Questions {
+    /// What is asked for the risks that are on that way.
+    pub fn of(risks: &[Risk], way: &Way) -> Self {
+        let met = risks.iter().filter(|risk| way.meets(risk).is_some());
+        let mut asked = Self::default();
+        for leaf in met
+            .filter_map(|risk| risk.when.as_ref())
+            .flat_map(Condition::leaves)
+        {
+            match leaf {
+                Condition::Pool(_) => asked.pools = true,
+                Condition::Setting(setting) => {
+                    asked.options.insert(setting.option.clone());
+                }
+                Condition::Metadata(metadata) => {
+                    asked.metadata.insert(metadata.daemon.clone());
+                }
+                Condition::Daemon(_)
+                | Condition::Health(_)
+                | Condition::All(_)
+                | Condition::Any(_)
+                | Condition::Not(_) => {}
+            }
+        }
+        asked
+    }
+
+    /// The options that risks of a kind of cluster ask for, wherever it goes: what is kept for later.
+    pub fn options_of(risks: &[Risk], system: System) -> BTreeSet<String> {
+        let of_it = risks.iter().filter(|risk| risk.system == system);
+        let leaves = of_it
+            .filter_map(|risk| risk.when.as_ref())
+            .flat_map(Condition::leaves);
+        leaves
+            .filter_map(|leaf| match leaf {
+                Condition::Setting(setting) => Some(setting.option.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl Way {
+    /// Whether the risk is on it: `Some(true)` surely, `Some(false)` if what nobody could tell is so.
+    fn meets(&self, risk: &Risk) -> Option<bool> {
+        if risk.system != self.system {
+            return None;
+        }
+        let to = self.to.as_deref().map(release);
+        let at = match &to {
+            // A release that nobody can read may be any.
+            None | Some(None) => Some(to.is_none()),
+            Some(Some(to)) => risk.to.contain(to).then_some(true),
+        }?;
+        let to = to.flatten();
+        let mut from = None;
+        for running in &self.running {
+            match running.as_deref().and_then(release) {
+                // It is there, and goes nowhere.
+                Some(running) if to.as_ref() == Some(&running) => {}
+                Some(running) if self.starts_at(risk, &running) => from = Some(true),
+                Some(_) => {}
+                None => from = from.or(Some(false)),
+            }
+        }
+        from.map(|from| from && at)
+    }
+
+    /// Whether the risk is met from that release. Where it is not said where the way goes, it goes up.
+    fn starts_at(&self, risk: &Risk, running: &Version) -> bool {
+        risk.from.contain(running) && (self.to.is_some() || risk.to.reach_beyond(running))
+    }
+}
+
+/// All risks on the way: first those that refuse, then those that warn, then those of which nobody could tell, then the others.
+/// `accepted`: the ids that a person accepts.
+pub fn judge(risks: &[Risk], way: &Way, cluster: &Cluster, accepted: &BTreeSet<String>) -> Vec<Finding> {
+    let found = risks.iter().filter_map(|risk| {
+        let surely = way.meets(risk)?;
+        let holds = match &risk.when {
+            None => Holds::Yes("it is so of every cluster".to_owned()),
+            Some(condition) => condition.holds(cluster),
+        };
+        let (applies, because) = match (holds, surely) {
+            (Holds::No(why), _) => (Applies::No, why),
+            (Holds::Yes(why), true) => (Applies::Yes, why),
+            (Holds::Unknown(why), _) => (Applies::Unknown, why),
+            (Holds::Yes(_), false) => (
+                Applies::Unknown,
+                "nobody could tell from which release, or to which".to_owned(),
+            ),
+        };
+        Some(Finding {
+            id: risk.id.clone(),
+            from: risk.from.to_string(),
+            to: risk.to.to_string(),
+            effect: risk.effect,
+            applies,
+            because,
+            what: risk.what.clone(),
+            remedy: risk.remedy.clone(),
+            source: risk.source.clone(),
+            accepted: accepted.contains(&risk.id),
+        })
+    });
+    let mut found: Vec<Finding> = found.collect();
+    found.sort_by(|a, b| (a.applies, a.effect, &a.id).cmp(&(b.applies, b.effect, &b.id)));
+    found
+}
