@@ -2,9 +2,10 @@
 //!
 //! [`verify`](mod@verify) says whether the journal keeps the laws. It shares the events with what wrote them, and nothing that
 //! decides: neither the fold over a journal nor the planner. [`History`] holds when what happened; [`page`](mod@page) shows both
-//! as one file.
+//! as one file. [`forecast`] learns from the journals of earlier runs how long a plan takes.
 
 mod duration;
+pub mod forecast;
 pub mod history;
 pub mod map;
 pub mod names;

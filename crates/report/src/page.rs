@@ -5,6 +5,7 @@
 //! beside it.
 
 mod bars;
+mod forecasts;
 mod parts;
 mod units;
 
@@ -13,6 +14,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stagger_core::run::IllegalEvent;
 use stagger_core::view::{RunView, Verdict};
 
+use crate::forecast::Forecasts;
 use crate::history::{GuardRecord, Hold};
 use crate::names::{Places, compress, fit};
 use crate::sentences::{Line, command_words};
@@ -43,6 +45,8 @@ pub struct Report<'a> {
     pub lines: &'a [Line],
     /// From where on the journal makes no sense, if that is so: what stands before is shown.
     pub broken: Option<&'a IllegalEvent>,
+    /// What was expected by earlier runs, and how far that was off before; `None`: it is not told.
+    pub forecasts: Option<&'a Forecasts>,
     /// Which release of the program made the page.
     pub version: &'a str,
 }
@@ -100,6 +104,7 @@ fn details(report: &Report<'_>) -> Markup {
             @if view.ended_at.is_some() { (units::map(history)) }
             (skipped(view))
             (waits(history))
+            @if let Some(told) = report.forecasts { (forecasts::forecasts(history.forecast, told)) }
             (decisions(history))
             (guards(history))
             (journal(report.lines))

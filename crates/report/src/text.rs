@@ -10,6 +10,7 @@ pub use map::{counts, planned, units};
 use jiff::Timestamp;
 use stagger_core::view::{RunView, Verdict};
 
+use crate::forecast::Learned;
 use crate::history::UnitState;
 use crate::names::{Places, fit};
 use crate::{History, duration};
@@ -75,8 +76,15 @@ fn clip(row: Row, width: usize) -> Row {
         .collect()
 }
 
-/// The verdict with its why, the run, and how far it has come: three rows.
-pub fn heading(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<Row> {
+/// The verdict with its why, the run, and how far it has come: three rows. `left`: how long the rest takes by earlier runs.
+pub fn heading(
+    view: &RunView,
+    history: &History,
+    left: Option<&Learned>,
+    now: Timestamp,
+    width: usize,
+) -> Vec<Row> {
+    let learned = left;
     let verdict = view.verdict.to_string();
     let tone = match view.verdict {
         Verdict::Done => Tone::Good,
@@ -99,13 +107,13 @@ pub fn heading(view: &RunView, history: &History, now: Timestamp, width: usize) 
             Piece::new(Tone::Plain, format!("  {}", fit(&why, left))),
         ],
         vec![Piece::new(Tone::Quiet, fit(&what, width))],
-        progress(view, history, width),
+        progress(view, history, learned, width),
     ];
     rows.into_iter().map(|row| clip(row, width)).collect()
 }
 
 /// How far it has come: a bar, waves, and what is left.
-fn progress(view: &RunView, history: &History, width: usize) -> Row {
+fn progress(view: &RunView, history: &History, learned: Option<&Learned>, width: usize) -> Row {
     let all = history.units.len().max(1);
     let done = history
         .units
@@ -120,7 +128,10 @@ fn progress(view: &RunView, history: &History, width: usize) -> Row {
             "wave {} of {}, about {} left",
             (view.waves_passed as usize + 1).min(waves.max(1)),
             waves.max(view.waves_passed as usize + open),
-            duration(jiff::SignedDuration::from_secs(view.seconds_left))
+            learned.map_or_else(
+                || duration(jiff::SignedDuration::from_secs(view.seconds_left)),
+                Learned::words
+            )
         ),
     };
     let text = format!("  {done} of {all} units, {waves}");

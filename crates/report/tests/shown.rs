@@ -8,6 +8,7 @@ use stagger_core::model::Topology;
 use stagger_core::plan::Plan;
 use stagger_core::run::{Entry, Event};
 use stagger_core::view;
+use stagger_report::forecast::{EarlierRun, Forecasts};
 use stagger_report::history::{Open, UnitState};
 use stagger_report::page::Report;
 use stagger_report::sentences::{Lines, told};
@@ -34,7 +35,7 @@ fn shown(entries: &[Entry], width: usize) -> String {
     let (run, _) = told(entries).unwrap().unwrap();
     let (view, history) = (view::run(&run, None), History::of(entries).unwrap());
     let now = history.last;
-    let mut rows = text::heading(&view, &history, now, width);
+    let mut rows = text::heading(&view, &history, None, now, width);
     rows.extend(text::units(&history, width, 20));
     rows.push(text::counts(&history, width));
     rows.extend(text::current(&view, &history, now, width));
@@ -188,7 +189,10 @@ fn the_most_that_are_down_at_once_is_no_more_than_a_plan_permits() {
 
 fn the_page(entries: &[Entry]) -> String {
     let (run, lines) = told(entries).unwrap().unwrap();
+    let earlier = EarlierRun::of(self::entries(DEMO).as_slice()).unwrap();
+    let forecasts = EarlierRun::of(entries).map(|run| Forecasts::of(&run, &[earlier]));
     page(&Report {
+        forecasts: forecasts.as_ref(),
         view: &view::run(&run, None),
         history: &History::of(entries).unwrap(),
         verification: &verify(entries).unwrap(),

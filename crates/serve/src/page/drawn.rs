@@ -29,6 +29,8 @@ impl Drawn {
         let view = view::run(&reading.run, None);
         let sections = journal.verification().map_or_else(Vec::new, |verification| {
             sections(&Report {
+                // The store is read for this run alone.
+                forecasts: None,
                 view: &view,
                 history: &reading.history,
                 verification,
