@@ -18,7 +18,7 @@ pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
 pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
-pub(crate) use serve::{AddToken, Serve, Token};
+pub(crate) use serve::{AddToken, Serve, Site, Token};
 use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
 
@@ -329,6 +329,9 @@ pub(crate) struct Run {
     /// Start without asking. Required without a terminal, unless a plan is given.
     #[arg(short, long, global = true)]
     pub(crate) yes: bool,
+    /// In whose name it is begun: `serve` says so, and the journal tells it.
+    #[arg(long, hide = true, value_name = "WHO", requires = "file")]
+    pub(crate) asked_by: Option<String>,
     /// What is to be done, where no plan is given.
     #[command(subcommand)]
     pub(crate) goal: Option<GoalWith<RunFlags>>,

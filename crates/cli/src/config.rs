@@ -251,15 +251,22 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
 
 /// The database that the configuration names for journals, if there is a configuration, and it names one.
 pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
+    match path(cli) {
+        Ok(path) => store_of(&path),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The same of that configuration.
+pub(crate) fn store_of(path: &Path) -> Result<Option<Address>, CliError> {
     /// Of the whole file only this is of interest: the rest may be for another release.
     #[derive(Deserialize)]
     struct Part {
         store: Option<StoreSection>,
     }
-    let Ok(path) = path(cli) else { return Ok(None) };
-    let text = std::fs::read_to_string(&path)
+    let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
-    let Some(StoreSection { url, password_file }) = read_as_toml::<Part>(&text, &path)?.store else {
+    let Some(StoreSection { url, password_file }) = read_as_toml::<Part>(&text, path)?.store else {
         return Ok(None);
     };
     let password = match &password_file {
@@ -277,6 +284,21 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
             Err(refused)
         }
     }
+}
+
+/// What the cluster of that configuration is called. Nothing else of it is looked at.
+pub(crate) fn name_of(path: &Path) -> Result<ClusterName, CliError> {
+    #[derive(Deserialize)]
+    struct Part {
+        cluster: Named,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        name: ClusterName,
+    }
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CliError::usage(format!("read the configuration {}: {error}", path.display())))?;
+    Ok(read_as_toml::<Part>(&text, path)?.cluster.name)
 }
 
 /// Who is told of what, if there is a configuration.

@@ -1,6 +1,6 @@
 //! Where journals and artifacts are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stagger_core::model::RunId;
 use stagger_engine::artifacts::Artifacts;
@@ -28,6 +28,14 @@ pub(crate) fn place(cli: &Cli) -> Result<Place, CliError> {
     Ok(match config::store(cli)? {
         Some(address) => Place::Server(address),
         None => Place::File(state_folder(cli)?.join("journal.db")),
+    })
+}
+
+/// The same of that configuration, with a folder of its own.
+pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<Place, CliError> {
+    Ok(match config::store_of(config)? {
+        Some(address) => Place::Server(address),
+        None => Place::File(folder.join("journal.db")),
     })
 }
 

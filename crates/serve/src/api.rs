@@ -6,7 +6,7 @@ use aide::axum::ApiRouter;
 use aide::axum::routing::{get_with, post_with};
 use aide::openapi::{Info, OpenApi, ReferenceOr, SecurityScheme};
 use aide::transform::TransformOperation;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -20,12 +20,14 @@ use stagger_core::view::{RunView, Verdict};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
+use crate::begin;
 use crate::body::Body;
 use crate::description::finished;
 use crate::metrics;
 use crate::once::{Once, Seen as Answered};
 use crate::problem::Problem;
-use crate::runs::{ReadError, Seen};
+use crate::runs::{Listing, ReadError, Seen};
+use crate::stores::Away;
 use crate::stream;
 use crate::tag::{Tagged, body, names, tag};
 
@@ -34,7 +36,7 @@ const UNHEEDED: usize = 100;
 /// The most events of one answer.
 const EVENTS: usize = 1_000;
 /// The name of an answer that is to be given once.
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A run at a glance, with what a person may say to it.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -86,6 +88,9 @@ struct RunInList {
     cluster: ClusterName,
     /// When it began.
     started: jiff::Timestamp,
+    /// In which store; not there: your token is for some clusters alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<String>,
     /// At a glance; not there: its journal cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     view: Option<RunView>,
@@ -99,6 +104,19 @@ struct RunInList {
 struct RunList {
     /// At most 100, the newest first.
     runs: Vec<RunInList>,
+    /// Stores that do not answer, whose runs are missing here. Where none answers, neither does this.
+    away: Vec<AwayStore>,
+}
+
+/// A store that does not answer.
+#[derive(Debug, Serialize, JsonSchema)]
+struct AwayStore {
+    /// What it is called.
+    store: String,
+    /// Those of its clusters that are known, and that you may see.
+    clusters: Vec<ClusterName>,
+    /// Why.
+    why: String,
 }
 
 /// Which runs.
@@ -164,17 +182,22 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
     by_token(&mut api);
     aide::generate::extract_schemas(true);
     let documented = ApiRouter::new()
-        .api_route("/v1/runs", get_with(list, |of| described_as(of, "Lists runs.", &[])))
+        .api_route(
+            "/v1/runs",
+            get_with(list, |of| described_as(of, "Lists runs.", &[]))
+                .post_with(begin::begin, begin::described)
+                .layer(DefaultBodyLimit::max(begin::LARGEST_PLAN)),
+        )
         .api_route(
             "/v1/runs/{run}",
             get_with(run, |of| {
-                described_as(of, "Tells of a run. `If-None-Match` is answered with 304.", &[404])
+                described_as(of, "Tells of a run. `If-None-Match` is answered with 304.", &[404, 409])
                     .response_with::<304, (), _>(|said| said.description("It is as it was."))
             }),
         )
         .api_route(
             "/v1/runs/{run}/events",
-            get_with(events, |of| described_as(of, "Lists events of a run's journal.", &[404])),
+            get_with(events, |of| described_as(of, "Lists events of a run's journal.", &[404, 409])),
         )
         .api_route(
             "/v1/runs/{run}/stream",
@@ -183,7 +206,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
                     of,
                     "Server-sent events: `entry` for each event of the journal, its place as the id; `run` when the run is to be \
                      looked at anew. `Last-Event-ID` goes on where a stream ended.",
-                    &[404],
+                    &[404, 409],
                 )
                 .response_with::<200, String, _>(|said| said.description("text/event-stream"))
             }),
@@ -234,7 +257,11 @@ fn by_token(api: &mut OpenApi) {
 }
 
 /// The description of a question, with the answers that every one may get.
-fn described_as<'a>(mut of: TransformOperation<'a>, text: &str, more: &[u16]) -> TransformOperation<'a> {
+pub(crate) fn described_as<'a>(
+    mut of: TransformOperation<'a>,
+    text: &str,
+    more: &[u16],
+) -> TransformOperation<'a> {
     of = of.summary(text);
     for code in [401, 408, 422, 503].iter().chain(more) {
         of = match code {
@@ -259,9 +286,10 @@ async fn list(
     which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<RunList>, Problem> {
     let Query(which) = which?;
-    let listed = shared.runs.list(caller, which.cluster).await;
-    let listed = listed.map_err(|error| Problem::of(&error))?;
-    let runs = listed.into_iter().map(|run| {
+    let sees_all = caller.clusters.is_none();
+    let listing = shared.runs.list(caller, which.cluster).await;
+    let Listing { runs, away } = listing.map_err(|error| Problem::of(&error))?;
+    let runs = runs.into_iter().map(|run| {
         let (view, unreadable) = match run.view {
             Ok(view) => (Some((*view).clone()), None),
             Err(error) => (None, Some(error.to_string())),
@@ -270,11 +298,18 @@ async fn list(
             run: run.listed.run,
             cluster: run.listed.cluster,
             started: run.listed.started,
+            store: sees_all.then_some(run.store),
             view,
             unreadable,
         }
     });
-    Ok(Json(RunList { runs: runs.collect() }))
+    let away = away
+        .into_iter()
+        .map(|Away { store, clusters, why }| AwayStore { store, clusters, why });
+    Ok(Json(RunList {
+        runs: runs.collect(),
+        away: away.collect(),
+    }))
 }
 
 /// The run of a question, if whoever asks may do that to it. There is no other way to one.
@@ -445,7 +480,7 @@ pub(crate) async fn ask(
     asked.map_err(|error| Problem::of(&error))?;
     let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
     if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
-        let begun = carrier.carry_on(run);
+        let begun = carrier.carry_on(&seen.view.cluster, run);
         begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;
     }
     Ok(())
@@ -478,7 +513,7 @@ impl Problem {
     pub(crate) fn of(error: &ReadError) -> Self {
         match error {
             ReadError::NoRun(run) => Self::no_such_run(run.as_str()),
-            ReadError::Over(_) => Self::conflict(error.to_string()),
+            ReadError::Over(_) | ReadError::InSeveral(_) => Self::conflict(error.to_string()),
             ReadError::Unreadable { .. } | ReadError::Store(_) => Self::store(error.to_string()),
         }
     }

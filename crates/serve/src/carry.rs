@@ -1,31 +1,83 @@
-//! Processes that carry runs on. They know the cluster; this one only starts them.
+//! Processes that begin runs and carry them on. They know the cluster; this one only starts them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stagger_core::model::RunId;
+use stagger_core::model::{ClusterName, RunId};
 use stagger_engine::secrets;
 use tokio::process::Command;
+use tokio::sync::oneshot;
 
-/// How a run is carried on that nobody carries out.
+/// No more is told of what a process has printed: its end.
+const TOLD: u64 = 4 << 10;
+
+/// How processes are started that carry runs out.
 #[derive(Debug, Clone)]
 pub struct CarryOn {
-    /// The program and its words; the name of the run comes after them.
+    /// The program, and its words before `resume`, for a run of a cluster that is none of the following.
     pub command: Vec<OsString>,
-    /// Where what it prints is kept, in a file for each run.
+    /// The same for each cluster whose configuration is known; before `run` too. Of no other is a run begun.
+    pub clusters: BTreeMap<ClusterName, Vec<OsString>>,
+    /// Where what they print is kept, in a file for each run that is carried on and each cluster of which one is begun.
     pub logs: PathBuf,
+}
+
+/// What a process is at work on.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Run(RunId),
+    /// It begins a run of that cluster, and carries it out.
+    Cluster(ClusterName),
 }
 
 /// Those that were started here and have not ended.
 #[derive(Debug)]
 pub(crate) struct Carrier {
     how: CarryOn,
-    at_work: Arc<Mutex<BTreeSet<RunId>>>,
+    at_work: Arc<Mutex<BTreeSet<Work>>>,
+}
+
+/// Nobody else starts a process for the same while this is held.
+#[derive(Debug)]
+struct AtWork {
+    all: Arc<Mutex<BTreeSet<Work>>>,
+    work: Work,
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&self.work);
+    }
+}
+
+/// A process that begins a run.
+pub(crate) struct Beginning {
+    /// How it ended. If the run is carried out by then, that is hours away.
+    pub(crate) ended: oneshot::Receiver<io::Result<ExitStatus>>,
+    log: PathBuf,
+    /// Where it began to write there.
+    from: u64,
+}
+
+impl Beginning {
+    /// The end of what it has printed.
+    pub(crate) fn said(&self) -> String {
+        let read = || -> io::Result<String> {
+            let mut file = File::open(&self.log)?;
+            let end = file.seek(SeekFrom::End(0))?;
+            file.seek(SeekFrom::Start(self.from.max(end.saturating_sub(TOLD))))?;
+            let mut bytes = Vec::new();
+            file.take(TOLD).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        read().unwrap_or_else(|error| format!("{} cannot be read: {error}", self.log.display()))
+    }
 }
 
 impl Carrier {
@@ -36,44 +88,104 @@ impl Carrier {
         }
     }
 
+    /// Whether runs of that cluster are begun from here.
+    pub(crate) fn begins(&self, cluster: &ClusterName) -> bool {
+        self.how.clusters.contains_key(cluster)
+    }
+
     /// Starts a process for the run, unless one that was started here is at work on it. It goes on when this process ends.
-    pub(crate) fn carry_on(&self, run: &RunId) -> io::Result<()> {
-        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        if at_work.contains(run) {
+    pub(crate) fn carry_on(&self, cluster: &ClusterName, run: &RunId) -> io::Result<()> {
+        let Some(at_work) = self.claim(Work::Run(run.clone())) else {
             return Ok(());
-        }
-        let (program, words) = self
-            .how
-            .command
+        };
+        let log = self.file(run.as_str(), "log");
+        let words = [OsString::from("resume"), run.as_str().into()];
+        self.start(at_work, cluster, &words, &log, None)?;
+        Ok(())
+    }
+
+    /// Starts a process that begins a run of exactly that plan; `None`: one that was started here is at work there.
+    pub(crate) fn begin(
+        &self,
+        cluster: &ClusterName,
+        plan: &[u8],
+        by: &str,
+    ) -> io::Result<Option<Beginning>> {
+        let Some(at_work) = self.claim(Work::Cluster(cluster.clone())) else {
+            return Ok(None);
+        };
+        let (plan_file, log) = (
+            self.file(cluster.as_str(), "plan.json"),
+            self.file(cluster.as_str(), "begun.log"),
+        );
+        secrets::make_folder(&self.how.logs)?;
+        secrets::create(&plan_file)?.write_all(plan)?;
+        let words = [
+            OsString::from("run"),
+            plan_file.clone().into(),
+            "--yes".into(),
+            // As one word: whatever it begins with, it is no flag.
+            format!("--asked-by={by}").into(),
+        ];
+        let from = fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        let ended = self.start(at_work, cluster, &words, &log, Some(plan_file))?;
+        Ok(Some(Beginning { ended, log, from }))
+    }
+
+    /// The right to start a process for that; `None`: one that was started here is at work on it.
+    fn claim(&self, work: Work) -> Option<AtWork> {
+        let mut all = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(work.clone()).then(|| AtWork {
+            all: Arc::clone(&self.at_work),
+            work,
+        })
+    }
+
+    /// How it ended, once it has. `gone_after`: a file that nobody needs when it has ended.
+    fn start(
+        &self,
+        at_work: AtWork,
+        cluster: &ClusterName,
+        words: &[OsString],
+        log: &Path,
+        gone_after: Option<PathBuf>,
+    ) -> io::Result<oneshot::Receiver<io::Result<ExitStatus>>> {
+        let command = self.how.clusters.get(cluster).unwrap_or(&self.how.command);
+        let (program, first) = command
             .split_first()
             .ok_or_else(|| io::Error::other("no command is given"))?;
-        let log = open(&self.how.logs, run)?;
+        let log = open(&self.how.logs, log)?;
         let mut child = Command::new(program)
+            .args(first)
             .args(words)
-            .arg(run.as_str())
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
             .process_group(0)
             .spawn()?;
-        at_work.insert(run.clone());
-        let (at_work, run) = (Arc::clone(&self.at_work), run.clone());
+        let (ending, ended) = oneshot::channel();
         tokio::spawn(async move {
-            child.wait().await.ok();
-            let mut at_work = at_work.lock().unwrap_or_else(PoisonError::into_inner);
-            at_work.remove(&run);
+            let status = child.wait().await;
+            if let Some(file) = gone_after {
+                fs::remove_file(file).ok();
+            }
+            drop(at_work);
+            // Nobody may wait for it any more.
+            ending.send(status).ok();
         });
-        Ok(())
+        Ok(ended)
+    }
+
+    /// The file of a run or a cluster. Their names may hold any character.
+    fn file(&self, name: &str, end: &str) -> PathBuf {
+        let name = name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
+        self.how.logs.join(format!("{name}.{end}"))
     }
 }
 
-/// The file of what a run's processes print. The name of a run may hold any character.
-fn open(folder: &Path, run: &RunId) -> io::Result<fs::File> {
+/// A file to which what a process prints is added.
+fn open(folder: &Path, file: &Path) -> io::Result<File> {
     secrets::make_folder(folder)?;
-    let name = run
-        .as_str()
-        .replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");
-    let file = folder.join(format!("{name}.log"));
-    secrets::make_own(&file)?;
+    secrets::make_own(file)?;
     OpenOptions::new().append(true).open(file)
 }

@@ -16,7 +16,11 @@ const NAMES: [&str; 8] = [
 ];
 
 /// Headers that are heeded: at which address and of which method, its name, what it is, and its schema.
-fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value); 4] {
+fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value); 5] {
+    const KEY: &str = "Idempotency-Key";
+    const KEY_IS: &str =
+        "Of your own, new for each question: 1 to 200 characters. What comes again with it is done once.";
+    let key = || json!({ "type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$" });
     let tag = || json!({ "type": "string" });
     [
         (
@@ -40,13 +44,8 @@ fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value)
             "The `ETag` of the run that you looked at.",
             tag(),
         ),
-        (
-            "/v1/runs/{run}/commands",
-            "post",
-            "Idempotency-Key",
-            "Of your own, new for each question: 1 to 200 characters. What comes again with it is done once.",
-            json!({ "type": "string", "minLength": 1, "maxLength": 200, "pattern": "^[!-~]+$" }),
-        ),
+        ("/v1/runs/{run}/commands", "post", KEY, KEY_IS, key()),
+        ("/v1/runs", "post", KEY, KEY_IS, key()),
     ]
 }
 
@@ -135,7 +134,7 @@ mod tests {
                 .map(|one| one["name"].as_str().unwrap())
                 .collect();
             assert!(
-                names.contains(&header) && names.contains(&"run"),
+                names.contains(&header) && names.contains(&"run") == path.contains("{run}"),
                 "{path}: {names:?}"
             );
         }

@@ -6,6 +6,7 @@
 
 pub mod access;
 mod api;
+mod begin;
 mod body;
 mod carry;
 mod description;
@@ -18,11 +19,13 @@ mod page;
 mod patience;
 mod problem;
 mod runs;
+mod stores;
 mod stream;
 mod tag;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -30,7 +33,7 @@ use tokio::sync::Semaphore;
 pub use carry::CarryOn;
 pub use limits::Limits;
 pub use listen::{Listen, ServeError, Tls, serve};
-pub use runs::Open;
+pub use stores::{Open, RunStore};
 
 use access::Tokens;
 use carry::Carrier;
@@ -45,17 +48,19 @@ struct Shared {
     once: Arc<Once>,
     carrier: Option<Arc<Carrier>>,
     streams: Arc<Semaphore>,
+    /// An answer may take so long.
+    patience: Duration,
     most_streams: usize,
 }
 
 /// Of what is served.
 #[derive(Clone)]
 pub struct Settings {
-    /// Opens the store of the runs.
-    pub open: Open,
+    /// Where the runs are.
+    pub stores: Vec<RunStore>,
     /// The file of tokens.
     pub tokens: PathBuf,
-    /// How a run is carried on that nobody carries out; `None`: not from here.
+    /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
     pub carry_on: Option<CarryOn>,
     /// How long is waited, and for how many.
     pub limits: Limits,

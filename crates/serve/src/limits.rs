@@ -11,9 +11,11 @@ pub struct Limits {
     pub whole: Duration,
     /// Who takes nothing of an answer for that long is hung up on.
     pub stalled: Duration,
+    /// Where several stores are asked, one that has not answered by then is away.
+    pub store: Duration,
     /// So many streams are told at once. Each holds a connection open.
     pub streams: usize,
-    /// So many questions look into stores at once, each by a connection of its own. The others wait.
+    /// So many questions look into a store at once, each by a connection of its own. The others wait.
     pub looks: usize,
 }
 
@@ -23,6 +25,7 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             whole: Duration::from_secs(30),
             stalled: Duration::from_mins(1),
+            store: Duration::from_secs(10),
             streams: 4_000,
             looks: 16,
         }

@@ -30,6 +30,7 @@ use crate::once::Once;
 use crate::patience::{PatientAcceptor, PatientListener};
 use crate::problem::Problem;
 use crate::runs::Runs;
+use crate::stores::Stores;
 use crate::{Settings, Shared, api, page};
 
 /// No question is larger.
@@ -150,11 +151,12 @@ pub async fn serve(
 fn router(settings: Settings, door: Door) -> Router {
     let limits = settings.limits;
     let shared = Shared {
-        runs: Runs::of(settings.open, limits.looks),
+        runs: Runs::of(Stores::of(settings.stores, &limits)),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(Once::default()),
         carrier: settings.carry_on.map(|how| Arc::new(Carrier::new(how))),
         streams: Arc::new(Semaphore::new(limits.streams)),
+        patience: limits.whole,
         most_streams: limits.streams,
     };
     let (api, _) = api::described();

@@ -15,7 +15,7 @@ use stagger_core::view::Verdict;
 use crate::Shared;
 use crate::access::Caller;
 use crate::problem::Problem;
-use crate::runs::InList;
+use crate::runs::{InList, Listing};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -41,6 +41,11 @@ struct OfVerdict {
     verdict: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfStore {
+    store: String,
+}
+
 type OfRuns = Family<OfRun, Gauge>;
 type Moments = Family<OfRun, Gauge<f64, AtomicU64>>;
 
@@ -48,13 +53,27 @@ pub(crate) async fn metrics(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
 ) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+    let sees_all = caller.clusters.is_none();
     let newest = shared.runs.newest(caller).await;
-    let newest = newest.map_err(|error| Problem::of(&error))?;
-    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&newest)))
+    let Listing { runs, away } = newest.map_err(|error| Problem::of(&error))?;
+    // Where stores are is for those who see all that is in them.
+    let names = shared.runs.stores.names().filter(|_| sees_all);
+    let answer = names.map(|name| (name, away.iter().all(|away| away.store != name)));
+    Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text(&runs, answer)))
 }
 
-fn text(newest: &[InList]) -> String {
-    let mut registry = Registry::with_prefix("stagger_run");
+/// `stores`: each with whether it answers.
+fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) -> String {
+    let mut all = Registry::with_prefix("stagger");
+    let up = Family::<OfStore, Gauge>::default();
+    all.register("store_up", "Whether a store of runs answers", up.clone());
+    for (name, answers) in stores {
+        let of = OfStore {
+            store: name.to_owned(),
+        };
+        up.get_or_create(&of).set(i64::from(answers));
+    }
+    let registry = all.sub_registry_with_prefix("run");
     let verdict = Family::<OfVerdict, Gauge>::default();
     registry.register(
         "verdict",
@@ -109,6 +128,6 @@ fn text(newest: &[InList]) -> String {
     }
     let mut text = String::new();
     // Writing to a string does not fail.
-    encode(&mut text, &registry).ok();
+    encode(&mut text, &all).ok();
     text
 }

@@ -37,9 +37,14 @@ pub(crate) struct Claim<'a> {
 
 impl Claim<'_> {
     /// It was carried out.
-    pub(crate) fn done(self) {
+    pub(crate) fn done(mut self) {
+        self.mark(true);
+    }
+
+    /// Whether it counts as carried out from here on, whatever becomes of whoever asked.
+    pub(crate) fn mark(&mut self, done: bool) {
         if let Some(known) = self.once.lock().get_mut(&self.key) {
-            known.done = true;
+            known.done = done;
         }
     }
 }

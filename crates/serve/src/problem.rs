@@ -9,6 +9,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Serialize;
+use stagger_core::model::ClusterName;
 
 /// How the words of all of them begin.
 const TYPES: &str = "urn:stagger:problem:";
@@ -83,6 +84,31 @@ impl Problem {
             "no-such-run",
             "there is no such run",
             format!("no run {run} of a cluster that you may see"),
+        )
+    }
+
+    /// There is no such cluster, or none that they may know of, or none of which runs are begun here.
+    pub(crate) fn no_such_cluster(cluster: &ClusterName) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-cluster",
+            "there is no such cluster",
+            format!("this server was given no configuration of a cluster {cluster} that you may see"),
+        )
+    }
+
+    /// Whoever was to begin it did not.
+    pub(crate) fn refused_plan(said: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "not-begun", "the run was not begun", said)
+    }
+
+    /// No process could be started that begins it.
+    pub(crate) fn not_begun(detail: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not-started",
+            "nobody could be started who begins the run",
+            detail,
         )
     }
 

@@ -11,13 +11,11 @@ use stagger_core::view::{self, RunView};
 use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_engine::supervisor::{self, SuperviseError};
 use stagger_report::{Reading, Verification, verify};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::access::Caller;
 use crate::page::Drawn;
-
-/// Opens the store anew: each question has one of its own.
-pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+use crate::stores::{Away, Found, Place, Stores, runs_of};
 
 /// So often a run is looked at that somebody follows.
 const LOOK: Duration = Duration::from_secs(1);
@@ -26,25 +24,23 @@ const KEPT: usize = 32;
 /// The most runs that are listed.
 pub(crate) const LISTED: usize = 100;
 
-/// The runs of a store.
+/// The runs of all stores.
 #[derive(Clone)]
 pub(crate) struct Runs {
-    open: Open,
+    pub(crate) stores: Stores,
     kept: Arc<Mutex<Kept>>,
-    /// The right to look into the store: each who has it holds a connection.
-    looks: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct Kept {
-    journals: BTreeMap<RunId, Arc<Journal>>,
+    journals: BTreeMap<(Place, RunId), Arc<Journal>>,
     /// How a run ended whose journal nobody writes to any more.
-    over: BTreeMap<RunId, Arc<RunView>>,
+    over: BTreeMap<(Place, RunId), Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Followed>>,
     /// Runs as they were seen last, for whoever looks while the store is away.
     last: BTreeMap<RunId, Seen>,
-    /// What the store listed last, and when.
-    listed: Option<(Vec<Listed>, Timestamp)>,
+    /// What was listed last of all that there is, and when.
+    listed: Option<(Vec<InList>, Timestamp)>,
 }
 
 /// A journal as it was read.
@@ -90,6 +86,8 @@ pub(crate) enum ReadError {
     NoRun(RunId),
     #[error("the journal of {run} cannot be read: {why}")]
     Unreadable { run: RunId, why: String },
+    #[error("several stores have a run {0}, and nobody knows which is meant")]
+    InSeveral(RunId),
     #[error("run {0} is over")]
     Over(RunId),
     #[error("{0}")]
@@ -118,23 +116,37 @@ impl ReadError {
 }
 
 /// An error with its causes.
-fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// A run in the list, also one that cannot be read.
+#[derive(Debug, Clone)]
 pub(crate) struct InList {
     pub(crate) listed: Listed,
     pub(crate) view: Result<Arc<RunView>, ReadError>,
+    /// In which store.
+    pub(crate) store: String,
+}
+
+/// Where a cluster stands.
+pub(crate) struct Newest {
+    pub(crate) newest: Option<RunId>,
+    pub(crate) open: Option<RunId>,
+}
+
+/// Runs of all stores that answer, and the stores that do not.
+pub(crate) struct Listing {
+    pub(crate) runs: Vec<InList>,
+    pub(crate) away: Vec<Away>,
 }
 
 impl Runs {
-    pub(crate) fn of(open: Open, looks: usize) -> Self {
+    pub(crate) fn of(stores: Stores) -> Self {
         Self {
-            open,
+            stores,
             kept: Arc::default(),
-            looks: Arc::new(Semaphore::new(looks)),
         }
     }
 
@@ -142,46 +154,29 @@ impl Runs {
         with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// On a thread of its own: a store blocks.
-    async fn in_store<T: Send + 'static>(
-        &self,
-        with: impl FnOnce(&Self, Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
-    ) -> Result<T, ReadError> {
-        let this = self.clone();
-        let look = Arc::clone(&self.looks).acquire_owned().await;
-        let look = look.map_err(|error| ReadError::Store(error.to_string()))?;
-        let done = tokio::task::spawn_blocking(move || {
-            // Until it is done, also where whoever asked waits no more.
-            let _look = look;
-            let store = (this.open)().map_err(|error| ReadError::Store(in_full(&error)))?;
-            with(&this, store)
-        });
-        done.await
-            .unwrap_or_else(|error| Err(ReadError::Store(error.to_string())))
-    }
-
     /// The newest runs that somebody may see, of that cluster or of all, the newest first.
     pub(crate) async fn list(
         &self,
         caller: Caller,
         cluster: Option<ClusterName>,
-    ) -> Result<Vec<InList>, ReadError> {
-        self.in_store(move |this, store| {
-            let listed = seen_by(&*store, &caller)?;
-            let listed: Vec<Listed> = listed
-                .filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of))
-                .collect();
-            if cluster.is_none() && caller.clusters.is_none() {
-                let newest = listed.iter().take(LISTED).cloned().collect();
-                this.kept(|kept| kept.listed = Some((newest, Timestamp::now())));
-            }
-            let listed = listed.into_iter();
+    ) -> Result<Listing, ReadError> {
+        let this = self.clone();
+        let of_caller = caller.clone();
+        let everything = cluster.is_none() && caller.clusters.is_none();
+        let found = self.stores.all(move |place, store| {
+            let listed = this.seen_by(place, &*store, &of_caller)?.into_iter();
+            let listed = listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
             Ok(listed
                 .take(LISTED)
-                .map(|listed| this.in_list(&*store, listed))
+                .map(|listed| this.in_list(place, &*store, listed))
                 .collect())
-        })
-        .await
+        });
+        let mut listing = self.listing(found.await?, &caller);
+        listing.runs.truncate(LISTED);
+        if everything && listing.away.is_empty() {
+            self.kept(|kept| kept.listed = Some((listing.runs.clone(), Timestamp::now())));
+        }
+        Ok(listing)
     }
 
     /// The runs that somebody may see as they were when all were listed last, and when that was: for who looks while the store
@@ -189,16 +184,12 @@ impl Runs {
     pub(crate) fn last_list(&self, caller: &Caller) -> Option<(Vec<InList>, Timestamp)> {
         self.kept(|kept| {
             let (listed, at) = kept.listed.as_ref()?;
-            let seen = listed.iter().filter(|listed| caller.sees(&listed.cluster));
-            let known = seen.filter_map(|listed| {
-                let view = match kept.over.get(&listed.run) {
-                    Some(over) => Arc::clone(over),
-                    None => Arc::new(kept.last.get(&listed.run)?.view.clone()),
-                };
-                Some(InList {
-                    listed: listed.clone(),
-                    view: Ok(view),
-                })
+            let seen = listed.iter().filter(|run| caller.sees(&run.listed.cluster));
+            let known = seen.filter(|run| run.view.is_ok()).cloned().map(|mut run| {
+                if let Some(last) = kept.last.get(&run.listed.run) {
+                    run.view = Ok(Arc::new(last.view.clone()));
+                }
+                run
             });
             Some((known.collect(), *at))
         })
@@ -210,37 +201,66 @@ impl Runs {
     }
 
     /// The newest run of each cluster that somebody may see.
-    pub(crate) async fn newest(&self, caller: Caller) -> Result<Vec<InList>, ReadError> {
-        self.in_store(move |this, store| {
+    pub(crate) async fn newest(&self, caller: Caller) -> Result<Listing, ReadError> {
+        let this = self.clone();
+        let of_caller = caller.clone();
+        let found = self.stores.all(move |place, store| {
             let mut clusters = BTreeSet::new();
-            let listed = seen_by(&*store, &caller)?;
+            let listed = this.seen_by(place, &*store, &of_caller)?.into_iter();
             Ok(listed
                 .filter(|listed| clusters.insert(listed.cluster.clone()))
-                .map(|listed| this.in_list(&*store, listed))
+                .map(|listed| this.in_list(place, &*store, listed))
                 .collect())
-        })
-        .await
+        });
+        let mut listing = self.listing(found.await?, &caller);
+        let mut clusters = BTreeSet::new();
+        listing
+            .runs
+            .retain(|run| clusters.insert(run.listed.cluster.clone()));
+        Ok(listing)
     }
 
-    fn in_list(&self, store: &dyn Store, listed: Listed) -> InList {
+    /// What several stores have as one list, the newest first.
+    fn listing(&self, found: Found<Vec<InList>>, caller: &Caller) -> Listing {
+        let away = found.away.iter();
+        let away = away.filter_map(|(place, error)| self.stores.told(*place, error, caller));
+        let mut runs: Vec<InList> = found.all.into_iter().flat_map(|(_, runs)| runs).collect();
+        // Those of one store stay in its own order.
+        runs.sort_by_key(|run| std::cmp::Reverse(run.listed.started));
+        Listing {
+            runs,
+            away: away.collect(),
+        }
+    }
+
+    /// What a store lists, of clusters that somebody may see.
+    fn seen_by(&self, place: Place, store: &dyn Store, caller: &Caller) -> Result<Vec<Listed>, ReadError> {
+        let mut listed = runs_of(store)?;
+        self.stores.saw(place, &listed);
+        listed.retain(|listed| caller.sees(&listed.cluster));
+        Ok(listed)
+    }
+
+    fn in_list(&self, place: Place, store: &dyn Store, listed: Listed) -> InList {
         InList {
-            view: self.glance(store, &listed),
+            view: self.glance(place, store, &listed),
+            store: self.stores.name(place).to_owned(),
             listed,
         }
     }
 
     /// A run of the list at a glance. Of one that the store lists as over, what was read once stands.
-    fn glance(&self, store: &dyn Store, listed: &Listed) -> Result<Arc<RunView>, ReadError> {
-        let run = &listed.run;
+    fn glance(&self, place: Place, store: &dyn Store, listed: &Listed) -> Result<Arc<RunView>, ReadError> {
+        let run = &(place, listed.run.clone());
         let is_over = listed.ended_by.is_some();
         if let Some(over) = self.kept(|kept| kept.over.get(run).filter(|_| is_over).cloned()) {
             return Ok(over);
         }
-        let view = Arc::new(self.read(store, run)?.view);
+        let view = Arc::new(self.read(place, store, &listed.run)?.view);
         if is_over {
             self.kept(|kept| {
                 kept.journals.remove(run);
-                kept.last.remove(run);
+                kept.last.remove(&listed.run);
                 kept.over.insert(run.clone(), Arc::clone(&view))
             });
         }
@@ -249,12 +269,14 @@ impl Runs {
 
     /// A run.
     pub(crate) async fn run(&self, run: &RunId) -> Result<Seen, ReadError> {
-        let run = run.clone();
-        self.in_store(move |this, store| this.read(&*store, &run)).await
+        let place = self.stores.of_run(run).await?;
+        let (this, run) = (self.clone(), run.clone());
+        let read = move |store: Box<dyn Store>| this.read(place, &*store, &run);
+        self.stores.look(place, read).await
     }
 
-    fn read(&self, store: &dyn Store, run: &RunId) -> Result<Seen, ReadError> {
-        let journal = self.journal(store, run)?;
+    fn read(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<Seen, ReadError> {
+        let journal = self.journal(place, store, run)?;
         let state = &journal.reading.run;
         let view = view::run(state, None);
         let nobody = supervisor::nobody(store, state);
@@ -278,10 +300,11 @@ impl Runs {
         Ok(seen)
     }
 
-    fn journal(&self, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {
+    fn journal(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {
+        let key = (place, run.clone());
         // Before the journal: what is written meanwhile is read again.
         let mark = store.mark(run, None).ok().flatten();
-        if let Some(known) = self.kept(|kept| kept.journals.get(run).cloned()) {
+        if let Some(known) = self.kept(|kept| kept.journals.get(&key).cloned()) {
             // A store that was put back may stand at the same place with other events.
             if known.mark.is_some() && known.mark == mark {
                 return Ok(known);
@@ -306,7 +329,7 @@ impl Runs {
             if kept.journals.len() >= KEPT {
                 kept.journals.clear();
             }
-            kept.journals.insert(run.clone(), Arc::clone(&journal));
+            kept.journals.insert(key, Arc::clone(&journal));
         });
         Ok(journal)
     }
@@ -342,24 +365,37 @@ impl Runs {
         receiver
     }
 
+    /// The newest run of a cluster in the store that is known to be its own, and one that is not over.
+    pub(crate) async fn newest_of(&self, cluster: &ClusterName) -> Result<Newest, ReadError> {
+        let place = self.stores.of_cluster(cluster);
+        let place = place.ok_or_else(|| ReadError::Store(format!("no store is known of {cluster}")))?;
+        let (this, cluster) = (self.clone(), cluster.clone());
+        let look = move |store: Box<dyn Store>| {
+            let listed = runs_of(&*store)?.into_iter();
+            let listed: Vec<Listed> = listed.filter(|listed| listed.cluster == cluster).collect();
+            // One that cannot be read may go on.
+            let goes_on = |listed: &&Listed| {
+                let view = this.glance(place, &*store, listed);
+                view.map_or(true, |view| view.ending.is_none())
+            };
+            Ok(Newest {
+                open: listed.iter().find(goes_on).map(|listed| listed.run.clone()),
+                newest: listed.into_iter().next().map(|listed| listed.run),
+            })
+        };
+        self.stores.look(place, look).await
+    }
+
     /// Leaves a command for whoever carries the run out.
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
+        let place = self.stores.of_run(run).await?;
         let run = run.clone();
-        self.in_store(move |_, mut store| {
+        let ask = move |mut store: Box<dyn Store>| {
             let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by);
             asked.map_err(|error| ReadError::of_supervisor(&run, &error))
-        })
-        .await
+        };
+        self.stores.look(place, ask).await
     }
-}
-
-/// What a store lists, of clusters that somebody may see.
-fn seen_by<'a>(
-    store: &dyn Store,
-    caller: &'a Caller,
-) -> Result<impl Iterator<Item = Listed> + use<'a>, ReadError> {
-    let listed = store.runs().map_err(|error| ReadError::Store(in_full(&error)))?;
-    Ok(listed.into_iter().filter(|listed| caller.sees(&listed.cluster)))
 }
 
 /// Whether somebody who looks at the one sees what the other shows.

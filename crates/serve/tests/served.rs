@@ -498,7 +498,8 @@ async fn alerts_and_the_board_ask_for_what_there_is() {
     let mut asked = BTreeSet::new();
     for file in ["stagger-alerts.yaml", "grafana-board.json"] {
         let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
-        for (at, _) in text.match_indices("stagger_run_") {
+        let kinds = ["stagger_run_", "stagger_store_"];
+        for (at, _) in kinds.iter().flat_map(|kind| text.match_indices(kind)) {
             let name = text[at..]
                 .split(|c: char| !c.is_alphanumeric() && c != '_')
                 .next()

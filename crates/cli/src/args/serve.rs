@@ -22,12 +22,38 @@ pub(crate) struct Serve {
     /// The key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "listen")]
     pub(crate) key: Option<PathBuf>,
-    /// Carry a run on that nobody carries out when somebody asks to resume, abort or roll back: by a process of its own.
+    /// Serve the runs of another cluster too, of that configuration; CONFIG=DIR where its --state is another. May be repeated.
+    #[arg(long, value_name = "CONFIG", value_parser = site)]
+    pub(crate) also: Vec<Site>,
+    /// Start processes that begin runs, and that carry a run on where nobody does and somebody asks to resume, abort or roll back.
     #[arg(long)]
     pub(crate) carry_on: bool,
     /// Print the description of the interface (an `OpenAPI` 3.1 document) and end.
     #[arg(long, conflicts_with_all = ["socket", "listen"])]
     pub(crate) openapi: bool,
+}
+
+/// Another cluster whose runs are served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Site {
+    /// Its configuration.
+    pub(crate) config: PathBuf,
+    /// Its folder of journals; `None`: that of `--state`.
+    pub(crate) state: Option<PathBuf>,
+}
+
+fn site(text: &str) -> Result<Site, String> {
+    let (config, state) = match text.split_once('=') {
+        Some((config, state)) => (config, Some(state)),
+        None => (text, None),
+    };
+    if config.is_empty() || state == Some("") {
+        return Err("a configuration, or `CONFIG=DIR` with its folder of --state".to_owned());
+    }
+    Ok(Site {
+        config: config.into(),
+        state: state.map(PathBuf::from),
+    })
 }
 
 /// `token`

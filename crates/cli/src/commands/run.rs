@@ -38,6 +38,7 @@ pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
             Request {
                 goal: file.goal(path)?,
                 agreed: Some(Consent::Plan(Box::new(file.plan))),
+                asked_by: args.asked_by.clone(),
             }
         }
         (None, Some(goal)) => Request {
@@ -46,6 +47,7 @@ pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
                 Some(id) => Some(Consent::Id(id.clone())),
                 None => args.yes.then_some(Consent::Any),
             },
+            asked_by: None,
         },
         (Some(_), Some(_)) | (None, None) => {
             return Err(CliError::usage("a run takes either a plan or a goal")
@@ -60,6 +62,8 @@ struct Request {
     goal: Goal,
     /// To which plans was agreed before they were made; `None`: somebody is asked.
     agreed: Option<Consent>,
+    /// In whose name, if not in that of whoever started this process.
+    asked_by: Option<String>,
 }
 
 /// Plans that may be begun without asking.
@@ -123,7 +127,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     if args.agreed.is_none() && !print::ask("Begin?") {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
-    let (driver, lease) = supervisor::start(
+    let (mut driver, lease) = supervisor::start(
         parts(cli, Arc::clone(&backend), &[])?,
         &Identity::of_this_process(),
         run,
@@ -133,6 +137,12 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         Topology::of(&planning.snapshot),
     )
     .await?;
+    if let Some(by) = &args.asked_by
+        && let Err(error) = driver.ask(Command::Resume, by)
+    {
+        lease.leave();
+        return Err(error.into());
+    }
     carry_out(cli, &backend, driver, lease).await
 }
 

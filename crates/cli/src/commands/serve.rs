@@ -1,20 +1,24 @@
 //! `serve` and `token`: runs in a browser and by HTTP.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::ClusterName;
+use stagger_engine::database::Place;
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{TokenError, Tokens, Wanted};
-use stagger_serve::{CarryOn, Limits, Listen, ServeError, Settings, Tls, openapi};
+use stagger_serve::{CarryOn, Limits, Listen, RunStore, ServeError, Settings, Tls, openapi};
 
 use super::{stop_asked, user};
-use crate::args::{AddToken, Cli, Serve, Token};
+use crate::args::{AddToken, Cli, Serve, Site, Token};
+use crate::config;
 use crate::documents::{self, TokenList, TokenRow};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::state::{place, state_folder};
+use crate::state::{place, place_of, state_folder};
 
 /// `serve`
 pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
@@ -22,13 +26,15 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         print::json(&openapi());
         return Ok(Exit::Done);
     }
-    let place = place(cli)?;
-    // Whatever is wrong with the store is told before anybody asks.
-    place.open()?;
+    let sites = sites(cli, args)?;
     let settings = Settings {
-        open: Arc::new(move || place.open()),
+        stores: stores(&sites)?,
         tokens: token_file(cli)?,
-        carry_on: if args.carry_on { Some(carry_on(cli)?) } else { None },
+        carry_on: if args.carry_on {
+            Some(carry_on(cli, &sites)?)
+        } else {
+            None
+        },
         limits: Limits::default(),
     };
     let listen = listen(cli, args)?;
@@ -49,17 +55,96 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// `stagger resume` with the same configuration and state. What was asked for is in the store by then.
-fn carry_on(cli: &Cli) -> Result<CarryOn, CliError> {
-    let mut command = vec![std::env::current_exe()?.into_os_string()];
+/// A cluster whose runs are served, or only a store, where there is no configuration.
+struct Served {
+    cluster: Option<ClusterName>,
+    place: Place,
+    /// The words by which the program knows both.
+    words: Vec<OsString>,
+}
+
+/// That of this command line first.
+fn sites(cli: &Cli, args: &Serve) -> Result<Vec<Served>, CliError> {
+    let mut words = Vec::new();
     for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
         if let Some(path) = given {
-            command.extend([flag.into(), std::path::absolute(path)?.into_os_string()]);
+            words.extend([flag.into(), std::path::absolute(path)?.into_os_string()]);
         }
     }
-    command.push("resume".into());
+    let mut all = vec![Served {
+        // Runs are told without a configuration too.
+        cluster: config::path(cli).and_then(|path| config::name_of(&path)).ok(),
+        place: place(cli)?,
+        words,
+    }];
+    for Site { config, state } in &args.also {
+        let config = std::path::absolute(config)?;
+        let state = match state {
+            Some(state) => state.clone(),
+            None => state_folder(cli)?,
+        };
+        let state = std::path::absolute(state)?;
+        let cluster = config::name_of(&config)?;
+        if all.iter().any(|known| known.cluster.as_ref() == Some(&cluster)) {
+            return Err(CliError::usage(format!(
+                "two configurations are of a cluster {cluster}: nobody would know which is meant"
+            )));
+        }
+        all.push(Served {
+            cluster: Some(cluster),
+            place: place_of(&config, &state)?,
+            words: vec!["--config".into(), config.into(), "--state".into(), state.into()],
+        });
+    }
+    Ok(all)
+}
+
+/// Each store once, with all whose runs are in it. What is wrong with all of them is told before anybody asks.
+fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
+    let mut stores: Vec<RunStore> = Vec::new();
+    let mut answers = 0;
+    let mut away = Vec::new();
+    for Served { cluster, place, .. } in sites {
+        let name = place.to_string();
+        if let Some(known) = stores.iter_mut().find(|known| known.name == name) {
+            known.clusters.extend(cluster.clone());
+            continue;
+        }
+        match place.open() {
+            Ok(_) => answers += 1,
+            Err(error) => away.push((name.clone(), error)),
+        }
+        let place = place.clone();
+        stores.push(RunStore {
+            name,
+            clusters: cluster.iter().cloned().collect(),
+            open: Arc::new(move || place.open()),
+        });
+    }
+    if answers > 0 {
+        for (name, error) in &away {
+            print::talk(&format!("the store {name} does not answer: {error}"));
+        }
+        return Ok(stores);
+    }
+    match away.into_iter().next() {
+        Some((_, error)) => Err(error.into()),
+        None => Ok(stores),
+    }
+}
+
+/// `stagger resume` and `stagger run` with the configuration and the state of the cluster. Of a run that is carried on, what was
+/// asked for is in the store by then.
+fn carry_on(cli: &Cli, sites: &[Served]) -> Result<CarryOn, CliError> {
+    let program = std::env::current_exe()?.into_os_string();
+    let command = |site: &Served| -> Vec<OsString> {
+        let words = site.words.iter().cloned();
+        std::iter::once(program.clone()).chain(words).collect()
+    };
+    let known = |site: &Served| Some((site.cluster.clone()?, command(site)));
     Ok(CarryOn {
-        command,
+        command: sites.first().map(command).unwrap_or_default(),
+        clusters: sites.iter().filter_map(known).collect(),
         logs: std::path::absolute(state_folder(cli)?)?.join("carried-on"),
     })
 }

@@ -20,7 +20,7 @@ use super::{Asked, as_of, away, document, glance, tone};
 use crate::Shared;
 use crate::access::Caller;
 use crate::problem::Problem;
-use crate::runs::{InList, ReadError};
+use crate::runs::{InList, Listing, ReadError};
 
 /// Names of units take no more than so many characters.
 const NAMES: usize = 80;
@@ -30,13 +30,13 @@ pub(super) async fn page(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, super::Sorry> {
     let name = caller.name.clone();
-    let (runs, gone) = known(&shared, caller).await?;
+    let (listing, gone) = known(&shared, caller).await?;
     let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);
     let body = html! {
         header.top { h1 { "Clusters" } (as_of(at, &html! { ", for " (name) })) }
         main data-parts="/parts" {
             @if let Some((why, at)) = &gone { (away(why, *at)) }
-            (whole(&all(&runs)))
+            (whole(&all(&listing)))
         }
     };
     let status = if gone.is_some() {
@@ -54,25 +54,21 @@ pub(super) async fn parts(
     wanted: Asked,
 ) -> Result<Response, Problem> {
     let Query(wanted) = wanted?;
-    let runs = shared
-        .runs
-        .list(caller, None)
-        .await
-        .map_err(|error| Problem::of(&error))?;
-    let parts = all(&runs);
+    let listing = shared.runs.list(caller, None).await;
+    let parts = all(&listing.map_err(|error| Problem::of(&error))?);
     let have = wanted.have.as_deref().unwrap_or_default();
     Ok(Json(json!({ "at": Timestamp::now(), "parts": sent(&parts, have) })).into_response())
 }
 
 /// The runs, or what was known of them before the store went away, and why it did.
-async fn known(
-    shared: &Shared,
-    caller: Caller,
-) -> Result<(Vec<InList>, Option<(String, Timestamp)>), Problem> {
+async fn known(shared: &Shared, caller: Caller) -> Result<(Listing, Option<(String, Timestamp)>), Problem> {
     match shared.runs.list(caller.clone(), None).await {
-        Ok(runs) => Ok((runs, None)),
+        Ok(listing) => Ok((listing, None)),
         Err(ReadError::Store(why)) => match shared.runs.last_list(&caller) {
-            Some((runs, at)) => Ok((runs, Some((why, at)))),
+            Some((runs, at)) => {
+                let away = Vec::new();
+                Ok((Listing { runs, away }, Some((why, at))))
+            }
             None => Err(Problem::of(&ReadError::Store(why))),
         },
         Err(error) => Err(Problem::of(&error)),
@@ -91,22 +87,30 @@ fn urgency(run: &InList) -> u8 {
     }
 }
 
-fn all(runs: &[InList]) -> Vec<Part> {
-    if runs.is_empty() {
-        return vec![Part::new(
-            "none",
-            &html! { p { "There is no run yet. " code { "stagger run" } " begins one." } },
-        )];
+fn all(Listing { runs, away }: &Listing) -> Vec<Part> {
+    let mut parts: Vec<Part> = away
+        .iter()
+        .map(|away| {
+            let told = html! {
+                p.away role="status" { "The runs of " b { (away.store) } " are not in this list: " (away.why) }
+            };
+            Part::new(format!("away-{}", away.store), &told)
+        })
+        .collect();
+    if runs.is_empty() && away.is_empty() {
+        let none = html! { p { "There is no run yet. " code { "stagger run" } " begins one." } };
+        return vec![Part::new("none", &none)];
     }
     let mut clusters = BTreeSet::new();
     let (mut newest, before): (Vec<&InList>, Vec<&InList>) = runs
         .iter()
         .partition(|run| clusters.insert(run.listed.cluster.clone()));
     newest.sort_by_key(|run| (urgency(run), run.listed.cluster.clone()));
-    let mut parts: Vec<Part> = newest
-        .iter()
-        .map(|run| Part::new(format!("cluster-{}", run.listed.cluster), &card(run)))
-        .collect();
+    parts.extend(
+        newest
+            .iter()
+            .map(|run| Part::new(format!("cluster-{}", run.listed.cluster), &card(run))),
+    );
     if !before.is_empty() {
         parts.push(Part::new("before", &earlier(&before)));
     }

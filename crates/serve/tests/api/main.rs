@@ -7,5 +7,7 @@ mod door;
 
 mod alerts;
 mod bad_input;
+mod begun;
 mod described;
+mod stores;
 mod watchers;

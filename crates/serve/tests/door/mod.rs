@@ -1,10 +1,10 @@
 //! A server with two runs in its store, and questions as they go over the wire.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Store, StoreError};
 use stagger_serve::access::{Role, Tokens, Wanted};
-use stagger_serve::{CarryOn, Limits, Listen, Open, Settings, Tls, serve};
+use stagger_serve::{CarryOn, Limits, Listen, Open, RunStore, Settings, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -28,6 +28,8 @@ use tokio_rustls::TlsConnector;
 
 const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
 const ROLLED_BACK: &str = include_str!("../../../report/tests/journals/rolled-back.jsonl");
+/// The store that there always is.
+pub const FIRST: &str = "journal";
 /// So many events of the first are written at the beginning.
 const WRITTEN: usize = 200;
 
@@ -76,7 +78,7 @@ pub struct Served {
     way: Way,
     demo: Vec<Entry>,
     written: Mutex<usize>,
-    is_lost: Arc<AtomicBool>,
+    is_lost: Arc<Mutex<BTreeSet<String>>>,
     _end: oneshot::Sender<()>,
 }
 
@@ -173,7 +175,7 @@ impl Served {
             path: path.clone(),
             user: "anna@ops1".to_owned(),
         };
-        Self::new(folder, Way::Socket(path), listen, limits).await
+        Self::new(folder, Way::Socket(path), listen, limits, &[]).await
     }
 
     pub async fn at_address() -> Self {
@@ -181,6 +183,11 @@ impl Served {
     }
 
     pub async fn at_address_within(limits: Limits) -> Self {
+        Self::at_address_of(limits, &[]).await
+    }
+
+    /// With a store more for each of those clusters.
+    pub async fn at_address_of(limits: Limits, site: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -210,37 +217,61 @@ impl Served {
             tls,
         };
         let tls = TlsConnector::from(Arc::new(config));
-        Self::new(folder, Way::Address { port, tls }, listen, limits).await
+        Self::new(folder, Way::Address { port, tls }, listen, limits, site).await
     }
 
-    async fn new(folder: TempDir, way: Way, listen: Listen, limits: Limits) -> Self {
-        let file = folder.path().join("journal.db");
+    async fn new(folder: TempDir, way: Way, listen: Listen, limits: Limits, site: &[&str]) -> Self {
+        let file = folder.path().join(format!("{FIRST}.db"));
         let demo = entries(DEMO);
         let mut store = SqliteStore::open(&file).unwrap();
         begin(&mut store, &demo[..WRITTEN]);
         begin(&mut store, &entries(ROLLED_BACK));
         drop(store);
-        let is_lost = Arc::new(AtomicBool::new(false));
-        let lost = Arc::clone(&is_lost);
-        let open: Open = Arc::new(move || {
-            if lost.load(Ordering::SeqCst) {
-                return Err(StoreError::Failed {
-                    tried: "open the store".to_owned(),
-                    why: "it is away".to_owned(),
-                });
+        let is_lost = Arc::new(Mutex::new(BTreeSet::new()));
+        let store_of = |name: &str, clusters: &[&str]| {
+            let (lost, name) = (Arc::clone(&is_lost), name.to_owned());
+            let file = folder.path().join(format!("{name}.db"));
+            let clusters = clusters.iter().map(|name| ClusterName::new(*name).unwrap());
+            let open: Open = Arc::new({
+                let name = name.clone();
+                move || {
+                    if lost.lock().unwrap().contains(&name) {
+                        return Err(StoreError::Failed {
+                            tried: format!("open the store {name}"),
+                            why: "it is away".to_owned(),
+                        });
+                    }
+                    Ok(Box::new(SqliteStore::open(&file)?))
+                }
+            });
+            RunStore {
+                name,
+                clusters: clusters.collect(),
+                open,
             }
-            Ok(Box::new(SqliteStore::open(&file)?))
-        });
+        };
+        let first = store_of(FIRST, &["demo", "rollback"]);
+        let others = site.iter().map(|name| store_of(name, &[name]));
+        let stores: Vec<RunStore> = std::iter::once(first).chain(others).collect();
         let tokens = folder.path().join("tokens.json");
         // It writes down for which run it was started, and is at work until there is a file `over`, or no folder any more.
-        let script =
-            r#"echo "$1" >> "$0/started"; while [ -d "$0" ] && ! [ -e "$0/over" ]; do sleep 0.02; done"#;
-        let words = ["sh", "-c", script].map(OsString::from);
+        // Of a run that it is to begin it writes down all that it was told, and the plan; a file `said` is its last word and failure.
+        let script = r#"
+            case "$1" in
+                resume) echo "$2" >> "$0/started" ;;
+                run) cp "$2" "$0/plan"; echo "$*" >> "$0/begun" ;;
+            esac
+            while [ -d "$0" ] && ! [ -e "$0/over" ]; do
+                if [ "$1" = run ] && [ -e "$0/said" ]; then cat "$0/said"; rm "$0/said"; exit 1; fi
+                sleep 0.02
+            done"#;
+        let words = ["sh", "-c", script].map(OsString::from).into_iter();
+        let command: Vec<OsString> = words.chain([folder.path().as_os_str().to_owned()]).collect();
+        let clusters = ["demo", "rollback"].into_iter().chain(site.iter().copied());
+        let clusters = clusters.map(|name| (ClusterName::new(name).unwrap(), command.clone()));
         let carry_on = Some(CarryOn {
-            command: words
-                .into_iter()
-                .chain([folder.path().as_os_str().to_owned()])
-                .collect(),
+            clusters: clusters.collect(),
+            command,
             logs: folder.path().join("logs"),
         });
         let (end, ended) = oneshot::channel::<()>();
@@ -249,7 +280,7 @@ impl Served {
                 ended.await.ok();
             };
             let settings = Settings {
-                open,
+                stores,
                 tokens,
                 carry_on,
                 limits,
@@ -364,7 +395,11 @@ impl Served {
     }
 
     fn store(&self) -> SqliteStore {
-        SqliteStore::open(&self.folder.path().join("journal.db")).unwrap()
+        self.store_of(FIRST)
+    }
+
+    fn store_of(&self, name: &str) -> SqliteStore {
+        SqliteStore::open(&self.folder.path().join(format!("{name}.db"))).unwrap()
     }
 
     /// Writes so many more events of the run that is not over.
@@ -431,14 +466,20 @@ impl Served {
 
     /// Begins a run of that name.
     pub fn begin_run(&self, cluster: &str, run: &str, at: Timestamp) {
+        self.begin_run_in(FIRST, cluster, run, at);
+    }
+
+    /// The same in that store.
+    pub fn begin_run_in(&self, store: &str, cluster: &str, run: &str, at: Timestamp) {
         let Event::Started(mut begun) = self.demo[0].event.clone() else {
             panic!("a journal begins with a start");
         };
         begun.cluster = ClusterName::new(cluster).unwrap();
         begun.run = RunId::new(run).unwrap();
         let cluster = begun.cluster.clone();
-        let mut store = self.store();
-        store.raise(&cluster, 1, "test").unwrap();
+        let mut store = self.store_of(store);
+        // It may have been raised before.
+        store.raise(&cluster, 1, "test").ok();
         store.begin(&cluster, 1, at, Event::Started(begun)).unwrap();
     }
 
@@ -482,11 +523,40 @@ impl Served {
     }
 
     pub fn lose_the_store(&self) {
-        self.is_lost.store(true, Ordering::SeqCst);
+        self.lose(FIRST);
+    }
+
+    pub fn lose(&self, store: &str) {
+        self.is_lost.lock().unwrap().insert(store.to_owned());
     }
 
     pub fn find_the_store(&self) {
-        self.is_lost.store(false, Ordering::SeqCst);
+        self.is_lost.lock().unwrap().clear();
+    }
+
+    /// What the process that was to begin a run was told, once it has begun, and the plan that it was given.
+    pub async fn begun(&self) -> (String, Value) {
+        let read = |name: &str| std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+        for _ in 0..500 {
+            let words = read("begun");
+            if words.ends_with('\n') {
+                return (words, serde_json::from_str(&read("plan")).unwrap());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no process was started");
+    }
+
+    /// How many of them were started.
+    pub fn beginnings(&self) -> usize {
+        let text = std::fs::read_to_string(self.folder.path().join("begun"));
+        text.unwrap_or_default().lines().count()
+    }
+
+    /// That process says so, and fails.
+    pub fn refuse(&self, said: &str) {
+        std::fs::write(self.folder.path().join("saying"), said).unwrap();
+        std::fs::rename(self.folder.path().join("saying"), self.folder.path().join("said")).unwrap();
     }
 }
 

@@ -1,0 +1,332 @@
+//! Runs that are begun from here: of a plan that somebody has looked at, by a process that knows the cluster.
+
+use std::time::Duration;
+
+use aide::transform::TransformOperation;
+use axum::extract::{FromRequest as _, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use stagger_core::model::{ClusterName, RunId};
+
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::api::{KEY, described_as};
+use crate::body::Body;
+use crate::carry::{Beginning, Carrier};
+use crate::once::{Once, Seen as Answered};
+use crate::problem::Problem;
+use crate::runs::ReadError;
+
+/// No plan is larger.
+pub(crate) const LARGEST_PLAN: usize = 16 << 20;
+/// So often is looked whether the run has begun.
+const LOOK: Duration = Duration::from_millis(500);
+/// Flags of a plan that permit what a person approves by word otherwise.
+const APPROVING: [&str; 2] = ["--interrupt", "--partial"];
+
+/// A run that is to begin.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Of which cluster. Its configuration is the server's own.
+    cluster: ClusterName,
+    /// The document of `stagger plan --out`. The run is of exactly that plan, or is not begun.
+    plan: Map<String, Value>,
+}
+
+/// What of a plan is looked at here. The rest is for who carries it out.
+#[derive(Debug, Deserialize)]
+struct Looked {
+    id: String,
+    cluster: ClusterName,
+    #[serde(default)]
+    flags: Vec<String>,
+}
+
+impl Looked {
+    fn of(plan: &Map<String, Value>) -> Result<Self, Problem> {
+        let looked = Self::deserialize(plan).map_err(|error| {
+            Problem::malformed(format!("`plan` is no document of `stagger plan --out`: {error}"))
+        })?;
+        if looked.id.len() != 16 || !looked.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(Problem::malformed(
+                "the id of `plan` is not 16 hexadecimal digits",
+            ));
+        }
+        Ok(looked)
+    }
+
+    /// What it takes to begin it.
+    fn role(&self) -> Role {
+        let approves = |flag: &String| {
+            let name = flag.split('=').next().unwrap_or_default();
+            APPROVING.contains(&name)
+        };
+        if self.flags.iter().any(approves) {
+            Role::Approve
+        } else {
+            Role::Operate
+        }
+    }
+}
+
+/// A run that begins.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Begun {
+    /// Of which cluster.
+    cluster: ClusterName,
+    /// The plan that was sent.
+    plan: String,
+    /// Its name; not there: it is still planned, and `/v1/runs?cluster=` will list it, or there was nothing to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
+    /// What the process that begins it has said by now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    said: Option<String>,
+    #[serde(skip)]
+    status: StatusCode,
+}
+
+impl IntoResponse for Begun {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(&self)).into_response();
+        let at = self
+            .run
+            .as_ref()
+            .map(|run| format!("/v1/runs/{}", encoded(run.as_str())));
+        if let Some(at) = at.and_then(|at| HeaderValue::try_from(at).ok()) {
+            response.headers_mut().insert(header::LOCATION, at);
+        }
+        response
+    }
+}
+
+impl aide::OperationOutput for Begun {
+    type Inner = Self;
+}
+
+/// A name as a part of an address.
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let bytes = name.bytes();
+    bytes
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
+}
+
+/// How it is described.
+pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
+    described_as(
+        of,
+        "Begins a run of a plan, where this server is to (`--carry-on`). With `Idempotency-Key`, once however often it is sent. A \
+         plan whose flags permit an interruption or a part takes the role `approve`.",
+        &[403, 404, 409, 413, 415],
+    )
+    .input::<Json<Wanted>>()
+    .response_with::<201, Json<Begun>, _>(|said| said.description("It has begun."))
+    .response_with::<202, Json<Begun>, _>(|said| said.description("It is being planned anew, or was begun before by the same key."))
+    .response_with::<200, Json<Begun>, _>(|said| said.description("There was nothing to do."))
+}
+
+/// Begins one. What is large is read only of who may do that somewhere.
+pub(crate) async fn begin(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Begun, Problem> {
+    let carrier = shared.carrier.as_ref();
+    let carrier = carrier
+        .ok_or_else(|| Problem::forbidden("this server begins no runs: it is served without --carry-on"))?;
+    if caller.role < Role::Operate {
+        return Err(refused(&caller, Role::Operate));
+    }
+    let Body(Wanted { cluster, plan }) = Body::<Wanted>::from_request(request, &()).await?;
+    if !caller.sees(&cluster) || !carrier.begins(&cluster) {
+        return Err(Problem::no_such_cluster(&cluster));
+    }
+    let looked = Looked::of(&plan)?;
+    if looked.cluster != cluster {
+        return Err(Problem::malformed(format!(
+            "the plan is of the cluster {}, not of {cluster}",
+            looked.cluster
+        )));
+    }
+    if !caller.may(looked.role(), &cluster) {
+        return Err(refused(&caller, looked.role()));
+    }
+    let text = serde_json::to_string(&plan).unwrap_or_default();
+    let question = format!("begin {cluster} {text}");
+    let mut claim = match headers.get(&KEY) {
+        None => None,
+        Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
+            Ok(claim) => Some(claim),
+            Err(Answered::Before) => {
+                let open = shared
+                    .runs
+                    .newest_of(&cluster)
+                    .await
+                    .map_err(|error| Problem::of(&error))?;
+                return Ok(Begun {
+                    cluster,
+                    plan: looked.id,
+                    run: open.newest,
+                    said: None,
+                    status: StatusCode::ACCEPTED,
+                });
+            }
+            Err(Answered::UnderWay) => return Err(Problem::conflict("the same question is being answered")),
+            Err(Answered::Otherwise) => {
+                return Err(Problem::malformed(
+                    "this Idempotency-Key came with another question",
+                ));
+            }
+        },
+    };
+    let (before, beginning) = start(&shared, carrier, &caller, &cluster, &looked, text.as_bytes()).await?;
+    // From here on something happens, also where whoever asked hangs up.
+    if let Some(claim) = &mut claim {
+        claim.mark(true);
+    }
+    let came = follow(&shared, cluster, looked.id, before, beginning).await;
+    if let (Some(claim), Err(_)) = (&mut claim, &came) {
+        claim.mark(false);
+    }
+    came
+}
+
+fn refused(caller: &Caller, role: Role) -> Problem {
+    Problem::forbidden(format!(
+        "{} may {}, and this takes {}",
+        caller.name,
+        caller.role.word(),
+        role.word()
+    ))
+}
+
+/// Starts the process, where no run of the cluster goes on; and the newest run before it.
+async fn start(
+    shared: &Shared,
+    carrier: &Carrier,
+    caller: &Caller,
+    cluster: &ClusterName,
+    plan: &Looked,
+    text: &[u8],
+) -> Result<(Option<RunId>, Beginning), Problem> {
+    let before = shared
+        .runs
+        .newest_of(cluster)
+        .await
+        .map_err(|error| Problem::of(&error))?;
+    if let Some(open) = before.open {
+        return Err(Problem::conflict(format!("run {open} of {cluster} is not over")));
+    }
+    let by = format!("{} with plan {}", caller.name, plan.id);
+    let failed =
+        |error: std::io::Error| Problem::not_begun(format!("start a process for {cluster}: {error}"));
+    let beginning = carrier.begin(cluster, text, &by).map_err(failed)?;
+    let beginning =
+        beginning.ok_or_else(|| Problem::conflict(format!("a run of {cluster} is being begun")))?;
+    Ok((before.newest, beginning))
+}
+
+/// Waits until the run stands in the store, or the process has said why not; no longer than an answer may take.
+async fn follow(
+    shared: &Shared,
+    cluster: ClusterName,
+    plan: String,
+    before: Option<RunId>,
+    mut beginning: Beginning,
+) -> Result<Begun, Problem> {
+    let begun = |cluster, run, said, status| Begun {
+        cluster,
+        plan,
+        run,
+        said,
+        status,
+    };
+    let late = tokio::time::sleep(shared.patience / 2);
+    tokio::pin!(late);
+    loop {
+        let ended = tokio::select! {
+            ended = &mut beginning.ended => Some(ended),
+            () = tokio::time::sleep(LOOK) => None,
+            () = &mut late => return Ok(begun(cluster, None, Some(beginning.said()), StatusCode::ACCEPTED)),
+        };
+        // One that cannot be read now is looked at again: the process goes on.
+        let now: Result<_, ReadError> = shared.runs.newest_of(&cluster).await;
+        if let Ok(now) = now
+            && now.newest.is_some()
+            && now.newest != before
+        {
+            return Ok(begun(cluster, now.newest, None, StatusCode::CREATED));
+        }
+        match ended {
+            None => {}
+            Some(Ok(Ok(status))) if status.success() => {
+                return Ok(begun(cluster, None, Some(beginning.said()), StatusCode::OK));
+            }
+            Some(_) => return Err(Problem::refused_plan(beginning.said())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn looked(plan: Value) -> Result<Looked, Problem> {
+        let Value::Object(plan) = plan else {
+            panic!("a plan is an object");
+        };
+        Looked::of(&plan)
+    }
+
+    #[test]
+    fn a_plan_that_permits_what_is_approved_takes_the_right_to_approve() {
+        let of = |flags: &[&str]| {
+            let plan = json!({ "id": "0123456789abcdef", "cluster": "lab", "flags": flags });
+            looked(plan).unwrap().role()
+        };
+        assert_eq!(of(&["upgrade", "--to", "20.2.4"]), Role::Operate);
+        for flags in [
+            &["upgrade", "--to", "20.2.4", "--interrupt", "mgr"][..],
+            &["upgrade", "--to=20.2.4", "--interrupt=mds.a"],
+            &["--partial"],
+        ] {
+            assert_eq!(of(flags), Role::Approve, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused() {
+        for plan in [
+            json!({}),
+            json!({ "id": "0123456789abcdef" }),
+            json!({ "id": "../../etc/passwd", "cluster": "lab" }),
+            json!({ "id": 7, "cluster": "lab" }),
+            json!({ "id": "0123456789abcdef", "cluster": "a b" }),
+            json!({ "id": "0123456789abcdef", "cluster": "lab", "flags": "upgrade" }),
+        ] {
+            assert!(looked(plan.clone()).is_err(), "{plan}");
+        }
+    }
+
+    #[test]
+    fn a_name_of_any_characters_is_one_part_of_an_address() {
+        assert_eq!(encoded("lab-20260101-000000"), "lab-20260101-000000");
+        assert_eq!(encoded("a/b?c#é"), "a%2Fb%3Fc%23%C3%A9");
+    }
+}

@@ -1,0 +1,226 @@
+//! The stores of a site: each by itself, so that one that does not answer keeps nobody from the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use stagger_core::model::{ClusterName, RunId};
+use stagger_engine::store::{Listed, Store, StoreError};
+use tokio::sync::Semaphore;
+
+use crate::access::Caller;
+use crate::limits::Limits;
+use crate::runs::{ReadError, in_full};
+
+/// Opens the store anew: each question has one of its own.
+pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+
+/// One of the stores whose runs are served.
+#[derive(Clone)]
+pub struct RunStore {
+    /// What it is called where it does not answer: a path, or an address.
+    pub name: String,
+    /// Whose runs are in it, as far as that is known without asking it.
+    pub clusters: BTreeSet<ClusterName>,
+    /// Opens it.
+    pub open: Open,
+}
+
+/// A place among the stores.
+pub(crate) type Place = usize;
+
+/// A store that does not answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Away {
+    /// What it is called.
+    pub(crate) store: String,
+    /// Those of its clusters that are known and that whoever asks may see.
+    pub(crate) clusters: Vec<ClusterName>,
+    /// Why.
+    pub(crate) why: String,
+}
+
+/// What the stores have, and which of them do not say.
+pub(crate) struct Found<T> {
+    pub(crate) all: Vec<(Place, T)>,
+    pub(crate) away: Vec<(Place, ReadError)>,
+}
+
+/// All of them.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    stores: Arc<[Known]>,
+    /// In which of them runs were seen.
+    seen: Arc<Mutex<BTreeMap<RunId, BTreeSet<Place>>>>,
+    patience: Duration,
+}
+
+struct Known {
+    store: RunStore,
+    /// The right to look into it: each who has it holds a connection.
+    looks: Arc<Semaphore>,
+}
+
+impl Stores {
+    pub(crate) fn of(stores: Vec<RunStore>, limits: &Limits) -> Self {
+        let known = stores.into_iter().map(|store| Known {
+            store,
+            looks: Arc::new(Semaphore::new(limits.looks)),
+        });
+        Self {
+            stores: known.collect(),
+            seen: Arc::default(),
+            patience: limits.store,
+        }
+    }
+
+    /// Looks into one of them, on a thread of its own: a store blocks.
+    pub(crate) async fn look<T: Send + 'static>(
+        &self,
+        place: Place,
+        with: impl FnOnce(Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let away = |why: String| ReadError::Store(why);
+        let known = self.stores.get(place);
+        let known = known.ok_or_else(|| away("there is no such store".to_owned()))?;
+        let look = Arc::clone(&known.looks).acquire_owned().await;
+        let look = look.map_err(|error| away(error.to_string()))?;
+        let open = Arc::clone(&known.store.open);
+        let done = tokio::task::spawn_blocking(move || {
+            // Until it is done, also where whoever asked waits no more.
+            let _look = look;
+            with(open().map_err(|error| away(in_full(&error)))?)
+        });
+        done.await.unwrap_or_else(|error| Err(away(error.to_string())))
+    }
+
+    /// Asks all of them. One that does not answer in time is away: the others are not kept waiting.
+    ///
+    /// # Errors
+    /// None answers: the error of the first.
+    pub(crate) async fn all<T: Send + 'static>(
+        &self,
+        with: impl Fn(Place, Box<dyn Store>) -> Result<T, ReadError> + Clone + Send + 'static,
+    ) -> Result<Found<T>, ReadError> {
+        let asked = (0..self.stores.len()).map(|place| {
+            let with = with.clone();
+            async move {
+                let looked = self.look(place, move |store| with(place, store));
+                let looked = tokio::time::timeout(self.patience, looked).await;
+                let late = || format!("it has not answered within {} s", self.patience.as_secs());
+                (place, looked.unwrap_or_else(|_| Err(ReadError::Store(late()))))
+            }
+        });
+        let mut found = Found {
+            all: Vec::new(),
+            away: Vec::new(),
+        };
+        for (place, answer) in join_all(asked).await {
+            match answer {
+                Ok(answer) => found.all.push((place, answer)),
+                Err(error) => found.away.push((place, error)),
+            }
+        }
+        match found.away.first() {
+            Some((_, error)) if found.all.is_empty() => Err(error.clone()),
+            Some(_) | None => Ok(found),
+        }
+    }
+
+    /// In which of them a run is. Where it was seen before is believed; else all are asked.
+    ///
+    /// # Errors
+    /// It is in none; or in more than one, so that nobody knows which is meant; or it was not found, and one that may have it does
+    /// not answer.
+    pub(crate) async fn of_run(&self, run: &RunId) -> Result<Place, ReadError> {
+        if let Some(place) = self.one_place(run)? {
+            return Ok(place);
+        }
+        let found = self.all(|_, store| runs_of(&*store)).await?;
+        for (place, listed) in &found.all {
+            self.saw(*place, listed);
+        }
+        match (self.one_place(run)?, found.away.into_iter().next()) {
+            (Some(place), _) => Ok(place),
+            (None, None) => Err(ReadError::NoRun(run.clone())),
+            (None, Some((_, error))) => Err(error),
+        }
+    }
+
+    fn one_place(&self, run: &RunId) -> Result<Option<Place>, ReadError> {
+        // There is nothing to be told apart.
+        if self.stores.len() == 1 {
+            return Ok(Some(0));
+        }
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = seen.get(run);
+        match places.map_or(0, BTreeSet::len) {
+            0 | 1 => Ok(places.and_then(BTreeSet::first).copied()),
+            _ => Err(ReadError::InSeveral(run.clone())),
+        }
+    }
+
+    /// Remembers where runs are.
+    pub(crate) fn saw(&self, place: Place, listed: &[Listed]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for places in seen.values_mut() {
+            places.remove(&place);
+        }
+        for listed in listed {
+            seen.entry(listed.run.clone()).or_default().insert(place);
+        }
+        seen.retain(|_, places| !places.is_empty());
+    }
+
+    /// Where runs of a cluster are kept, if that is known.
+    pub(crate) fn of_cluster(&self, cluster: &ClusterName) -> Option<Place> {
+        self.stores
+            .iter()
+            .position(|known| known.store.clusters.contains(cluster))
+    }
+
+    /// What a store is called.
+    pub(crate) fn name(&self, place: Place) -> &str {
+        self.stores.get(place).map_or("", |known| &known.store.name)
+    }
+
+    /// All names, in their order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.stores.iter().map(|known| known.store.name.as_str())
+    }
+
+    /// How somebody is told that one is away. Of what is in none of their clusters nobody is told, and only who sees all clusters
+    /// learns where it is.
+    pub(crate) fn told(&self, place: Place, error: &ReadError, caller: &Caller) -> Option<Away> {
+        let known = &self.stores.get(place)?.store;
+        let sees_all = caller.clusters.is_none();
+        let clusters: Vec<ClusterName> = known
+            .clusters
+            .iter()
+            .filter(|of| caller.sees(of))
+            .cloned()
+            .collect();
+        if clusters.is_empty() && !known.clusters.is_empty() && !sees_all {
+            return None;
+        }
+        Some(Away {
+            store: if sees_all {
+                known.name.clone()
+            } else {
+                "a store".to_owned()
+            },
+            clusters,
+            why: if sees_all {
+                error.to_string()
+            } else {
+                "it does not answer".to_owned()
+            },
+        })
+    }
+}
+
+/// All that a store lists.
+pub(crate) fn runs_of(store: &dyn Store) -> Result<Vec<Listed>, ReadError> {
+    store.runs().map_err(|error| ReadError::Store(in_full(&error)))
+}
