@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
-pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, Select};
+pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
@@ -116,6 +116,9 @@ pub(crate) enum Command {
         /// The reason: gates-shut, snapshot-has-moved, …
         reason: Option<String>,
     },
+    /// List known risks of releases, those that apply to this cluster first.
+    #[command(after_help = "Example: stagger risks --to 20.2.4")]
+    Risks(Risks),
     /// Ceph-specific commands.
     #[command(subcommand)]
     Ceph(Ceph),
@@ -491,6 +494,20 @@ pub(crate) struct Approve {
     pub(crate) heard: OperatorRequest,
 }
 
+/// `risks`
+#[derive(Debug, Args)]
+pub(crate) struct Risks {
+    /// Only those on the way to this release [default: to any].
+    #[arg(long, value_name = "RELEASE")]
+    pub(crate) to: Option<String>,
+    /// Also read the known risks of this file. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) risks: Vec<PathBuf>,
+    #[command(flatten)]
+    /// Where facts come from.
+    pub(crate) from: FactsFrom,
+}
+
 /// `artifacts`
 #[derive(Debug, Args)]
 pub(crate) struct Artifacts {
@@ -557,6 +574,7 @@ mod tests {
              --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
              --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
             "reboot --accept-non-redundant --assume-down --non-drbd one",
+            "upgrade --to 19.2.1 --accept-risk a --accept-risk b --risks site.toml",
             "upgrade --to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
         ];
         let mut said = BTreeSet::new();

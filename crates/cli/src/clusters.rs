@@ -8,7 +8,7 @@ pub(crate) mod guards;
 pub(crate) mod ironic;
 mod names;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use stagger_engine::backend::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;
+use stagger_risks::{Finding, Risk};
 use stagger_sim::ClusterCopy;
 
 use crate::args::{Cli, FactsFrom, Goal};
@@ -57,6 +58,16 @@ pub(crate) struct VersionReport {
     pub(crate) services: Vec<ServiceVersions>,
 }
 
+/// Known risks, and what is found of them.
+pub(crate) struct RiskReport {
+    /// What the cluster is called.
+    pub(crate) cluster: String,
+    /// All risks that are heeded.
+    pub(crate) known: Vec<Risk>,
+    /// What is found of those on its way.
+    pub(crate) found: Vec<Finding>,
+}
+
 /// A cluster that is looked at and planned for: one that answers, or one that was recorded.
 #[async_trait]
 pub(crate) trait Cluster: Send + Sync {
@@ -85,6 +96,11 @@ pub(crate) trait Cluster: Send + Sync {
             snapshot: self.snapshot().await?,
             services: Vec::new(),
         })
+    }
+
+    /// Known risks on the way to that release, or to any; those of these files too. `None`: it is not upgraded.
+    async fn risks(&self, _files: &[PathBuf], _to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
+        Ok(None)
     }
 
     /// The commands that a run of this plan needs and the configuration does not give.

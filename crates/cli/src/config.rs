@@ -23,6 +23,9 @@ use crate::notify::Receiver;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Config {
+    /// Files of known risks that are heeded beside those of the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) risks: Vec<PathBuf>,
     cluster: ClusterSection,
     /// How bold to be.
     #[serde(default)]

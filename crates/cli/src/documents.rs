@@ -4,6 +4,7 @@
 //! something else, takes a new version; a new field that may be missing does not.
 
 mod rehearsal;
+mod risks;
 mod serve;
 mod stores;
 
@@ -15,7 +16,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use stagger_core::check::Finding;
+use stagger_core::check::Finding as Fault;
 use stagger_core::explain::Explanation;
 use stagger_core::model::{RunId, Snapshot, UnitId, UnitState};
 use stagger_core::plan::Plan;
@@ -24,12 +25,15 @@ use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
+use stagger_report::forecast::Learned;
+use stagger_risks::Finding;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
 
 pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
+pub(crate) use risks::{KnownRisks, RiskRow};
 pub(crate) use serve::{TokenList, TokenRow};
 pub(crate) use stores::{
     BrokenRule, LintReport, MigrationReport, MigrationRows, StoreReport, StoredRows, TableLock, WaivedRule,
@@ -79,6 +83,8 @@ pub(crate) const MIGRATED: Name = Name("online-data-migrations", 1);
 pub(crate) const CONFIG_CHECK: Name = Name("config-check", 1);
 /// `token list`
 pub(crate) const TOKENS: Name = Name("tokens", 1);
+/// `risks`
+pub(crate) const RISKS: Name = Name("risks", 1);
 /// `reason`
 pub(crate) const REASONS: Name = Name("reasons", 1);
 /// Any command that fails
@@ -97,6 +103,13 @@ pub(crate) struct PlanFile<'a> {
     /// The flags with which `stagger run` makes it again.
     #[schemars(default)]
     pub(crate) flags: Vec<String>,
+    /// Known risks of the way to its target, those that apply first.
+    #[serde(skip_serializing_if = "<[Finding]>::is_empty")]
+    #[schemars(default)]
+    pub(crate) risks: &'a [Finding],
+    /// How long it takes by earlier runs of the cluster; absent: nothing is known of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) learned: Option<Learned>,
 }
 
 /// `check`: what the judge says of a plan.
@@ -108,7 +121,11 @@ pub(crate) struct CheckReport {
     /// Whether there are no findings.
     pub(crate) sound: bool,
     /// Every fault that was found.
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Fault>,
+    /// Known risks of the way to its target, those that apply first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub(crate) risks: Vec<Finding>,
 }
 
 /// `versions`: who runs what.
@@ -452,6 +469,7 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             CONFIG_CHECK.0,
             CONFIG_CHECK.schema::<ConfigReport>("`config check --json`"),
         ),
+        (RISKS.0, RISKS.schema::<KnownRisks>("`risks --json`")),
         (REASONS.0, REASONS.schema::<Reasons>("`reason --json`")),
         (
             REHEARSAL.0,

@@ -8,12 +8,14 @@ mod config;
 mod documents;
 mod error;
 mod exit;
+mod forecasts;
 mod improve;
 mod notify;
 mod plan_diff;
 mod plan_file;
 mod planning;
 mod print;
+mod risks;
 mod show;
 mod state;
 mod watch_screen;
@@ -29,7 +31,8 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, report, run, serve, simulate, verify, versions, watch,
+    osd, plan, preflight, reason, rehearse, report, risks as known_risks, run, serve, simulate, verify,
+    versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -166,6 +169,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         }
         Command::Settle(args) => control::settle(cli, args),
         Command::Artifacts(args) => history::show_artifacts(cli, args),
+        Command::Risks(args) => known_risks::risks(cli, args).await,
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
         Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {

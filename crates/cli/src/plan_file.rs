@@ -34,6 +34,8 @@ fn as_goal(flags: &[String]) -> Vec<String> {
 
 /// The field of the flags.
 const FLAGS: &str = "flags";
+/// The fields of what was told beside the plan, which is looked at anew.
+const BESIDE: [&str; 2] = ["risks", "learned"];
 
 impl SavedPlan {
     /// Reads such a file.
@@ -44,6 +46,9 @@ impl SavedPlan {
         let wrong = |why: String| CliError::usage(format!("{shown} is not a plan: {why}"));
         let mut document: Map<String, Value> =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        for field in BESIDE {
+            document.remove(field);
+        }
         let flags = document.remove(FLAGS).map(serde_json::from_value).transpose();
         let flags = flags.map_err(|error| wrong(format!("its {FLAGS}: {error}")))?;
         let plan = documents::PLAN.read(path, &Value::Object(document).to_string())?;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use stagger_core::check::check;
 use stagger_core::model::{PartName, Policy, Reason, Snapshot, Target, UnitId};
 use stagger_core::plan::{Ask, Plan, SelectionError, out_of_reach, plan};
+use stagger_risks::Finding;
 
 use crate::args;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::improve;
+use crate::risks;
 
 /// All that a plan is a function of.
 pub(crate) struct PlanningInput {
@@ -19,6 +21,8 @@ pub(crate) struct PlanningInput {
     pub(crate) target: Target,
     /// How bold to be.
     pub(crate) policy: Policy,
+    /// Known risks of the way there. No plan changes by them.
+    pub(crate) risks: Vec<Finding>,
 }
 
 impl PlanningInput {
@@ -66,15 +70,25 @@ impl PlanningInput {
     }
 }
 
-/// Why a plan is not begun: it does not get to its target.
+/// Why a plan is not begun: it does not get to its target, or the way there is known to do harm.
 pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
-    let reasons = out_of_reach(made, &input.policy, input.snapshot.terms());
+    let beyond = out_of_reach(made, &input.policy, input.snapshot.terms());
+    let harm = if made.is_empty() {
+        Vec::new()
+    } else {
+        risks::refusals(&input.risks)
+    };
+    let reasons = [beyond.as_slice(), harm.as_slice()].concat();
     (!reasons.is_empty()).then(|| {
         let mut error = CliError::refused("a run of this plan", &reasons);
-        error.hints.insert(
-            0,
-            "--partial does what can be done, and ends before what waits".to_owned(),
-        );
+        if !harm.is_empty() {
+            let hint = "--accept-risk ID runs it all the same";
+            error.hints.insert(0, hint.to_owned());
+        }
+        if !beyond.is_empty() {
+            let hint = "--partial does what can be done, and ends before what waits";
+            error.hints.insert(0, hint.to_owned());
+        }
         error
     })
 }

@@ -201,6 +201,7 @@ fn what_is_printed_is_valid() {
     all.command(&[&["observe", "--save", &file("saved.json")][..], &from].concat());
     all.document(&fs::read_to_string(file("saved.json")).unwrap(), "observe --save");
     all.command(&[&["versions"][..], &from].concat());
+    all.command(&[&["risks", "--to", "20.2.4"][..], &from].concat());
     let to = ["upgrade", "--to", "20.2.4", "--max-in-parallel", "50%"];
     all.command(&[&["plan"][..], &to, &from, &["--out", &file("plan.json")]].concat());
     all.document(&fs::read_to_string(file("plan.json")).unwrap(), "plan --out");

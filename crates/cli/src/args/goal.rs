@@ -1,5 +1,7 @@
 //! What is to be done to a cluster, to which of its units, and by which policy.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use stagger_core::model::{Kind, Limit, UnitId};
 use stagger_core::plan::Selection;
@@ -92,9 +94,7 @@ impl Goal {
     /// An upgrade to that release.
     pub(crate) fn upgrade_to(release: &str) -> Self {
         Self {
-            action: Action::Upgrade(Upgrade {
-                to: release.to_owned(),
-            }),
+            action: Action::Upgrade(Upgrade::to(release)),
             policy: PolicyFlags::default(),
             select: Select::default(),
         }
@@ -118,14 +118,42 @@ pub(crate) struct Upgrade {
     /// The release to go to: 18.2.7.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: String,
+    #[command(flatten)]
+    /// Which known risks are heeded.
+    pub(crate) risks: RiskFlags,
 }
 
 impl Upgrade {
+    /// To that release, with no flags.
+    pub(crate) fn to(release: &str) -> Self {
+        Self {
+            to: release.to_owned(),
+            risks: RiskFlags::default(),
+        }
+    }
+
     fn words(&self) -> Vec<String> {
+        let Self { to, risks } = self;
+        let RiskFlags { accept_risk, risks } = risks;
         let mut words = Words(vec!["upgrade".to_owned()]);
-        words.value("--to", Some(&self.to));
+        words.value("--to", Some(to));
+        words.values("--accept-risk", accept_risk);
+        words.values("--risks", risks.iter().map(|file| file.display()));
         words.0
     }
+}
+
+/// Known risks of the way to a release.
+#[derive(Debug, Args, Default, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[group(skip)]
+pub(crate) struct RiskFlags {
+    /// Run although this known risk applies. May be repeated.
+    #[arg(long, value_name = "ID")]
+    pub(crate) accept_risk: Vec<String>,
+    /// Also heed the known risks of this file. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) risks: Vec<PathBuf>,
 }
 
 /// The policy of the configuration, changed for one plan.

@@ -21,6 +21,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &[
             "observe",
             "versions",
+            "risks",
             "check",
             "simulate",
             "history",

@@ -1,10 +1,11 @@
 //! A Ceph: the one of the configuration, one that Rook laid out, or answers that were recorded.
 
 mod copy;
+mod risks;
 mod source;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,13 +22,14 @@ use stagger_core::plan::Plan;
 use stagger_engine::backend::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
+use stagger_risks::{Finding, Risk};
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
 use super::guards::GuardHolder;
 use super::names::{known, names_are_known};
-use super::{Cluster, ManagedCluster, RehearsalInput, RunInput, reachable};
-use crate::args::{Cli, Goal, PolicyFlags, RookCluster};
+use super::{Cluster, ManagedCluster, RehearsalInput, RiskReport, RunInput, reachable};
+use crate::args::{Cli, Goal, PolicyFlags, RookCluster, Upgrade};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -134,13 +136,24 @@ impl Cluster for CephCluster<'_> {
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
-        let release = goal.release(KIND)?;
+        let upgrade = goal.upgrade(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
         Ok(PlanningInput {
-            target: observed.target(release, &policy)?,
+            target: observed.target(&upgrade.to, &policy)?,
+            risks: observed.risks_of(upgrade).await?,
             snapshot: observed.snapshot,
             policy,
         })
+    }
+
+    async fn risks(&self, files: &[PathBuf], to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
+        let observed = self.observe().await?;
+        let known = observed.known_risks(files)?;
+        Ok(Some(RiskReport {
+            cluster: observed.snapshot.cluster().to_string(),
+            found: observed.risks(&known, to, &BTreeSet::new()).await,
+            known,
+        }))
     }
 
     fn missing_commands(&self, plan: &Plan) -> Vec<Reason> {
@@ -159,6 +172,8 @@ impl Cluster for CephCluster<'_> {
                 target: observed.target(release, &policy)?,
                 snapshot: observed.snapshot,
                 policy,
+                // A copy has none.
+                risks: Vec::new(),
             },
         })
     }
@@ -172,9 +187,10 @@ impl Cluster for CephCluster<'_> {
 #[async_trait]
 impl ManagedCluster for CephCluster<'_> {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
-        let release = goal.release(KIND)?;
+        let upgrade = goal.upgrade(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
-        let target = observed.target(release, &policy)?;
+        let target = observed.target(&upgrade.to, &policy)?;
+        let risks = observed.risks_of(upgrade).await?;
         let memory = observed.memory()?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
@@ -184,6 +200,7 @@ impl ManagedCluster for CephCluster<'_> {
                 snapshot: observed.snapshot,
                 target,
                 policy,
+                risks,
             },
             baseline,
         })
@@ -236,16 +253,13 @@ impl ManagedCluster for CephCluster<'_> {
         }
         found.extend(preflight::look(&settings, &observed.facts, to).await);
         if let Some(release) = to {
-            let made = observed.target(release, &policy).and_then(|target| {
-                let mut input = PlanningInput {
-                    snapshot: observed.snapshot.clone(),
-                    target,
-                    policy,
-                };
-                let plan = made_for(&flags, &mut input)?;
-                refusal(&input, &plan).map_or(Ok(()), Err)
-            });
-            found.extend(reachable("target", made.err()));
+            match observed.target(release, &policy) {
+                Err(refused) => found.extend(reachable("target", Some(refused))),
+                Ok(target) => {
+                    let risks = observed.risks_of(&Upgrade::to(release)).await?;
+                    found.extend(reachable_by(&observed, target, policy, &risks));
+                }
+            }
         }
         Ok(found)
     }
@@ -334,6 +348,19 @@ impl ObservedCeph {
             .map_err(|refusal| CliError::refused(&format!("the upgrade to {release}"), &refusal.0))
     }
 
+    /// The risks that are heeded: those of the program, of the configuration, and of these files.
+    fn known_risks(&self, files: &[PathBuf]) -> Result<Vec<Risk>, CliError> {
+        let configured = self.config.iter().flat_map(|config| &config.risks);
+        crate::risks::known(configured.chain(files))
+    }
+
+    /// What is found of the known risks of that upgrade.
+    async fn risks_of(&self, upgrade: &Upgrade) -> Result<Vec<Finding>, CliError> {
+        let known = self.known_risks(&upgrade.risks.risks)?;
+        let accepted = crate::risks::accepted(&upgrade.risks, &known)?;
+        Ok(self.risks(&known, Some(&upgrade.to), &accepted).await)
+    }
+
     /// What a run keeps of how things were before it.
     pub(crate) fn memory(&self) -> Result<Memory, CliError> {
         let units =
@@ -362,6 +389,23 @@ impl ObservedCeph {
         }
         CephBackend::new(Arc::clone(&self.api), settings, Some(memory))
     }
+}
+
+/// Whether a run to that target can begin, and the known risks that keep nobody from it.
+fn reachable_by(observed: &ObservedCeph, target: Target, policy: Policy, risks: &[Finding]) -> Vec<Check> {
+    let mut input = PlanningInput {
+        snapshot: observed.snapshot.clone(),
+        target,
+        policy,
+        risks: risks.to_vec(),
+    };
+    let made = made_for(&PolicyFlags::default(), &mut input);
+    let refused = made.and_then(|plan| refusal(&input, &plan).map_or(Ok(()), Err));
+    let told: Vec<Finding> = risks.iter().filter(|risk| !risk.refuses()).cloned().collect();
+    let lines = crate::risks::lines(&told).into_iter();
+    let mut checks = reachable("target", refused.err());
+    checks.extend(lines.map(|line| Check::warning("known risk", line)));
+    checks
 }
 
 /// What it is called where another goal is given.

@@ -143,6 +143,7 @@ impl Cluster for GanetiFile<'_> {
             snapshot: self.snapshot_for(Some(reboot))?,
             target: target(&self.cluster, reboot)?,
             policy,
+            risks: Vec::new(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Which goals each kind of cluster has.
 
-use crate::args::{Action, Goal, Reboot};
+use crate::args::{Action, Goal, Reboot, Upgrade};
 use crate::error::CliError;
 
 impl Goal {
@@ -9,8 +9,16 @@ impl Goal {
     /// # Errors
     /// Another goal is given.
     pub(super) fn release(&self, kind: &str) -> Result<&str, CliError> {
+        Ok(&self.upgrade(kind)?.to)
+    }
+
+    /// The upgrade, the one goal of that kind of cluster: `a Ceph`.
+    ///
+    /// # Errors
+    /// Another goal is given.
+    pub(super) fn upgrade(&self, kind: &str) -> Result<&Upgrade, CliError> {
         match &self.action {
-            Action::Upgrade(upgrade) => Ok(&upgrade.to),
+            Action::Upgrade(upgrade) => Ok(upgrade),
             Action::Reboot(_) => Err(CliError::usage(format!(
                 "`reboot` is for a Ganeti, and this is {kind}"
             ))

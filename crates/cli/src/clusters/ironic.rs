@@ -1,7 +1,7 @@
 //! An Ironic: the one of the configuration, or an inventory of it.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,15 +22,19 @@ use stagger_ironic::target::part::{APIS, CONDUCTORS, UNPIN_APIS, UNPIN_CONDUCTOR
 use stagger_ironic::target::upgrade;
 use stagger_ironic::translate::{Wished, translate};
 use stagger_ironic::versions::versions;
+use stagger_risks::{Finding, Known, Risk, System, Way, judge};
 use stagger_sim::ClusterCopy;
 
 use super::names::names_are_known;
-use super::{Cluster, ManagedCluster, POLL, RehearsalInput, RunInput, VersionReport, reachable, unusable};
+use super::{
+    Cluster, ManagedCluster, POLL, RehearsalInput, RiskReport, RunInput, VersionReport, reachable, unusable,
+};
 use crate::args::{Cli, Goal};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanningInput;
+use crate::risks::{accepted, known};
 
 /// What an inventory of one says that it is.
 pub(crate) const SYSTEM: &str = "ironic";
@@ -82,8 +86,16 @@ impl<'a> ObservedIronic<'a> {
     }
 
     /// What a plan to that goal is made of, and what a run keeps of it.
-    fn planned(&self, goal: &Goal, policy: Policy) -> Result<(PlanningInput, Wished), CliError> {
-        let release = goal.release("an Ironic")?;
+    fn planned(
+        &self,
+        goal: &Goal,
+        policy: Policy,
+        files: &[PathBuf],
+    ) -> Result<(PlanningInput, Wished), CliError> {
+        let asked = goal.upgrade("an Ironic")?;
+        let release = asked.to.as_str();
+        let known = known(files.iter().chain(&asked.risks.risks))?;
+        let accepted = accepted(&asked.risks, &known)?;
         let upgrade = upgrade(self.facts, self.config, &self.table, release, &policy).map_err(|refusal| {
             let mut error = CliError::refused(&format!("the upgrade to {release}"), &refusal.0);
             if self.facts.silent().is_some() {
@@ -95,6 +107,7 @@ impl<'a> ObservedIronic<'a> {
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         names_are_known(&snapshot, &policy, BTreeSet::from(["host", "group"]), &kinds)?;
         let input = PlanningInput {
+            risks: risks(&known, &snapshot, Some(release), &accepted),
             snapshot,
             target: upgrade.target,
             policy,
@@ -191,7 +204,7 @@ impl LiveIronic {
     async fn planned(&self, goal: &Goal) -> Result<(PlanningInput, Wished), CliError> {
         let policy = self.config.policy(&goal.policy)?;
         let facts = self.look().await?;
-        self.looked(&facts).planned(goal, policy)
+        self.looked(&facts).planned(goal, policy, &self.config.risks)
     }
 }
 
@@ -213,6 +226,11 @@ impl Cluster for LiveIronic {
 
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
         rehearsal_of(self.planning_input(goal).await?)
+    }
+
+    async fn risks(&self, files: &[PathBuf], to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
+        let known = known(self.config.risks.iter().chain(files))?;
+        Ok(Some(risk_report(&self.snapshot().await?, known, to)))
     }
 
     async fn versions(&self) -> Result<VersionReport, CliError> {
@@ -286,6 +304,42 @@ impl IronicInventory {
     fn looked(&self) -> ObservedIronic<'_> {
         ObservedIronic::new(&self.kept.facts, &self.kept.cluster)
     }
+
+    fn risk_files(&self) -> &[PathBuf] {
+        self.config.as_ref().map_or(&[], |config| &config.risks)
+    }
+}
+
+/// What is found of each risk on the way to that release, or to any. Of an Ironic conditions know its services.
+fn risks(known: &[Risk], snapshot: &Snapshot, to: Option<&str>, accepted: &BTreeSet<String>) -> Vec<Finding> {
+    let units = || snapshot.units().iter();
+    let way = Way {
+        system: System::Ironic,
+        running: units()
+            .map(|unit| {
+                unit.revision
+                    .as_ref()
+                    .map(|revision| revision.as_str().to_owned())
+            })
+            .collect(),
+        to: to.map(str::to_owned),
+    };
+    let mut daemons: BTreeMap<String, usize> = BTreeMap::new();
+    for unit in units() {
+        *daemons.entry(unit.kind.to_string()).or_default() += 1;
+    }
+    let mut cluster = stagger_risks::Cluster::unknown("that is not asked of an Ironic");
+    cluster.daemons = Known::Yes(daemons);
+    judge(known, &way, &cluster, accepted)
+}
+
+/// The same of an Ironic, as `stagger risks` tells it.
+fn risk_report(snapshot: &Snapshot, known: Vec<Risk>, to: Option<&str>) -> RiskReport {
+    RiskReport {
+        cluster: snapshot.cluster().to_string(),
+        found: risks(&known, snapshot, to, &BTreeSet::new()),
+        known,
+    }
 }
 
 #[async_trait]
@@ -306,11 +360,16 @@ impl Cluster for IronicInventory {
             Some(config) => config.policy(&goal.policy)?,
             None => config::over(Policy::default(), &goal.policy)?,
         };
-        Ok(self.looked().planned(goal, policy)?.0)
+        Ok(self.looked().planned(goal, policy, self.risk_files())?.0)
     }
 
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
         rehearsal_of(self.planning_input(goal).await?)
+    }
+
+    async fn risks(&self, files: &[PathBuf], to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
+        let known = known(self.risk_files().iter().chain(files))?;
+        Ok(Some(risk_report(&self.snapshot().await?, known, to)))
     }
 
     async fn versions(&self) -> Result<VersionReport, CliError> {

@@ -11,6 +11,7 @@ use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
 use stagger_report::{Reading, sentences};
@@ -24,11 +25,15 @@ pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
     if let Some(why) = supervisor::nobody(&*store, &run)? {
         seen = seen.without_a_holder(why);
     }
+    let left = Outlook::of_run(&*store, &run).left(&run);
+    if let Some(left) = &left {
+        seen.seconds_left = left.seconds;
+    }
     if cli.json {
         print::json(&seen);
     } else {
         let now = now(&seen, &history);
-        let told = show::status::status(&seen, &history.topology, now, args.upgrade);
+        let told = show::status::status(&seen, &history.topology, left.as_ref(), now, args.upgrade);
         let picture = show::status::picture(&history, print::width());
         print::out(&(told + &picture));
     }

@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::state::{store, which};
 
 /// How names of simulated runs begin.
-const SIMULATED: &str = "sim-";
+pub(crate) const SIMULATED: &str = "sim-";
 
 /// A journal, and where it is from, for messages.
 pub(crate) struct Journal {

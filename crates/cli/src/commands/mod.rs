@@ -21,6 +21,7 @@ pub(crate) mod preflight;
 pub(crate) mod reason;
 pub(crate) mod rehearse;
 pub(crate) mod report;
+pub(crate) mod risks;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod simulate;

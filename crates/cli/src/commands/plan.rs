@@ -13,10 +13,13 @@ use crate::clusters::{self, Cluster};
 use crate::documents::{self, CheckReport, PlanFile};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts;
 use crate::plan_file::SavedPlan;
 use crate::planning::{PlanningInput, made_for, refusal};
 use crate::print;
+use crate::risks;
 use crate::show;
+use crate::show::plan::Beside;
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
@@ -42,9 +45,12 @@ fn print_plan(
         (None, Some(otherwise)) => otherwise.to_owned(),
         (None, None) => run_command(cli, goal.words(), args.out.as_deref()),
     };
+    let learned = forecasts::of_plan(cli, input, made);
     let document = PlanFile {
         plan: made,
         flags: goal.words(),
+        risks: &input.risks,
+        learned,
     };
     if let Some(path) = &args.out {
         let text = serde_json::to_string_pretty(&documents::PLAN.of(&document)).unwrap_or_default();
@@ -57,6 +63,10 @@ fn print_plan(
         print::out(&show::plan::plan(
             made,
             &input.snapshot,
+            &Beside {
+                risks: &input.risks,
+                learned,
+            },
             args.all,
             print::width(),
             &next,
@@ -116,8 +126,11 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
             plan: given.id.clone(),
             sound: findings.is_empty(),
             findings: findings.clone(),
+            risks: asked.risks,
         }));
-    } else if findings.is_empty() {
+        return Ok(if findings.is_empty() { Exit::Done } else { Exit::No });
+    }
+    if findings.is_empty() {
         print::out(&format!(
             "Plan {} is sound: {} waves, {} units.",
             given.id,
@@ -132,6 +145,9 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
             ));
         }
     }
+    for line in risks::lines(&asked.risks) {
+        print::out(&format!("risk {line}"));
+    }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
 }
 
@@ -145,6 +161,9 @@ pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit
     let Some(said) = said else {
         return Err(unknown_unit(&input.snapshot, args.unit.as_str()));
     };
+    for line in risks::lines(&input.risks) {
+        print::talk(&format!("risk {line}"));
+    }
     if cli.json {
         print::json(&documents::EXPLANATION.of(&said));
         return Ok(Exit::Done);

@@ -3,6 +3,7 @@
 use stagger_core::view;
 use stagger_engine::driver::DriveError;
 use stagger_engine::supervisor;
+use stagger_report::forecast::{EarlierRun, Forecasts};
 use stagger_report::page::Report;
 use stagger_report::sentences::told;
 use stagger_report::{History, page, verify};
@@ -11,6 +12,7 @@ use super::journal::{Journal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts;
 use crate::print;
 use crate::state::store;
 
@@ -37,14 +39,19 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         return Err(no_start(&from));
     };
     let mut seen = view::run(&run, None);
-    // Who carries out what a file or a cluster tells of is not known here.
-    if args.of.from.is_none()
-        && !args.of.kube.is_meant()
-        && let Some(why) = supervisor::nobody(&*store(cli)?, &run)?
-    {
-        seen = seen.without_a_holder(why);
+    let mut earlier = Vec::new();
+    // Who carries out what a file or a cluster tells of is not known here, nor are earlier runs.
+    if args.of.from.is_none() && !args.of.kube.is_meant() {
+        let store = store(cli)?;
+        if let Some(why) = supervisor::nobody(&*store, &run)? {
+            seen = seen.without_a_holder(why);
+        }
+        let start = run.start();
+        earlier = forecasts::earlier(&*store, &start.cluster, start.identity.as_ref(), Some(&start.run));
     }
+    let told = EarlierRun::of(readable).map(|run| Forecasts::of(&run, &earlier));
     let page = page(&Report {
+        forecasts: told.as_ref(),
         view: &seen,
         history: &history,
         verification: &verification,

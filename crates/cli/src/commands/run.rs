@@ -21,6 +21,7 @@ use crate::config;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts::{self, Outlook};
 use crate::notify::{self, Notifier};
 use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
@@ -28,6 +29,7 @@ use crate::planning::{made_for, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
+use crate::show::plan::Beside;
 use stagger_report::sentences;
 
 /// `run`
@@ -120,6 +122,10 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     print::talk(&show::plan::plan(
         &plan,
         &planning.snapshot,
+        &Beside {
+            risks: &planning.risks,
+            learned: forecasts::of_plan(cli, &planning, &plan),
+        },
         false,
         print::width(),
         &next,
@@ -127,8 +133,18 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     if args.agreed.is_none() && !print::ask("Begin?") {
         return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
     }
+    let outlook = if print::live() {
+        Outlook::new(forecasts::earlier(
+            &*store(cli)?,
+            planning.snapshot.cluster(),
+            None,
+            None,
+        ))
+    } else {
+        Outlook::default()
+    };
     let (mut driver, lease) = supervisor::start(
-        parts(cli, Arc::clone(&backend), &[])?,
+        parts(cli, Arc::clone(&backend), &[], outlook)?,
         &Identity::of_this_process(),
         run,
         planning.target,
@@ -197,12 +213,13 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     let journal = store(cli)?;
     let past = journal.journal(run)?;
     let replayed = supervisor::replay(&*journal, run)?;
+    let outlook = Outlook::of_run(&*journal, &replayed);
     drop(journal);
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());
     let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
     let (driver, lease) = supervisor::resume(
-        parts(cli, Arc::clone(&backend), &past)?,
+        parts(cli, Arc::clone(&backend), &past, outlook)?,
         &Identity::of_this_process(),
         run,
     )
@@ -211,7 +228,7 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
 }
 
 /// `past`: the journal so far, of a run that is carried on.
-fn parts(cli: &Cli, backend: Arc<dyn Backend>, past: &[Entry]) -> Result<Parts, CliError> {
+fn parts(cli: &Cli, backend: Arc<dyn Backend>, past: &[Entry], outlook: Outlook) -> Result<Parts, CliError> {
     // Before anything is locked.
     notify::verify(&config::receivers(cli)?)?;
     Ok(Parts {
@@ -219,7 +236,7 @@ fn parts(cli: &Cli, backend: Arc<dyn Backend>, past: &[Entry]) -> Result<Parts, 
         store: store(cli)?,
         clock: Arc::new(SystemClock),
         artifacts: artifacts(cli)?,
-        listener: Box::new(Progress::new(past)),
+        listener: Box::new(Progress::new(past, outlook)),
     })
 }
 

@@ -20,9 +20,11 @@ use crate::args::Cli;
 use crate::documents::{self, Simulation};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
+use crate::show::plan::Beside;
 use stagger_report::{duration, sentences};
 
 /// How long a simulation lasts for those who watch, in seconds.
@@ -57,7 +59,7 @@ pub(super) async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Resul
     let listener: Box<dyn Listener> = if cli.json {
         Box::new(Silent)
     } else {
-        Box::new(Progress::new(&[]))
+        Box::new(Progress::new(&[], Outlook::default()))
     };
     let watched = (!fast && !cli.json).then_some(WATCHED);
     let (report, folder) = played(cli, &scenario, watched, listener).await?;
@@ -202,6 +204,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     print::talk(&show::plan::plan(
         &made,
         &snapshot,
+        &Beside::default(),
         false,
         print::width(),
         "carried out now, in simulation\n",

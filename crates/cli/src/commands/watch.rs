@@ -1,5 +1,6 @@
 //! `watch`: a run as it goes, from any terminal.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,6 +15,7 @@ use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
+use stagger_report::forecast::Learned;
 use stagger_report::sentences::{command_words, told};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,6 +25,7 @@ use crate::args::{self, Cli, OperatorCluster};
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::forecasts::Outlook;
 use crate::print;
 use crate::state::which;
 use crate::watch_screen::{Act, Screen, Shown, draw, key};
@@ -38,6 +41,8 @@ struct Source<'a> {
     store: Box<dyn Store>,
     run: RunId,
     kube: Option<&'a OperatorCluster>,
+    /// What earlier runs say of it; read once it is on a screen.
+    outlook: RefCell<Option<Outlook>>,
 }
 
 /// `watch`
@@ -48,6 +53,7 @@ pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, Cli
         store,
         run,
         kube: Some(&args.kube).filter(|kube| kube.is_meant()),
+        outlook: RefCell::new(None),
     };
     if args.plain || cli.json || !print::live() {
         return follow(cli, &source);
@@ -196,10 +202,19 @@ impl Source<'_> {
         let read = reading(&*self.store, &self.run)?;
         Ok(Shown {
             view: self.view(&read.run)?,
+            left: self.left(&read.run),
             words: read.words(),
             read,
             unread: None,
         })
+    }
+
+    /// How long the rest takes by earlier runs.
+    fn left(&self, run: &Run) -> Option<Learned> {
+        let mut outlook = self.outlook.borrow_mut();
+        outlook
+            .get_or_insert_with(|| Outlook::of_run(&*self.store, run))
+            .left(run)
     }
 
     fn no_start(&self) -> CliError {

@@ -6,12 +6,14 @@ use stagger_core::run::{Entry, Run};
 use stagger_core::view::{self, RunView, Waiting};
 use stagger_engine::backend::Anchor;
 use stagger_engine::driver::{Listener, Notice};
+use stagger_report::forecast::Learned;
 use stagger_report::history::Recorder;
 use stagger_report::names::fit;
 use stagger_report::text::{self, Piece, Row, Tone};
 use stagger_report::{History, sentences};
 
 use super::paint::painted;
+use crate::forecasts::Outlook;
 use crate::print;
 
 /// The most rows of the foot, and the share of the terminal that it may take.
@@ -29,17 +31,19 @@ pub(crate) struct Progress {
     lines: sentences::Lines,
     /// What happened so far; `None`: nothing did.
     recorder: Option<Recorder>,
+    outlook: Outlook,
 }
 
 impl Progress {
     /// Redrawing if both streams are terminals. `past`: the journal so far.
-    pub(crate) fn new(past: &[Entry]) -> Self {
+    pub(crate) fn new(past: &[Entry], outlook: Outlook) -> Self {
         Self {
             live: print::live(),
             drawn: 0,
             last: None,
             lines: sentences::Lines::default(),
             recorder: Recorder::of(past),
+            outlook,
         }
     }
 
@@ -69,7 +73,8 @@ impl Progress {
             (print::height() / SHARE).min(FOOT),
         );
         let view = view::run(run, waiting);
-        let rows = foot(&view, recorder.history(), now, width, height);
+        let left = self.outlook.left(run);
+        let rows = foot(&view, recorder.history(), left.as_ref(), now, width, height);
         self.drawn = rows.len();
         for row in &rows {
             print::raw(&format!("{}\n", painted(row)));
@@ -136,9 +141,16 @@ impl Listener for Progress {
 }
 
 /// What it is at, in rows: verdict, how far it has come, the map, the open wave, gates that are shut, who is skipped.
-fn foot(view: &RunView, history: &History, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+fn foot(
+    view: &RunView,
+    history: &History,
+    learned: Option<&Learned>,
+    now: Timestamp,
+    width: usize,
+    height: usize,
+) -> Vec<Row> {
     let mut rows = vec![vec![Piece::new(Tone::Quiet, "─".repeat(width))]];
-    rows.extend(text::heading(view, history, now, width));
+    rows.extend(text::heading(view, history, learned, now, width));
     let current = text::current(view, history, now, width);
     let left = view.left_alone.iter().map(|group| {
         let text = format!("skipped: {} ({})", group.units.join(" "), group.reason.code);

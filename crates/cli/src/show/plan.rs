@@ -9,10 +9,13 @@ use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
 use stagger_core::view;
 
 use stagger_report::duration;
+use stagger_report::forecast::Learned;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::planned;
+use stagger_risks::Finding;
 
 use super::paint::painted;
+use crate::risks;
 
 /// The most rows of the picture.
 const PICTURE: usize = 10;
@@ -29,8 +32,24 @@ fn room(name: &str, width: usize) -> usize {
         .clamp(30, WHY)
 }
 
+/// What is told beside a plan, and is no part of it.
+#[derive(Default)]
+pub(crate) struct Beside<'a> {
+    /// Known risks of the way to its target.
+    pub(crate) risks: &'a [Finding],
+    /// How long it takes by earlier runs; `None`: nothing is known of these.
+    pub(crate) learned: Option<Learned>,
+}
+
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
-pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, next: &str) -> String {
+pub(crate) fn plan(
+    plan: &Plan,
+    snapshot: &Snapshot,
+    beside: &Beside<'_>,
+    all: bool,
+    width: usize,
+    next: &str,
+) -> String {
     let mut text = String::new();
     let (units, terms) = (snapshot.units().len(), snapshot.terms());
     let _ = writeln!(
@@ -82,7 +101,7 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
         text.push('\n');
         waves(&mut text, stage, &places, all, width);
     }
-    uncomfortable(&mut text, plan, terms, width);
+    uncomfortable(&mut text, plan, terms, beside.risks, width);
     let distinct = self::units(plan);
     let visits = match plan.units() {
         all if all == distinct => String::new(),
@@ -90,14 +109,16 @@ pub(crate) fn plan(plan: &Plan, snapshot: &Snapshot, all: bool, width: usize, ne
     };
     let _ = writeln!(
         text,
-        "\n{} waves, at least {} needed. {} of {units} {}s{}. About {}{}. Plan {}.",
+        "\n{} waves, at least {} needed. {} of {units} {}s{}. About {}. Plan {}.",
         plan.waves(),
         plan.at_least(),
         distinct,
         terms.unit,
         visits,
-        duration(plan.forecast()),
-        without_barriers(plan),
+        beside.learned.map_or_else(
+            || format!("{}{}", duration(plan.forecast()), without_barriers(plan)),
+            |learned| learned_words(&learned)
+        ),
         plan.id
     );
     let _ = write!(text, "Next: {next}");
@@ -127,6 +148,15 @@ pub(crate) fn units(plan: &Plan) -> usize {
     let waves = plan.stages().flat_map(|stage| &stage.waves);
     let units: BTreeSet<&UnitId> = waves.flat_map(|wave| &wave.units).collect();
     units.len()
+}
+
+/// `3 h, 90 % under 4 h, as 4 earlier runs went`
+fn learned_words(learned: &Learned) -> String {
+    let runs = match learned.runs {
+        1 => "one earlier run".to_owned(),
+        more => format!("{more} earlier runs"),
+    };
+    format!("{}, as {runs} went", learned.words())
 }
 
 /// How long it takes if nobody waits for whole waves, where that is known.
@@ -218,8 +248,9 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
     }
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, width: usize) {
-    let mut lines: Vec<String> = Vec::new();
+fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding], width: usize) {
+    let told = risks::lines(found).into_iter();
+    let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);
     for door in plan.doors() {
         lines.push(format!("One way   {}: {}", door.name, door.why));

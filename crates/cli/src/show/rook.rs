@@ -72,7 +72,7 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
         let _ = write!(
             text,
             "\n\n{}",
-            status::status(run, &Topology::default(), now, upgrade)
+            status::status(run, &Topology::default(), None, now, upgrade)
         );
     }
     text

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::Topology;
 use stagger_core::view::{RunView, Verdict};
 
+use stagger_report::forecast::Learned;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::{counts, units};
 use stagger_report::{History, duration};
@@ -20,8 +21,14 @@ const MAP: usize = 12;
 /// Units with their hosts take no more of a line than that.
 const UNITS: usize = 100;
 
-/// The verdict first, then the why, then what it is at.
-pub(crate) fn status(view: &RunView, topology: &Topology, now: Timestamp, upgrade: bool) -> String {
+/// The verdict first, then the why, then what it is at. `left`: how long the rest takes by earlier runs.
+pub(crate) fn status(
+    view: &RunView,
+    topology: &Topology,
+    left: Option<&Learned>,
+    now: Timestamp,
+    upgrade: bool,
+) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{}  {}", view.verdict, view.why);
     if let Some(until) = view.until {
@@ -53,7 +60,10 @@ pub(crate) fn status(view: &RunView, topology: &Topology, now: Timestamp, upgrad
         view.changed,
         view.waves_passed,
         view.waves_left,
-        duration(SignedDuration::from_secs(view.seconds_left))
+        left.map_or_else(
+            || duration(SignedDuration::from_secs(view.seconds_left)),
+            Learned::words
+        )
     );
     if upgrade || !view.completed.is_empty() {
         let names: Vec<_> = view.completed.iter().map(ToString::to_string).collect();

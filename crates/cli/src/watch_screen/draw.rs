@@ -38,7 +38,7 @@ fn tame(text: &str) -> String {
 /// All rows, as many as there is room for.
 fn rows(shown: &Shown, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
     let (view, history, lines) = (&shown.view, &shown.read.history, &shown.read.lines);
-    let mut rows = text::heading(view, history, now, width);
+    let mut rows = text::heading(view, history, shown.left.as_ref(), now, width);
     let foot = foot(shown, screen, width);
     let room = height.saturating_sub(rows.len() + foot.len());
     if let Mode::Told(unit) = &screen.mode {

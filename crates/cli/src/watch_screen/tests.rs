@@ -23,6 +23,7 @@ fn shown_at(until: usize) -> Shown {
         .collect();
     let read = Reading::of(&entries).unwrap().unwrap();
     Shown {
+        left: None,
         view: view::run(&read.run, None),
         read,
         words: ["require-osd-release", "left-behind-osd"]

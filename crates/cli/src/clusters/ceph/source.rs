@@ -1,11 +1,14 @@
 //! Where the facts of a Ceph come from: the cluster, a folder of recorded answers, or an inventory.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::saved::{FromSaved, Recorder};
+use stagger_ceph::api::saved::{Answers, FromSaved, Recorder};
 use stagger_ceph::api::session::Session;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_ceph::backend::CephBackend;
@@ -19,11 +22,13 @@ use stagger_rook::client;
 use tempfile::TempDir;
 
 use super::SYSTEM;
+use super::risks::{CONFIGURATION, configuration_kept};
 use crate::args::{Cli, FactsFrom, RookCluster};
 use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::risks::known;
 
 /// Something that answers as a cluster does.
 pub(crate) struct Source {
@@ -161,8 +166,14 @@ impl Source {
             .facts_through(Arc::clone(&recorder) as Arc<dyn CephApi>)
             .await?;
         let name = self.settings.cluster.name.clone();
-        let inventory = Inventory::new(SYSTEM, name, facts.collected_at, &recorder.answers())
-            .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
+        let wrong = |error: serde_json::Error| CliError::new(Exit::Internal, error.to_string());
+        let mut kept = verbatim(&recorder.answers()).map_err(wrong)?;
+        let configured = self.config.iter().flat_map(|config| &config.risks);
+        if let Some(settings) = configuration_kept(&*self.api, &known(configured)?).await {
+            let answer = to_raw_value(&json!({ "json": settings })).map_err(wrong)?;
+            kept.insert(CONFIGURATION.to_owned(), answer);
+        }
+        let inventory = Inventory::new(SYSTEM, name, facts.collected_at, &kept).map_err(wrong)?;
         Ok((facts, inventory))
     }
 
@@ -187,6 +198,11 @@ impl Source {
         }
         Ok(facts)
     }
+}
+
+/// Answers by their questions, as they will be written.
+fn verbatim(answers: &Answers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
+    serde_json::from_str(&serde_json::to_string_pretty(answers)?)
 }
 
 /// Through monitors that are reached from here; the key is in that folder meanwhile.

@@ -88,6 +88,7 @@ pub(super) fn planned(
         snapshot,
         target,
         policy,
+        risks: Vec::new(),
     })
 }
 
