@@ -78,10 +78,9 @@ fn folder(cache: &Path, python: &str) -> PathBuf {
 
 /// Which it is, as the list names it.
 fn version() -> &'static str {
-    let lines = REQUIREMENTS.lines();
+    let mut lines = REQUIREMENTS.lines();
     lines
-        .filter_map(|line| line.strip_prefix("schemathesis=="))
-        .next()
+        .find_map(|line| line.strip_prefix("schemathesis=="))
         .unwrap_or("unknown")
 }
 

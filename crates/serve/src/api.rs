@@ -247,7 +247,7 @@ fn by_token(api: &mut OpenApi) {
         description: Some(
             "`stagger token add` makes one. Over a socket of your own none is asked for.".to_owned(),
         ),
-        extensions: Default::default(),
+        extensions: std::iter::empty().collect(),
     };
     let components = api.components.get_or_insert_default();
     components

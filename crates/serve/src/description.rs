@@ -4,11 +4,10 @@ use aide::openapi::OpenApi;
 use serde_json::{Value, json};
 
 /// The types of the documents that are names: of no white space, and no longer than the code takes them.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 7] = [
     "ClusterName",
     "ConditionName",
     "GuardName",
-    "HostName",
     "Kind",
     "PartName",
     "RunId",
@@ -54,6 +53,32 @@ fn name() -> Value {
     json!({ "type": "string", "minLength": 1, "maxLength": 200, "pattern": r"^[^\s\u0000-\u001f\u007f-\u009f]+$" })
 }
 
+/// A host as it is reached: a plain word, before which a user and `@` may stand.
+fn host() -> Value {
+    let word = "[A-Za-z0-9_][A-Za-z0-9_.+~:";
+    json!({ "type": "string", "maxLength": 255, "pattern": format!("^({word}@-]*@)?{word}-]*$") })
+}
+
+/// No number is larger than its type, which JSON does not say.
+fn limit_numbers(schema: &mut Value) {
+    match schema {
+        Value::Array(all) => all.iter_mut().for_each(limit_numbers),
+        Value::Object(all) => {
+            let most = match all.get("format").and_then(Value::as_str) {
+                // What is counted is counted in 64 bits.
+                Some("uint64" | "uint") => Some(u64::MAX),
+                Some("uint32") => Some(u32::MAX.into()),
+                Some(_) | None => None,
+            };
+            if let Some(most) = most {
+                all.insert("maximum".to_owned(), most.into());
+            }
+            all.values_mut().for_each(limit_numbers);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// One event of a stream.
 fn server_sent() -> Value {
     json!({
@@ -77,6 +102,9 @@ pub(crate) fn finished(api: &OpenApi) -> Value {
         if let Some(schema) = all["components"]["schemas"].get_mut(named) {
             extend(schema, &name());
         }
+    }
+    if let Some(schema) = all["components"]["schemas"].get_mut("HostName") {
+        extend(schema, &host());
     }
     let paths = all["paths"].as_object_mut().into_iter().flatten();
     for (path, methods) in paths {
@@ -108,6 +136,7 @@ pub(crate) fn finished(api: &OpenApi) -> Value {
             }
         }
     }
+    limit_numbers(&mut all);
     all
 }
 
@@ -120,6 +149,18 @@ fn extend(schema: &mut Value, with: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_end_where_their_types_do() {
+        let all = crate::openapi();
+        let stream = all["paths"]["/v1/runs/{run}/stream"]["get"]["parameters"]
+            .as_array()
+            .unwrap();
+        for parameter in stream.iter().filter(|one| one["name"] != "run") {
+            assert_eq!(parameter["schema"]["maximum"], u64::MAX, "{parameter}");
+        }
+        assert_eq!(all["components"]["schemas"]["HostName"]["maxLength"], 255);
+    }
 
     #[test]
     fn every_name_and_header_stands_in_the_description() {

@@ -42,9 +42,10 @@ fn each_alert_has_cases() {
 }
 
 fn asked(words: &[&str], file: Option<&Path>, input: Option<&str>) -> Output {
-    let program = std::env::var_os(VARIABLE)
-        .map(PathBuf::from)
-        .unwrap_or_else(|| panic!("{VARIABLE} names no promtool: `cargo xtask test` brings one along"));
+    let program = std::env::var_os(VARIABLE).map_or_else(
+        || panic!("{VARIABLE} names no promtool: `cargo xtask test` brings one along"),
+        PathBuf::from,
+    );
     let mut command = Command::new(program);
     command
         .args(words)

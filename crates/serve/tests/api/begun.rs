@@ -1,9 +1,10 @@
 //! Runs that are begun by who asks over HTTP.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_serve::Limits;
-use std::time::Duration;
 
 use crate::door::{Answer, Served};
 
