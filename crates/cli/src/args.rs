@@ -118,7 +118,7 @@ pub(crate) enum Command {
     },
     /// List known risks of releases, those that apply to this cluster first.
     #[command(after_help = "Example: stagger risks --to 20.2.4")]
-    Risks(Risks),
+    Risks(ListRisks),
     /// Ceph-specific commands.
     #[command(subcommand)]
     Ceph(Ceph),
@@ -496,7 +496,7 @@ pub(crate) struct Approve {
 
 /// `risks`
 #[derive(Debug, Args)]
-pub(crate) struct Risks {
+pub(crate) struct ListRisks {
     /// Only those on the way to this release [default: to any].
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: Option<String>,

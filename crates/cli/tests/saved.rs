@@ -235,3 +235,32 @@ fn an_answer_that_is_missing_is_named() {
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("no answer to \"osd tree\""), "{text}");
 }
+
+/// Of the monitors' configuration an inventory keeps what known risks ask for, and nothing else of it.
+#[test]
+fn settings_that_risks_ask_for_are_saved_and_no_others() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("lab");
+    fs::create_dir(&folder).unwrap();
+    for file in fs::read_dir(fixture("18.2.7")).unwrap() {
+        let file = file.unwrap().path();
+        fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+    let settings = json!([
+        { "section": "mgr", "name": "mgr/dashboard/key", "value": "hush", "level": "advanced", "mask": "" },
+        { "section": "osd", "name": "bluestore_elastic_shared_blobs", "value": "false", "level": "advanced", "mask": "" },
+    ]);
+    fs::write(folder.join("config_dump.json"), settings.to_string()).unwrap();
+    let (file, again) = (scratch.path().join("lab.json"), scratch.path().join("again.json"));
+    save(&folder, &file);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("bluestore_elastic_shared_blobs") && !text.contains("hush"));
+    save(&file, &again);
+    assert_eq!(fs::read_to_string(&again).unwrap(), text);
+    let words = ["risks", "--to", "19.2.3"];
+    let told = of(&words, &file);
+    assert_eq!(told, of(&words, &folder));
+    let no = "ceph-19.2-elastic-shared-blobs warns, does not apply (bluestore_elastic_shared_blobs is not true in the monitors' configuration)";
+    assert!(told.contains(no), "{told}");
+    assert!(of(&words, &fixture("18.2.7")).contains("ceph-19.2-elastic-shared-blobs warns, may apply"));
+}
