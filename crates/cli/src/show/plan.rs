@@ -22,6 +22,9 @@ const PICTURE: usize = 10;
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
 
+/// So many lines of a terminal has each thing that is uncomfortable at most.
+const LINES: usize = 6;
+
 /// So much of why there is a step stands beside it at most.
 const WHY: usize = 60;
 
@@ -312,7 +315,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
         let _ = writeln!(text, "  Step      {}: {}", step.name, step.why);
     }
     for line in lines {
-        let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(3)));
+        let _ = writeln!(text, "  {}", fit(&line, width.saturating_mul(LINES)));
     }
 }
 
