@@ -7,9 +7,8 @@ use stagger_engine::store::{Listed, Store};
 use stagger_report::forecast::{EarlierRun, Learned, PlanShape, learned};
 
 use crate::args::Cli;
-use crate::commands::journal::SIMULATED;
 use crate::planning::PlanningInput;
-use crate::state::{place, store};
+use crate::state::{SIMULATED, place, store};
 
 /// So many earlier runs tell. More say little more, and each is read whole.
 const RUNS: usize = 8;

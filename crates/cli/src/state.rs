@@ -11,6 +11,9 @@ use crate::args::Cli;
 use crate::config;
 use crate::error::CliError;
 
+/// How names of simulated runs begin.
+pub(crate) const SIMULATED: &str = "sim-";
+
 /// The folder of journals and artifacts.
 pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
     if let Some(folder) = &cli.state {

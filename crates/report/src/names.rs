@@ -189,7 +189,7 @@ mod tests {
         ];
         let mut names = sorted;
         names.reverse();
-        names.sort_by_cached_key(|name| natural(*name));
+        names.sort_by_cached_key(|name| natural(name));
         assert_eq!(names, sorted);
     }
 

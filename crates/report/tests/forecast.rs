@@ -47,8 +47,7 @@ fn run(seed: u64, restart: u32, recovery: u32) -> Vec<Entry> {
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
     let scenario = Scenario::parse(&text).unwrap();
     simulate(&scenario, store, artifacts, Box::new(written.clone()), Pace::Fast).unwrap();
-    let entries = written.0.lock().unwrap().clone();
-    entries
+    written.0.lock().unwrap().clone()
 }
 
 /// The same run, as if it had begun so many days later: each of a cluster is at a time of its own.

@@ -36,7 +36,11 @@ fn what_is_wrong_with_a_file_is_said() {
             "effect = \"worry\"",
             "unknown variant `worry`",
         ),
-        ("effect = \"warn\"", "efect = \"warn\"", "unknown field `efect`"),
+        (
+            "effect = \"warn\"",
+            "effects = \"warn\"",
+            "unknown field `effects`",
+        ),
         ("\"ceph\"", "\"lustre\"", "unknown variant `lustre`"),
         ("\"site-1\"", "\"Site 1\"", "an id has small letters"),
         ("\">=18.2.5\"", "\"reef\"", "no range of releases"),
@@ -55,8 +59,8 @@ fn what_is_wrong_with_a_file_is_said() {
         ),
         (
             "{ daemon = \"mds\" }",
-            "{ deamon = \"mds\" }",
-            "unknown variant `deamon`",
+            "{ daemons = \"mds\" }",
+            "unknown variant `daemons`",
         ),
         ("flag = \"ec_overwrites\"", "", "`pool` needs one of"),
         (

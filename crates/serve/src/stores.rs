@@ -50,7 +50,7 @@ pub(crate) struct Found<T> {
 /// All of them.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    stores: Arc<[Known]>,
+    known: Arc<[Known]>,
     /// In which of them runs were seen.
     seen: Arc<Mutex<BTreeMap<RunId, BTreeSet<Place>>>>,
     patience: Duration,
@@ -69,7 +69,7 @@ impl Stores {
             looks: Arc::new(Semaphore::new(limits.looks)),
         });
         Self {
-            stores: known.collect(),
+            known: known.collect(),
             seen: Arc::default(),
             patience: limits.store,
         }
@@ -82,7 +82,7 @@ impl Stores {
         with: impl FnOnce(Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let away = |why: String| ReadError::Store(why);
-        let known = self.stores.get(place);
+        let known = self.known.get(place);
         let known = known.ok_or_else(|| away("there is no such store".to_owned()))?;
         let look = Arc::clone(&known.looks).acquire_owned().await;
         let look = look.map_err(|error| away(error.to_string()))?;
@@ -103,7 +103,7 @@ impl Stores {
         &self,
         with: impl Fn(Place, Box<dyn Store>) -> Result<T, ReadError> + Clone + Send + 'static,
     ) -> Result<Found<T>, ReadError> {
-        let asked = (0..self.stores.len()).map(|place| {
+        let asked = (0..self.known.len()).map(|place| {
             let with = with.clone();
             async move {
                 let looked = self.look(place, move |store| with(place, store));
@@ -150,7 +150,7 @@ impl Stores {
 
     fn one_place(&self, run: &RunId) -> Result<Option<Place>, ReadError> {
         // There is nothing to be told apart.
-        if self.stores.len() == 1 {
+        if self.known.len() == 1 {
             return Ok(Some(0));
         }
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,25 +175,25 @@ impl Stores {
 
     /// Where runs of a cluster are kept, if that is known.
     pub(crate) fn of_cluster(&self, cluster: &ClusterName) -> Option<Place> {
-        self.stores
+        self.known
             .iter()
             .position(|known| known.store.clusters.contains(cluster))
     }
 
     /// What a store is called.
     pub(crate) fn name(&self, place: Place) -> &str {
-        self.stores.get(place).map_or("", |known| &known.store.name)
+        self.known.get(place).map_or("", |known| &known.store.name)
     }
 
     /// All names, in their order.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.stores.iter().map(|known| known.store.name.as_str())
+        self.known.iter().map(|known| known.store.name.as_str())
     }
 
     /// How somebody is told that one is away. Of what is in none of their clusters nobody is told, and only who sees all clusters
     /// learns where it is.
     pub(crate) fn told(&self, place: Place, error: &ReadError, caller: &Caller) -> Option<Away> {
-        let known = &self.stores.get(place)?.store;
+        let known = &self.known.get(place)?.store;
         let sees_all = caller.clusters.is_none();
         let clusters: Vec<ClusterName> = known
             .clusters

@@ -67,7 +67,7 @@ const flows = {
     await page.locator("#filters input[type=search]").fill("osd.59");
     await wait("fewer lines", async () => (await count()) < all && (await count()) > 0);
     for (const row of await page.locator("#journal tbody tr").allInnerTexts()) check(row.includes("osd.59"), row);
-    check(page.url().includes("q=osd.59"), "the filter stands in the address");
+    await wait("the filter stands in the address", () => page.url().includes("q=osd.59"));
     await page.reload();
     check((await page.locator("#filters input[type=search]").inputValue()) === "osd.59", "and is kept");
     await page.locator("#filters input[type=search]").fill("");
@@ -80,13 +80,14 @@ const flows = {
     await wait("the script", async () => (await text(page, "#live")).startsWith("live"));
     await page.locator('#map a[data-unit="osd.59"]').click();
     await wait("the explanation", async () => /osd\.59 is done/.test(await text(page, ".unit")));
-    check(await page.evaluate(() => document.activeElement.id === "unit"), "focus goes to it");
+    await wait("focus goes to it", () => page.evaluate(() => document.activeElement.id === "unit"));
     await page.keyboard.press("Escape");
     await wait("it is closed", async () => (await page.locator(".unit").count()) === 0);
-    check(await page.evaluate(() => document.activeElement.dataset.unit === "osd.59"), "focus goes back");
+    await wait("focus goes back", () => page.evaluate(() => document.activeElement.dataset.unit === "osd.59"));
     // One stop for Tab in the map, and arrows in it.
     check((await page.locator('#map a[tabindex="0"]').count()) === 1, "one unit is where Tab comes to");
     await page.keyboard.press("ArrowLeft");
+    await wait("an arrow goes on", () => page.evaluate(() => document.activeElement.dataset.unit !== "osd.59"));
     const next = await page.evaluate(() => document.activeElement.dataset.unit);
     check(next && next !== "osd.59", `an arrow goes on: ${next}`);
     await page.keyboard.press("Enter");
@@ -171,7 +172,7 @@ const flows = {
     await forward.cut();
     await wait("it says so", async () => /^The server is not reached\. What is shown is as of/.test(await text(page, ".away")));
     check((await text(page, "#live")).startsWith("not live"), await text(page, "#live"));
-    check((await text(page, ".verdict")) === verdict, "the last state is there");
+    await wait("the last state is there", async () => (await text(page, ".verdict")) === verdict);
     await picture(page, "offline", false);
     await forward.listen();
     await ask("write 1");

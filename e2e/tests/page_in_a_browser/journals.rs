@@ -116,7 +116,7 @@ impl Large {
         made.push(start);
         made.push(demo[1].clone());
         let template = demo[2].clone();
-        for wave in 0..PASSED {
+        for (wave, &size) in WAVES.iter().enumerate().take(PASSED) {
             made.plan(&template, wave)?;
             made.open(wave);
             for unit in units_of(wave) {
@@ -128,7 +128,7 @@ impl Large {
                 made.settle(intent, "started");
             }
             made.second += 30;
-            made.push(json!({ "event": "gates-turned", "shut": [["pgs-clean", format!("no: {} of 65536 are not", 8 * WAVES[wave])]] }));
+            made.push(json!({ "event": "gates-turned", "shut": [["pgs-clean", format!("no: {} of 65536 are not", 8 * size)]] }));
             made.second += 60;
             made.push(json!({ "event": "gates-turned", "shut": [] }));
             made.push(json!({ "event": "wave-passed" }));

@@ -15,10 +15,7 @@ use stagger_report::{History, Reading};
 use super::kube;
 use crate::args::{Cli, JournalOf, OperatorCluster};
 use crate::error::CliError;
-use crate::state::{store, which};
-
-/// How names of simulated runs begin.
-pub(crate) const SIMULATED: &str = "sim-";
+use crate::state::{SIMULATED, store, which};
 
 /// A journal, and where it is from, for messages.
 pub(crate) struct Journal {

@@ -26,10 +26,13 @@ pub(super) struct Map<'a> {
     count: usize,
 }
 
-/// The map as a script draws it: domains, their hosts, the names of their units.
+/// A host and the names of its units.
+type Host<'a> = (&'a str, Vec<&'a str>);
+
+/// The map as a script draws it: domains with their hosts.
 #[derive(Debug, Serialize)]
 pub(super) struct Layout<'a> {
-    groups: Vec<(&'a str, Vec<(&'a str, Vec<&'a str>)>)>,
+    groups: Vec<(&'a str, Vec<Host<'a>>)>,
     /// Word and shape of each state, by the digit that stands for it in `states`.
     legend: Vec<(&'static str, &'static str)>,
 }

@@ -290,7 +290,9 @@ async fn names_that_are_markup_are_text_everywhere() {
     let served = Served::at_socket().await;
     let name = r#"<img/src=x/onerror=alert(1)>"'&\{}%"#;
     served.begin_run(name, name, Timestamp::now());
-    let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let encoded = name
+        .bytes()
+        .fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));
     let run = served.get(&format!("/v1/runs/{encoded}")).await;
     assert_eq!((run.status, &run.json()["run"]), (200, &json!(name)));
     for path in ["/".to_owned(), format!("/runs/{encoded}")] {
