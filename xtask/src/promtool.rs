@@ -6,7 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::report::{Report, cache, ignored, printed, say};
+use crate::report::{Report, cache, printed, say};
+use crate::tools::api_case;
 
 const PACKAGE: &str = "prometheus";
 
@@ -15,23 +16,8 @@ const VARIABLE: &str = "STAGGER_TEST_PROMTOOL";
 
 /// Runs it.
 pub(crate) fn test(report: &mut Report) -> Result<()> {
-    const NAME: &str = "promtool: alert rules";
-    let program = match std::env::var_os(VARIABLE) {
-        Some(given) => PathBuf::from(given),
-        None => match program() {
-            Ok(program) => program,
-            Err(error) => {
-                report.skipped(NAME, &format!("{error:#}"));
-                return Ok(());
-            }
-        },
-    };
-    let mut command = ignored(
-        "api",
-        Some("alerts::prometheus_takes_the_rules_and_what_it_is_told"),
-    );
-    report.run(NAME, command.env(VARIABLE, program))?;
-    Ok(())
+    let case = "alerts::prometheus_takes_the_rules_and_what_it_is_told";
+    api_case(report, "promtool: alert rules", VARIABLE, program, case)
 }
 
 /// The program of the version that this machine's apt would install; it is fetched if it is missing.

@@ -7,7 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
-use crate::report::{Report, cache, ignored, printed, say};
+use crate::report::{Report, cache, printed, say};
+use crate::tools::api_case;
 
 /// All that it needs, as pip resolved it.
 const REQUIREMENTS: &str = include_str!("schemathesis.txt");
@@ -24,25 +25,11 @@ const INSTALL: [&str; 5] = [
 /// By this the test knows where the program is. Who gives one is believed.
 const VARIABLE: &str = "STAGGER_TEST_SCHEMATHESIS";
 
-/// Runs it. Where there is no Python, or none of its packages can be had, that is said as skipped.
+/// Runs it.
 pub(crate) fn test(report: &mut Report) -> Result<()> {
-    const NAME: &str = "schemathesis: answers that the description does not name";
-    let program = match std::env::var_os(VARIABLE) {
-        Some(given) => PathBuf::from(given),
-        None => match program() {
-            Ok(program) => program,
-            Err(error) => {
-                report.skipped(NAME, &format!("{error:#}"));
-                return Ok(());
-            }
-        },
-    };
-    let mut command = ignored(
-        "api",
-        Some("described::every_answer_is_one_that_the_description_names"),
-    );
-    report.run(NAME, command.env(VARIABLE, program))?;
-    Ok(())
+    let name = "schemathesis: answers that the description does not name";
+    let case = "described::every_answer_is_one_that_the_description_names";
+    api_case(report, name, VARIABLE, program, case)
 }
 
 /// The program; its environment is made if it is missing.

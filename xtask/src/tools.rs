@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::report::{Report, cache, cargo, root, say};
+use crate::report::{Report, cache, cargo, ignored, root, say};
 
 /// A tool.
 struct Tool {
@@ -96,6 +96,29 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
         tool.install()?;
     }
     Ok(program)
+}
+
+/// Runs a case of the tests of `serve` with a program that it takes: the one that `variable` names, else the one that is brought along.
+/// Where there is none, that is told as skipped.
+pub(crate) fn api_case(
+    report: &mut Report,
+    name: &str,
+    variable: &str,
+    bring: fn() -> Result<PathBuf>,
+    case: &str,
+) -> Result<()> {
+    let program = match std::env::var_os(variable) {
+        Some(given) => PathBuf::from(given),
+        None => match bring() {
+            Ok(program) => program,
+            Err(error) => {
+                report.skipped(name, &format!("{error:#}"));
+                return Ok(());
+            }
+        },
+    };
+    report.run(name, ignored("api", Some(case)).env(variable, program))?;
+    Ok(())
 }
 
 /// Runs each.
