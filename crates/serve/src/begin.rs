@@ -26,7 +26,9 @@ pub(crate) const LARGEST_PLAN: usize = 16 << 20;
 /// So often is looked whether the run has begun.
 const LOOK: Duration = Duration::from_millis(500);
 /// Flags of a plan that permit what a person approves by word otherwise.
-const APPROVING: [&str; 2] = ["--interrupt", "--partial"];
+const APPROVING: [&str; 3] = ["--accept-risk", "--interrupt", "--partial"];
+/// Flags of a plan that name a file. Here it would be one of the server's, and what is wrong in it is told to whoever asks.
+const FILES: [&str; 1] = ["--risks"];
 
 /// A run that is to begin.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -57,16 +59,22 @@ impl Looked {
                 "the id of `plan` is not 16 hexadecimal digits",
             ));
         }
+        if let Some(flag) = looked.names().find(|name| FILES.contains(name)) {
+            return Err(Problem::malformed(format!(
+                "`plan` was made with {flag}, which names a file on another machine: name it in the configuration of the cluster on the server"
+            )));
+        }
         Ok(looked)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let flags = self.flags.iter();
+        flags.map(|flag| flag.split('=').next().unwrap_or_default())
     }
 
     /// What it takes to begin it.
     fn role(&self) -> Role {
-        let approves = |flag: &String| {
-            let name = flag.split('=').next().unwrap_or_default();
-            APPROVING.contains(&name)
-        };
-        if self.flags.iter().any(approves) {
+        if self.names().any(|name| APPROVING.contains(&name)) {
             Role::Approve
         } else {
             Role::Operate

@@ -109,6 +109,9 @@ async fn nobody_begins_what_they_may_not() {
     let open = body("demo", &UPGRADE);
     let over = body("rollback", &UPGRADE);
     let approving = body("rollback", &["upgrade", "--to", "20.2.4", "--interrupt=mgr"]);
+    let accepting = body("rollback", &["upgrade", "--to", "20.2.4", "--accept-risk", "x"]);
+    let reading = ["--risks=/etc/shadow", "--risks"]
+        .map(|flag| body("rollback", &["upgrade", "--to", "20.2.4", flag, "/etc/shadow"]));
     let mismatched = json!({ "cluster": "rollback", "plan": plan("demo", &UPGRADE) }).to_string();
     let nameless = json!({ "cluster": "rollback", "plan": { "cluster": "rollback" } }).to_string();
     let configured =
@@ -131,6 +134,9 @@ async fn nobody_begins_what_they_may_not() {
     for (body, status, problem) in [
         (&open, 409, "conflict"),
         (&approving, 403, "forbidden"),
+        (&accepting, 403, "forbidden"),
+        (&reading[0], 422, "malformed"),
+        (&reading[1], 422, "malformed"),
         (&mismatched, 422, "malformed"),
         (&nameless, 422, "malformed"),
         (&configured, 422, "malformed"),
