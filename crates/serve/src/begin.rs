@@ -25,7 +25,7 @@ use crate::runs::ReadError;
 pub(crate) const LARGEST_PLAN: usize = 16 << 20;
 /// So often is looked whether the run has begun.
 const LOOK: Duration = Duration::from_millis(500);
-/// Flags of a plan that permit what a person approves by word otherwise.
+/// Flags of a plan that permit what a person has to approve.
 const APPROVING: [&str; 3] = ["--accept-risk", "--interrupt", "--partial"];
 /// Flags of a plan that name a file. Here it would be one of the server's, and what is wrong in it is told to whoever asks.
 const FILES: [&str; 1] = ["--risks"];
@@ -137,7 +137,8 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
     described_as(
         of,
         "Begins a run of a plan, where this server is to (`--carry-on`). With `Idempotency-Key`, once however often it is sent. A \
-         plan whose flags permit an interruption or a part takes the role `approve`.",
+         plan whose flags permit an interruption or a part, or accept a known risk, takes the role `approve`; one made with `--risks` is \
+         refused.",
         &[403, 404, 409, 413, 415],
     )
     .input::<Json<Wanted>>()
@@ -313,6 +314,7 @@ mod tests {
             &["upgrade", "--to", "20.2.4", "--interrupt", "mgr"][..],
             &["upgrade", "--to=20.2.4", "--interrupt=mds.a"],
             &["--partial"],
+            &["upgrade", "--to", "20.2.4", "--accept-risk", "site-1"],
         ] {
             assert_eq!(of(flags), Role::Approve, "{flags:?}");
         }
@@ -327,6 +329,7 @@ mod tests {
             json!({ "id": 7, "cluster": "lab" }),
             json!({ "id": "0123456789abcdef", "cluster": "a b" }),
             json!({ "id": "0123456789abcdef", "cluster": "lab", "flags": "upgrade" }),
+            json!({ "id": "0123456789abcdef", "cluster": "lab", "flags": ["upgrade", "--risks=site.toml"] }),
         ] {
             assert!(looked(plan.clone()).is_err(), "{plan}");
         }
