@@ -6,14 +6,15 @@ use semver::{Version, VersionReq};
 use serde::de::{Deserializer, Error as _};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The three numbers of a release: of `18.2.1-262.el9cp` they are 18.2.1, of `2025.1` 2025.1.0. Updates of vendors behind them do
+/// The three numbers of a release: of `18.2.1-262.el9cp` and of `v18.2.1` they are 18.2.1, of `2025.1` 2025.1.0. Updates of vendors behind them do
 /// not count: ranges of upstream's releases say nothing of these. `None`: it does not begin with two numbers.
 pub fn release(text: &str) -> Option<Version> {
     let digits = |part: &str| -> Option<u64> {
         let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
         part[..end].parse().ok()
     };
-    let mut parts = text.trim().splitn(3, '.');
+    let text = text.trim();
+    let mut parts = text.strip_prefix('v').unwrap_or(text).splitn(3, '.');
     let major = parts.next()?.parse().ok()?;
     let minor = digits(parts.next()?)?;
     let patch = parts.next().map_or(Some(0), digits)?;
@@ -142,6 +143,7 @@ mod tests {
 
     #[test]
     fn what_vendors_write_behind_a_release_does_not_count() {
+        assert_eq!(release("v18.2.1"), release("18.2.1"));
         for (text, read) in [
             ("18.2.7", Some((18, 2, 7))),
             ("18.2.1-262.el9cp", Some((18, 2, 1))),

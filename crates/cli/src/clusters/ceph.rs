@@ -17,7 +17,7 @@ use stagger_ceph::facts::Facts;
 use stagger_ceph::preflight;
 use stagger_ceph::target::{TargetPolicy, target_for};
 use stagger_ceph::translate::{Baseline, units};
-use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::model::{ClusterId, Part, Policy, Reason, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::backend::Backend;
 use stagger_engine::inventory::Inventory;
@@ -138,9 +138,10 @@ impl Cluster for CephCluster<'_> {
     async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
         let upgrade = goal.upgrade(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
+        let target = observed.target(&upgrade.to, &policy)?;
         Ok(PlanningInput {
-            target: observed.target(&upgrade.to, &policy)?,
-            risks: observed.risks_of(upgrade).await?,
+            risks: observed.risks_of(upgrade, &target).await?,
+            target,
             snapshot: observed.snapshot,
             policy,
         })
@@ -190,7 +191,7 @@ impl ManagedCluster for CephCluster<'_> {
         let upgrade = goal.upgrade(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
         let target = observed.target(&upgrade.to, &policy)?;
-        let risks = observed.risks_of(upgrade).await?;
+        let risks = observed.risks_of(upgrade, &target).await?;
         let memory = observed.memory()?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
@@ -256,7 +257,7 @@ impl ManagedCluster for CephCluster<'_> {
             match observed.target(release, &policy) {
                 Err(refused) => found.extend(reachable("target", Some(refused))),
                 Ok(target) => {
-                    let risks = observed.risks_of(&Upgrade::to(release)).await?;
+                    let risks = observed.risks_of(&Upgrade::to(release), &target).await?;
                     found.extend(reachable_by(&observed, target, policy, &risks));
                 }
             }
@@ -354,11 +355,16 @@ impl ObservedCeph {
         crate::risks::known(configured.chain(files))
     }
 
-    /// What is found of the known risks of that upgrade.
-    async fn risks_of(&self, upgrade: &Upgrade) -> Result<Vec<Finding>, CliError> {
+    /// What is found of the known risks of that upgrade. The target has the release that was meant: `v18.2.7`, `18` or `reef` may
+    /// have been asked for.
+    async fn risks_of(&self, upgrade: &Upgrade, target: &Target) -> Result<Vec<Finding>, CliError> {
         let known = self.known_risks(&upgrade.risks.risks)?;
         let accepted = crate::risks::accepted(&upgrade.risks, &known)?;
-        Ok(self.risks(&known, Some(&upgrade.to), &accepted).await)
+        let to = target.parts.iter().find_map(|part| match part {
+            Part::Stage(stage) => Some(stage.revision.as_str()),
+            Part::Step(_) => None,
+        });
+        Ok(self.risks(&known, to.or(Some(&upgrade.to)), &accepted).await)
     }
 
     /// What a run keeps of how things were before it.
