@@ -12,7 +12,7 @@ use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{Growth, Limit, Policy};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::plan::{PlanningInput, plan};
 use stagger_engine::inventory::Inventory;
 use tokio::runtime::{Builder, Runtime};
 
@@ -73,7 +73,7 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(target) = target(&facts, release, &TargetPolicy::default()) else {
             continue;
         };
-        let ask = Ask {
+        let ask = PlanningInput {
             snapshot: &snapshot,
             target: &target,
             policy: &policy,

@@ -24,7 +24,7 @@ use stagger_sim::ClusterCopy;
 use crate::args::{Cli, FactsFrom, Goal};
 use crate::config;
 use crate::error::CliError;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 use guards::GuardHolder;
 
 /// Seconds between two looks in the copy of a cluster.
@@ -33,7 +33,7 @@ const POLL: u32 = 2;
 /// All that a run begins with.
 pub(crate) struct RunInput {
     /// What it plans by.
-    pub(crate) planning: PlanningInput,
+    pub(crate) planning: PlanRequest,
     /// The backend's memory of how things were before.
     pub(crate) baseline: serde_json::Value,
     /// What carries it out.
@@ -43,7 +43,7 @@ pub(crate) struct RunInput {
 /// All that a rehearsal begins with.
 pub(crate) struct RehearsalInput {
     /// What it plans by.
-    pub(crate) planning: PlanningInput,
+    pub(crate) planning: PlanRequest,
     /// The cluster that is played.
     pub(crate) copy: ClusterCopy,
 }
@@ -78,7 +78,7 @@ pub(crate) trait Cluster: Send + Sync {
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError>;
 
     /// What a plan to that goal is made of.
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError>;
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError>;
 
     /// What a plan is made of, and a copy of the cluster on which it is rehearsed.
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use stagger_core::model::Reason;
-use stagger_engine::backend::{BackendError, LockError, Persistence};
+use stagger_engine::backend::{BackendError, LockError, Retryability};
 use stagger_engine::driver::DriveError;
 use stagger_engine::redact::redact;
 use stagger_engine::store::StoreError;
@@ -100,8 +100,8 @@ impl From<std::io::Error> for CliError {
 impl From<BackendError> for CliError {
     fn from(error: BackendError) -> Self {
         let exit = match error.persistence {
-            Persistence::Transient | Persistence::Expired => Exit::Unreachable,
-            Persistence::Permanent => Exit::Usage,
+            Retryability::Transient | Retryability::Expired => Exit::Unreachable,
+            Retryability::Permanent => Exit::Usage,
         };
         let mut made = Self::caused(exit, &error);
         made.hints.extend(error.hint);

@@ -7,7 +7,7 @@ use stagger_engine::store::{Listed, Store};
 use stagger_report::forecast::{EarlierRun, Learned, PlanShape, learned};
 
 use crate::args::Cli;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 use crate::state::{SIMULATED, place, store};
 
 /// So many earlier runs tell. More say little more, and each is read whole.
@@ -40,7 +40,7 @@ pub(crate) fn earlier(
 }
 
 /// How long a plan takes that is about to be shown or run.
-pub(crate) fn of_plan(cli: &Cli, input: &PlanningInput, plan: &Plan) -> Option<Learned> {
+pub(crate) fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<Learned> {
     // Who only looks makes no store.
     if !input.policy.barrier || plan.is_empty() || !place(cli).ok()?.exists() {
         return None;

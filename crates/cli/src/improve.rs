@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use stagger_core::plan::{Ask, Plan, plan, plan_until};
+use stagger_core::plan::{Plan, PlanningInput, plan, plan_until};
 
 use crate::error::CliError;
 
@@ -17,7 +17,7 @@ pub(crate) fn time(given: Option<&str>) -> Result<Option<Duration>, CliError> {
 }
 
 /// The plan that is found in that time, everything counted. Its steps are those that were made.
-pub(crate) fn plan_within(ask: &Ask<'_>, time: Duration) -> Plan {
+pub(crate) fn plan_within(ask: &PlanningInput<'_>, time: Duration) -> Plan {
     let begun = Instant::now();
     if time.is_zero() {
         return with_steps(ask, 0);
@@ -32,10 +32,10 @@ pub(crate) fn plan_within(ask: &Ask<'_>, time: Duration) -> Plan {
     plan_until(ask, &mut || begun.elapsed() >= time).unwrap_or(first)
 }
 
-fn with_steps(ask: &Ask<'_>, steps: u64) -> Plan {
+fn with_steps(ask: &PlanningInput<'_>, steps: u64) -> Plan {
     let mut policy = ask.policy.clone();
     policy.search.steps = steps;
-    plan(&Ask {
+    plan(&PlanningInput {
         policy: &policy,
         ..*ask
     })

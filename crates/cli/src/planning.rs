@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stagger_core::check::check;
 use stagger_core::model::{PartName, Policy, Reason, Snapshot, Target, UnitId};
-use stagger_core::plan::{Ask, Plan, SelectionError, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, SelectionError, out_of_reach, plan};
 use stagger_risks::Finding;
 
 use crate::args;
@@ -14,7 +14,7 @@ use crate::improve;
 use crate::risks;
 
 /// All that a plan is a function of.
-pub(crate) struct PlanningInput {
+pub(crate) struct PlanRequest {
     /// What was observed.
     pub(crate) snapshot: Snapshot,
     /// What is wanted.
@@ -25,7 +25,7 @@ pub(crate) struct PlanningInput {
     pub(crate) risks: Vec<Finding>,
 }
 
-impl PlanningInput {
+impl PlanRequest {
     /// For the units that were selected only.
     ///
     /// # Errors
@@ -58,8 +58,8 @@ impl PlanningInput {
         &'a self,
         aside: &'a BTreeMap<UnitId, Reason>,
         earned: &'a BTreeMap<PartName, u32>,
-    ) -> Ask<'a> {
-        Ask {
+    ) -> PlanningInput<'a> {
+        PlanningInput {
             snapshot: &self.snapshot,
             target: &self.target,
             policy: &self.policy,
@@ -71,7 +71,7 @@ impl PlanningInput {
 }
 
 /// Why a plan is not begun: it does not get to its target, or the way there is known to do harm.
-pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
+pub(crate) fn refusal(input: &PlanRequest, made: &Plan) -> Option<CliError> {
     let beyond = out_of_reach(made, &input.policy, input.snapshot.terms());
     let harm = if made.is_empty() {
         Vec::new()
@@ -94,7 +94,7 @@ pub(crate) fn refusal(input: &PlanningInput, made: &Plan) -> Option<CliError> {
 }
 
 /// The plan for it. If it is searched for a time, the policy gets the steps that were made.
-pub(crate) fn made_for(flags: &args::PolicyFlags, input: &mut PlanningInput) -> Result<Plan, CliError> {
+pub(crate) fn made_for(flags: &args::PolicyFlags, input: &mut PlanRequest) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = input.ask(&none, &earned);

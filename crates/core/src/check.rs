@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::model::{
     Growth, Ix, Part, PartName, Policy, Revision, Snapshot, StageSpec, UnitId, UnitState, Width,
 };
-use crate::plan::{Ask, Plan, PlannedPart, PlannedStage};
+use crate::plan::{Plan, PlannedPart, PlannedStage, PlanningInput};
 pub use moves::may_empty;
 
 /// What is wrong with a plan.
@@ -84,7 +84,7 @@ impl std::fmt::Display for Fault {
 }
 
 /// All that is wrong with a plan for what was asked.
-pub fn check(ask: &Ask<'_>, plan: &Plan) -> Vec<Finding> {
+pub fn check(ask: &PlanningInput<'_>, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     parts_in_order(ask, plan, &mut findings);
     waits_are_told(ask, plan, &mut findings);
@@ -147,7 +147,7 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
 
 /// A run stops before the part that waits for what was left alone: a plan that does not name it promises what will not
 /// come. Hosts of guests are waited for by nobody.
-fn waits_are_told(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+fn waits_are_told(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let wanted = &ask.target.parts;
     let has_something = |name: &PartName| {
         plan.left_alone.iter().any(|left| left.stage == *name)
@@ -180,7 +180,7 @@ fn waits_are_told(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     }
 }
 
-fn parts_in_order(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+fn parts_in_order(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let wanted: Vec<&PartName> = ask.target.parts.iter().map(Part::name).collect();
     let mut last = None;
     for part in &plan.parts {
@@ -201,7 +201,7 @@ fn parts_in_order(ask: &Ask<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
 }
 
 struct Judge<'a> {
-    ask: &'a Ask<'a>,
+    ask: &'a PlanningInput<'a>,
     plan: &'a Plan,
     stage: &'a StageSpec,
     planned: Option<&'a PlannedStage>,
@@ -277,7 +277,7 @@ impl Judge<'_> {
     }
 
     fn waves(&self, findings: &mut Vec<Finding>) {
-        let Ask { snapshot, policy, .. } = *self.ask;
+        let PlanningInput { snapshot, policy, .. } = *self.ask;
         let Some(planned) = self.planned else { return };
         let before = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
         let mut highest = 0;

@@ -226,8 +226,8 @@ fn why_not(
 /// What speaks against these hosts together, as far as it does not depend on a choice: what their guests do to
 /// standbys, and what was asked for.
 fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
-    use crate::model::{How, Shift};
-    let (rooms, terms) = (snapshot.rooms()?, snapshot.terms());
+    use crate::model::{How, Migration};
+    let (capacity, terms) = (snapshot.capacity()?, snapshot.terms());
     let moving = &maintenance.moving;
     let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
     if let Some(one) = maintenance
@@ -237,8 +237,8 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     {
         return Some(format!("{}: one at a time", one.why));
     }
-    let hosts: Vec<u32> = ids().filter_map(|id| rooms.find(id)).collect();
-    let guests = |host: u32| rooms.on(host).iter().map(|at| (*at, rooms.guest(*at)));
+    let hosts: Vec<u32> = ids().filter_map(|id| capacity.find(id)).collect();
+    let guests = |host: u32| capacity.on(host).iter().map(|at| (*at, capacity.guest(*at)));
     if moving.shared == SharedGuests::One {
         let mut pools: Vec<u32> = hosts
             .iter()
@@ -246,24 +246,24 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
                 guests(**host)
                     .any(|(_, guest)| matches!(moving.turn(guest), Turn::Anywhere | Turn::WithDowntime))
             })
-            .map(|host| rooms.host(*host).pool)
+            .map(|host| capacity.host(*host).pool)
             .collect();
         pools.sort_unstable();
         if let Some(pair) = pools.windows(2).find(|pair| pair[0] == pair[1]) {
-            let pool = rooms.pool(pair[0]);
+            let pool = capacity.pool(pair[0]);
             return Some(format!(
                 "{}s of {pool} with {}s on shared storage go one at a time",
                 terms.host, terms.guest
             ));
         }
     }
-    let mut shifts = Vec::new();
+    let mut migrations = Vec::new();
     let mut senders: Vec<(u32, u32)> = Vec::new();
     for host in &hosts {
         for (at, guest) in guests(*host) {
             if let (Turn::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
                 senders.push((to, *host));
-                shifts.push(Shift {
+                migrations.push(Migration {
                     guest: at,
                     how: How::Migrate,
                     to,
@@ -276,7 +276,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     if moving.standbys == Standbys::Exclude
         && let Some(pair) = senders.windows(2).find(|pair| pair[0].0 == pair[1].0)
     {
-        let unit = |host: u32| &rooms.host(host).unit;
+        let unit = |host: u32| &capacity.host(host).unit;
         return Some(format!(
             "{} is the {} of what runs on {} and on {}",
             unit(pair[0].0),
@@ -289,10 +289,10 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         .units()
         .iter()
         .filter(|unit| unit.state != UnitState::Serving)
-        .filter_map(|unit| rooms.find(&unit.id))
+        .filter_map(|unit| capacity.find(&unit.id))
         .collect();
-    let cramped = rooms.permit(moving, &down, &hosts, &shifts).err()?;
-    Some(rooms.words(&cramped))
+    let violation = capacity.permit(moving, &down, &hosts, &migrations).err()?;
+    Some(capacity.words(&violation))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most reasons say it themselves")]

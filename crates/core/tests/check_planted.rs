@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use random::{Facts, Rng};
 use stagger_core::check::{Fault, check};
 use stagger_core::model::{Growth, Limit, Part, UnitId, UnitState};
-use stagger_core::plan::{Ask, LeftAlone, Plan, PlannedPart, PlannedStage};
+use stagger_core::plan::{LeftAlone, Plan, PlannedPart, PlannedStage, PlanningInput};
 
 fn judge(facts: &Facts, plan: &Plan) -> BTreeSet<Fault> {
     let snapshot = facts.snapshot(Timestamp::UNIX_EPOCH);
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &facts.target,
         policy: &facts.policy,

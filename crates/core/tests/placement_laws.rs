@@ -335,7 +335,7 @@ fn few_waves_as_brute_force_finds_them() {
                     .only
                     .as_ref()
                     .is_none_or(|only| only.contains(unit));
-                meant && case.maintenance.moving.forbids(&case.rooms(), *host).is_none()
+                meant && case.maintenance.moving.forbids(&case.capacity(), *host).is_none()
             })
             .collect();
         let truth = brute::Truth::new(&case);
@@ -467,25 +467,25 @@ mod brute {
     //! The truth by trying everything.
 
     use super::Case;
-    use stagger_core::model::{How, Rooms, Shift, Standbys, Turn};
+    use stagger_core::model::{Capacity, How, Migration, Standbys, Turn};
 
     pub(crate) struct Truth<'a> {
         case: &'a Case,
-        rooms: Rooms,
+        capacity: Capacity,
     }
 
     impl<'a> Truth<'a> {
         pub(crate) fn new(case: &'a Case) -> Self {
             Self {
                 case,
-                rooms: case.rooms(),
+                capacity: case.capacity(),
             }
         }
 
         /// Whether these hosts can go down together in any way.
         pub(crate) fn fits(&self, set: &[u32]) -> bool {
             let moving = &self.case.maintenance.moving;
-            let guests = self.rooms.guests();
+            let guests = self.capacity.guests();
             let both = guests
                 .iter()
                 .any(|guest| set.contains(&guest.host) && guest.standby.is_some_and(|s| set.contains(&s)));
@@ -493,9 +493,9 @@ mod brute {
                 return false;
             }
             if moving.standbys == Standbys::Exclude {
-                for standby in 0..self.rooms.hosts().len() as u32 {
+                for standby in 0..self.capacity.hosts().len() as u32 {
                     let mut from: Vec<u32> = self
-                        .rooms
+                        .capacity
                         .behind(standby)
                         .iter()
                         .map(|guest| &guests[*guest as usize])
@@ -517,18 +517,18 @@ mod brute {
             self.any_way(set, &going, &mut Vec::new())
         }
 
-        fn any_way(&self, set: &[u32], going: &[u32], shifts: &mut Vec<Shift>) -> bool {
+        fn any_way(&self, set: &[u32], going: &[u32], migrations: &mut Vec<Migration>) -> bool {
             let moving = &self.case.maintenance.moving;
             let Some((first, rest)) = going.split_first() else {
-                return self.rooms.permit(moving, &[], set, shifts).is_ok();
+                return self.capacity.permit(moving, &[], set, migrations).is_ok();
             };
-            let guest = self.rooms.guest(*first);
+            let guest = self.capacity.guest(*first);
             let to: Vec<u32> = match moving.turn(guest) {
                 Turn::ToStandby => guest.standby.into_iter().collect(),
-                Turn::Anywhere | Turn::WithDowntime => (0..self.rooms.hosts().len() as u32)
+                Turn::Anywhere | Turn::WithDowntime => (0..self.capacity.hosts().len() as u32)
                     .filter(|host| {
-                        let to = self.rooms.host(*host);
-                        to.takes && to.pool == self.rooms.host(guest.host).pool && !set.contains(host)
+                        let to = self.capacity.host(*host);
+                        to.takes && to.pool == self.capacity.host(guest.host).pool && !set.contains(host)
                     })
                     .collect(),
                 Turn::Stays => Vec::new(),
@@ -539,13 +539,13 @@ mod brute {
                 How::Migrate
             };
             to.into_iter().any(|to| {
-                shifts.push(Shift {
+                migrations.push(Migration {
                     guest: *first,
                     how,
                     to,
                 });
-                let found = self.any_way(set, rest, shifts);
-                shifts.pop();
+                let found = self.any_way(set, rest, migrations);
+                migrations.pop();
                 found
             })
         }

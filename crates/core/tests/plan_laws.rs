@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use random::{DONE, Facts, NEW, Rng};
 use stagger_core::model::{Code, Ix, Order, UnitState, Verdict};
-use stagger_core::plan::{Ask, Plan, PlannedPart, plan, plan_until};
+use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan, plan_until};
 
 /// Carries out the first wave, or the first step.
 fn carry_out(facts: &mut Facts, plan: &Plan, earned: &mut BTreeMap<stagger_core::model::PartName, u32>) {
@@ -122,11 +122,11 @@ proptest! {
         let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
         let snapshot = facts.snapshot(jiff::Timestamp::UNIX_EPOCH);
         let (target, policy) = (facts.target.clone(), facts.policy.clone());
-        let ask = Ask { snapshot: &snapshot, target: &target, policy: &policy, aside: &aside, earned: &earned, parent: None };
+        let ask = PlanningInput { snapshot: &snapshot, target: &target, policy: &policy, aside: &aside, earned: &earned, parent: None };
         if let Some(by_clock) = plan_until(&ask, &mut stop) {
             facts.policy.search.steps = by_clock.search.steps;
             let policy = facts.policy.clone();
-            prop_assert_eq!(by_clock, plan(&Ask { policy: &policy, ..ask }));
+            prop_assert_eq!(by_clock, plan(&PlanningInput { policy: &policy, ..ask }));
         }
     }
 

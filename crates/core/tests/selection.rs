@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use random::{DONE, Facts, NEW, Rng};
 use stagger_core::check::check;
 use stagger_core::model::{Target, UnitId, UnitState, Verdict};
-use stagger_core::plan::{Ask, Plan, PlannedPart, Selection, SelectionError, plan};
+use stagger_core::plan::{Plan, PlannedPart, PlanningInput, Selection, SelectionError, plan};
 
 /// What is selected of the cluster, and the plan for it, which the judge passes.
 fn planned(facts: &Facts, selection: &Selection) -> Result<(Target, Plan), SelectionError> {
     let snapshot = facts.snapshot(Timestamp::UNIX_EPOCH);
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = |target| Ask {
+    let ask = |target| PlanningInput {
         snapshot: &snapshot,
         target,
         policy: &facts.policy,

@@ -11,7 +11,7 @@ use stagger_core::check::check;
 use stagger_core::model::{
     Budgets, GoingBack, Part, Phase, Policy, Snapshot, StageSpec, Target, Unit, UnitState, Width,
 };
-use stagger_core::plan::{Ask, Plan, Selection, plan};
+use stagger_core::plan::{Plan, PlanningInput, Selection, plan};
 use stagger_core::run::{
     Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
 };
@@ -79,7 +79,7 @@ fn policy() -> Policy {
 
 fn planned(runs: [&str; 2]) -> Plan {
     let (snapshot, target, policy) = (snapshot(runs), target(), policy());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &policy,
@@ -124,7 +124,7 @@ fn what_a_later_stage_has_done_no_earlier_one_does_again() {
 fn a_selection_takes_no_unit_back_to_an_earlier_stage() {
     let (snapshot, whole, policy) = (snapshot(["new", "old"]), target(), policy());
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = |target| Ask {
+    let ask = |target| PlanningInput {
         snapshot: &snapshot,
         target,
         policy: &policy,
@@ -143,7 +143,7 @@ fn a_selection_takes_no_unit_back_to_an_earlier_stage() {
 #[test]
 fn the_judge_finds_a_unit_that_an_earlier_stage_would_take_back() {
     let (snapshot, target, policy) = (snapshot(["new", "new-pinned"]), target(), policy());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &policy,

@@ -13,7 +13,7 @@ use crate::redact::redact;
 
 /// Whether trying again may help; decided where the call is made, and obeyed by the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Persistence {
+pub enum Retryability {
     /// It may pass: a lost connection, a monitor election.
     Transient,
     /// It will be the same next time.
@@ -28,7 +28,7 @@ pub enum Persistence {
 #[error("{tried}: {why}")]
 pub struct BackendError {
     /// Whether trying again may help.
-    pub persistence: Persistence,
+    pub persistence: Retryability,
     /// What was tried, on what.
     pub tried: String,
     /// Why it failed.
@@ -37,47 +37,47 @@ pub struct BackendError {
     pub hint: Option<String>,
     /// Nobody knows whether the call was carried out, or it may be under way: it may still have its
     /// effect.
-    pub may_land: bool,
+    pub outcome_unknown: bool,
 }
 
 impl BackendError {
     /// One that may pass.
     pub fn transient(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Persistence::Transient,
+            persistence: Retryability::Transient,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,
-            may_land: false,
+            outcome_unknown: false,
         }
     }
 
     /// One that stays.
     pub fn permanent(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Persistence::Permanent,
+            persistence: Retryability::Permanent,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,
-            may_land: false,
+            outcome_unknown: false,
         }
     }
 
     /// One of which nothing was begun, since it has to be judged again.
     pub fn expired(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Persistence::Expired,
+            persistence: Retryability::Expired,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,
-            may_land: false,
+            outcome_unknown: false,
         }
     }
 
     /// The same of a call that may still have its effect: its answer was lost, or it is under way.
     #[must_use]
-    pub fn may_land(mut self) -> Self {
-        self.may_land = true;
+    pub fn outcome_unknown(mut self) -> Self {
+        self.outcome_unknown = true;
         self
     }
 
@@ -91,7 +91,7 @@ impl BackendError {
 
 /// What keeps a late call of a holder that lost its lease from doing harm (law 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rail {
+pub enum Fencing {
     /// The world checks the fencing token.
     Fenced,
     /// The world checks a generation, as a resource version. It must be one that was read before
@@ -102,7 +102,7 @@ pub enum Rail {
     Bounded(Duration),
 }
 
-impl std::fmt::Display for Rail {
+impl std::fmt::Display for Fencing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fenced => f.write_str("fenced"),
@@ -154,7 +154,7 @@ impl Call {
 /// One incarnation of one process: what the lock in the cluster says of its holder.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Claim {
+pub struct LockRecord {
     /// Unique for this process: a random id, never a host name or a configured one.
     pub incarnation: String,
     /// Which run it carries out.
@@ -174,7 +174,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Who.
-    pub claim: Claim,
+    pub claim: LockRecord,
     /// How long a renewal lasts.
     pub expires: Duration,
 }
@@ -192,7 +192,7 @@ pub struct Anchor {
     pub sum: String,
 }
 
-impl Claim {
+impl LockRecord {
     /// As a lock keeps it.
     pub(crate) fn to_json(&self) -> String {
         let Self {
@@ -210,7 +210,7 @@ impl Claim {
     }
 }
 
-impl std::fmt::Display for Claim {
+impl std::fmt::Display for LockRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self {
             incarnation: _,
@@ -229,7 +229,7 @@ impl std::fmt::Display for Claim {
 pub enum LockError {
     /// Another holds it.
     #[error("the cluster is locked by {0}")]
-    Held(Box<Claim>),
+    Held(Box<LockRecord>),
     /// It was ours, and is no more.
     #[error("the lock in the cluster is not ours any more: {0}")]
     Lost(String),
@@ -279,7 +279,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Which rail an action runs on.
-    fn rail(&self, action: &Action) -> Rail;
+    fn rail(&self, action: &Action) -> Fencing;
 
     /// Ensures the state that an action names: reads before it writes, and may be called again with
     /// the same call after its process died. Returns what is worth telling.
@@ -295,10 +295,10 @@ pub trait Backend: Send + Sync {
 
     /// Takes the lock in the cluster. Returns the fencing token: larger than `at_least` and than any
     /// that the cluster has seen.
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError>;
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError>;
 
     /// Says that the holder lives. Called every third of [`Backend::lock_expires`].
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError>;
 
     /// Who has the lock now, if somebody has and that can be read. [`Backend::lock`] may take its time to find out whether
     /// they live; this answers at once.
@@ -318,7 +318,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Gives the lock back.
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError>;
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError>;
 
     /// A lock not renewed for so long may be taken over.
     fn lock_expires(&self) -> Duration;

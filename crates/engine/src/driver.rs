@@ -16,14 +16,14 @@ use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
-use crate::backend::{Anchor, Backend, BackendError, Claim, Persistence};
+use crate::backend::{Anchor, Backend, BackendError, LockRecord, Retryability};
 use crate::clock::{Clock, Steady};
 use crate::lease::Watch;
 use crate::protocol;
 pub use crate::protocol::units_of;
 use crate::raising::{self, Unguarded};
 use crate::store::{Store, StoreError};
-use crate::strays::{Strays, pause_after};
+use crate::strays::{InDoubtCalls, pause_after};
 
 mod calls;
 
@@ -89,7 +89,7 @@ pub enum Notice {
     /// Another has the lock, and is watched.
     Locked {
         /// Who.
-        holder: Claim,
+        holder: LockRecord,
         /// If they do not renew it, it is ours then.
         until: Timestamp,
     },
@@ -125,7 +125,7 @@ pub struct Driver {
     /// Intents that this process has announced: no other can have begun them.
     announced: BTreeSet<Seq>,
     /// Intents with a call that may still land.
-    strays: Strays,
+    strays: InDoubtCalls,
     /// Units of open intents on which the fence could not be raised yet: their hosts were not reached.
     unguarded: Arc<Mutex<BTreeSet<UnitId>>>,
     lease: Option<Watch>,
@@ -233,7 +233,7 @@ impl Driver {
             under_way: JoinSet::new(),
             started: BTreeSet::new(),
             announced: BTreeSet::new(),
-            strays: Strays::default(),
+            strays: InDoubtCalls::default(),
             unguarded: Arc::default(),
             lease: None,
             failures: 0,
@@ -491,7 +491,7 @@ impl Driver {
                 self.seen = Some(Sight { snapshot, as_of, at });
                 Ok(Step::Again)
             }
-            Err(error) if error.persistence == Persistence::Permanent => Err(error.into()),
+            Err(error) if error.persistence == Retryability::Permanent => Err(error.into()),
             Err(error) => {
                 let pause = pause_after(self.failures);
                 self.failures += 1;

@@ -112,7 +112,7 @@ impl Hosts {
     ///
     /// # Errors
     /// The host cannot be reached, refuses the fencing token, or cannot keep locks; or nothing was begun, as
-    /// `may_begin` said no ([`Persistence::Expired`](crate::backend::Persistence::Expired)). A command that ran
+    /// `may_begin` said no ([`Retryability::Expired`](crate::backend::Retryability::Expired)). A command that ran
     /// and failed is no error: see [`Ran::code`].
     pub async fn run(
         &self,
@@ -133,7 +133,7 @@ impl Hosts {
             .await?;
         let Some(code) = heard.result else {
             let why = format!("the shell said: {}", last_words(&heard.output));
-            return Err(BackendError::transient(tried, why).may_land());
+            return Err(BackendError::transient(tried, why).outcome_unknown());
         };
         Ok(Ran {
             code,
@@ -150,7 +150,7 @@ impl Hosts {
         let mark = Mark::draw();
         let script = self.of(&mark).ask(question);
         let unread = |mut error: BackendError| {
-            error.may_land = false;
+            error.outcome_unknown = false;
             error
         };
         let heard = self
@@ -351,7 +351,7 @@ fn judge(
         let error = BackendError::transient(tried, why.clone());
         // The script gave up before it ran the command, but an earlier call's command may be at work.
         return Err(if why.contains(UNDER_WAY) {
-            error.may_land()
+            error.outcome_unknown()
         } else {
             error
         });
@@ -365,7 +365,7 @@ fn judge(
     // and was not told to has begun nothing, and nothing of an earlier call is under way.
     let is_known = complaints.contains(NEVER_REACHED) || (heard.ready && !heard.told);
     let error = failed(why);
-    Err(if is_known { error } else { error.may_land() })
+    Err(if is_known { error } else { error.outcome_unknown() })
 }
 
 /// The last line that is not empty.

@@ -9,13 +9,13 @@ use tokio::task::JoinHandle;
 
 use stagger_core::run::Seq;
 
-use crate::backend::{Anchor, Backend, Claim, LockError, Persistence};
+use crate::backend::{Anchor, Backend, LockError, LockRecord, Retryability};
 use crate::clock::{Clock, Moment, within};
 use crate::store::{Mark, Store};
 
 /// The lock held, renewed in the background until this is dropped or given back.
 pub struct Lease {
-    claim: Claim,
+    claim: LockRecord,
     fence: u64,
     watch: Watch,
     renewer: JoinHandle<()>,
@@ -51,14 +51,14 @@ impl Beside {
     }
 
     /// A store that cannot be written is no reason to let go of the lock: who is at work is shown, not obeyed.
-    fn beat(&self, claim: &Claim, fence: u64, expires: Duration) {
+    fn beat(&self, claim: &LockRecord, fence: u64, expires: Duration) {
         let said = self.with(|store| store.beat(&claim.run, fence, claim, expires));
         if let Some(Err(error)) = said {
             tracing::warn!(%error, "who is at work could not be written down");
         }
     }
 
-    fn left(&self, claim: &Claim, fence: u64) {
+    fn left(&self, claim: &LockRecord, fence: u64) {
         let said = self.with(|store| store.left(&claim.run, fence));
         if let Some(Err(error)) = said {
             tracing::warn!(%error, "that nobody is at work could not be written down");
@@ -66,14 +66,19 @@ impl Beside {
     }
 
     /// Where the journal stands; `None`: nobody can tell now, or it has not begun.
-    fn mark(&self, claim: &Claim) -> Option<Mark> {
+    fn mark(&self, claim: &LockRecord) -> Option<Mark> {
         self.with(|store| store.mark(&claim.run, None).ok().flatten())
             .flatten()
     }
 
     /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet.
     /// Never of an older place than before: that would be one of a journal that was put back. Returns the place of which it knows then; 0: of none.
-    async fn anchor(&self, backend: &dyn Backend, claim: &Claim, at_least: Seq) -> Result<Seq, LockError> {
+    async fn anchor(
+        &self,
+        backend: &dyn Backend,
+        claim: &LockRecord,
+        at_least: Seq,
+    ) -> Result<Seq, LockError> {
         let compared = self.compared.load(Ordering::Acquire);
         if compared == 0 {
             return Ok(0);
@@ -104,7 +109,7 @@ pub struct Watch {
     alive: watch::Receiver<Moment>,
     expires: Duration,
     clock: Arc<dyn Clock>,
-    claim: Claim,
+    claim: LockRecord,
     beside: Beside,
 }
 
@@ -131,7 +136,7 @@ impl Watch {
             match self.beside.anchor(backend, &self.claim, seq).await {
                 Ok(known) if known >= seq => return Ok(()),
                 Ok(_) => return Err("the journal has lost what it was told to announce".to_owned()),
-                Err(LockError::Backend(error)) if error.persistence != Persistence::Permanent => {
+                Err(LockError::Backend(error)) if error.persistence != Retryability::Permanent => {
                     tracing::warn!(%error, "the journal could not be anchored; nothing is begun before");
                     self.clock.pause(TELL_AGAIN).await;
                 }
@@ -174,7 +179,7 @@ impl Lease {
     pub async fn take(
         backend: &Arc<dyn Backend>,
         clock: &Arc<dyn Clock>,
-        claim: Claim,
+        claim: LockRecord,
         at_least: u64,
     ) -> Result<Self, LockError> {
         let fence = backend.lock(&claim, at_least).await?;
@@ -239,7 +244,7 @@ impl Lease {
     }
 
     /// Who holds it.
-    pub fn claim(&self) -> &Claim {
+    pub fn claim(&self) -> &LockRecord {
         &self.claim
     }
 
@@ -277,7 +282,7 @@ impl Drop for Lease {
 async fn keep(
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
-    claim: Claim,
+    claim: LockRecord,
     fence: u64,
     renewed: watch::Sender<Moment>,
     tell: watch::Sender<Option<String>>,
@@ -333,7 +338,7 @@ mod tests {
     use stagger_core::run::{Action, Answer};
 
     use super::*;
-    use crate::backend::{BackendError, Call, Rail};
+    use crate::backend::{BackendError, Call, Fencing};
     use crate::clock::SystemClock;
 
     const EXPIRES: Duration = Duration::from_secs(2);
@@ -369,8 +374,8 @@ mod tests {
         async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
             unreachable!("only the lock is asked for")
         }
-        fn rail(&self, _: &Action) -> Rail {
-            Rail::Fenced
+        fn rail(&self, _: &Action) -> Fencing {
+            Fencing::Fenced
         }
         async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
             unreachable!("only the lock is asked for")
@@ -381,11 +386,11 @@ mod tests {
         async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
             unreachable!("only the lock is asked for")
         }
-        async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
+        async fn lock(&self, _: &LockRecord, at_least: u64) -> Result<u64, LockError> {
             tokio::time::sleep(EXPIRES * 2).await;
             Ok(at_least + 1)
         }
-        async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+        async fn renew(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
             if self
                 .unanswered
                 .contains(&(self.renewals.fetch_add(1, Ordering::Relaxed) + 1))
@@ -394,7 +399,7 @@ mod tests {
             }
             Ok(())
         }
-        async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+        async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
             Ok(())
         }
         fn lock_expires(&self) -> Duration {
@@ -435,8 +440,8 @@ mod tests {
         );
     }
 
-    fn claim() -> Claim {
-        Claim {
+    fn claim() -> LockRecord {
+        LockRecord {
             incarnation: "1".to_owned(),
             run: RunId::new("r").unwrap(),
             host: "h".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::Claim;
+use crate::backend::LockRecord;
 
 /// By what a process is known on its machine, also after its number was given to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +39,8 @@ impl Life {
 }
 
 /// Whether the process of a claim is alive. Only here: same host, same start of the machine, same namespace of processes.
-pub fn pulse(claim: &Claim) -> Pulse {
-    let Claim {
+pub fn pulse(claim: &LockRecord) -> Pulse {
+    let LockRecord {
         host, process, life, ..
     } = claim;
     let Some(Life {
@@ -103,8 +103,8 @@ mod tests {
 
     use super::*;
 
-    fn claim(process: u32) -> Claim {
-        Claim {
+    fn claim(process: u32) -> LockRecord {
+        LockRecord {
             incarnation: "1".to_owned(),
             run: RunId::new("r").unwrap(),
             host: hostname(),
@@ -150,10 +150,10 @@ mod tests {
         let here = claim(std::process::id());
         let mut elsewhere = Vec::new();
         for change in [
-            |claim: &mut Claim| claim.host.push('x'),
-            |claim: &mut Claim| claim.life.as_mut().unwrap().boot.push('x'),
-            |claim: &mut Claim| claim.life.as_mut().unwrap().pids.push('x'),
-            |claim: &mut Claim| claim.life = None,
+            |claim: &mut LockRecord| claim.host.push('x'),
+            |claim: &mut LockRecord| claim.life.as_mut().unwrap().boot.push('x'),
+            |claim: &mut LockRecord| claim.life.as_mut().unwrap().pids.push('x'),
+            |claim: &mut LockRecord| claim.life = None,
         ] {
             let mut claim = here.clone();
             claim.process = u32::MAX;

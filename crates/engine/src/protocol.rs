@@ -7,7 +7,7 @@ use std::time::Duration;
 use stagger_core::model::{Part, Target, UnitId};
 use stagger_core::run::{Action, Outcome, Seq};
 
-use crate::backend::{BackendError, Persistence, Rail};
+use crate::backend::{BackendError, Fencing, Retryability};
 use crate::redact::redact;
 
 /// What a new holder does before its first effect, so that no call of a holder before does harm.
@@ -25,7 +25,7 @@ pub struct TakingOver {
 /// the unit, the generation stays as it was, and a call of the holder before still fits.
 pub fn taking_over<'a>(
     open: impl IntoIterator<Item = &'a Action>,
-    rail: impl Fn(&Action) -> Rail,
+    rail: impl Fn(&Action) -> Fencing,
 ) -> TakingOver {
     let mut first = TakingOver {
         raise: Vec::new(),
@@ -33,8 +33,8 @@ pub fn taking_over<'a>(
     };
     for action in open {
         match rail(action) {
-            Rail::Fenced | Rail::Conditional => first.raise.extend(units_of(action)),
-            Rail::Bounded(time) => first.wait = first.wait.max(time),
+            Fencing::Fenced | Fencing::Conditional => first.raise.extend(units_of(action)),
+            Fencing::Bounded(time) => first.wait = first.wait.max(time),
         }
     }
     first
@@ -52,7 +52,7 @@ pub fn had_a_stranger(ruled_out: u64, taken: &BTreeSet<u64>, given: u64) -> bool
 
 /// How long whoever had the lock before may have calls under way that nothing but time ends, if its
 /// target was like this one and nothing is known of what it had announced.
-pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -> Rail) -> Duration {
+pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -> Fencing) -> Duration {
     let whole = target.parts.iter().flat_map(|part| match part {
         Part::Stage(stage) => stage
             .guards
@@ -86,8 +86,8 @@ pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -
     });
     let each = units.iter().map(|unit| Action::Restart { unit: unit.clone() });
     let bounds = whole.chain(visits).chain(each).map(|action| match rail(&action) {
-        Rail::Bounded(bound) => bound,
-        Rail::Fenced | Rail::Conditional => Duration::ZERO,
+        Fencing::Bounded(bound) => bound,
+        Fencing::Fenced | Fencing::Conditional => Duration::ZERO,
     });
     bounds.max().unwrap_or_default()
 }
@@ -127,16 +127,16 @@ pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result
         Ok(note) => return Ok(Outcome::Done { note: redact(&note) }),
         Err(error) => error,
     };
-    let settles = !error.may_land
+    let settles = !error.outcome_unknown
         && match error.persistence {
-            Persistence::Permanent => true,
-            Persistence::Transient => earlier != Earlier::Stray,
-            Persistence::Expired => earlier == Earlier::None,
+            Retryability::Permanent => true,
+            Retryability::Transient => earlier != Earlier::Stray,
+            Retryability::Expired => earlier == Earlier::None,
         };
     if !settles {
         return Err(error);
     }
-    Ok(if error.persistence == Persistence::Expired {
+    Ok(if error.persistence == Retryability::Expired {
         Outcome::NotBegun { why: error.why }
     } else {
         let why = error.to_string();
@@ -170,9 +170,9 @@ mod tests {
         };
         let open = [restart("fenced"), restart("conditional"), restart("bounded")];
         let first = taking_over(&open, |action| match units_of(action)[0].as_str() {
-            "fenced" => Rail::Fenced,
-            "conditional" => Rail::Conditional,
-            _ => Rail::Bounded(Duration::from_secs(7)),
+            "fenced" => Fencing::Fenced,
+            "conditional" => Fencing::Conditional,
+            _ => Fencing::Bounded(Duration::from_secs(7)),
         });
         let names: Vec<_> = first.raise.iter().map(UnitId::as_str).collect();
         assert_eq!(names, ["fenced", "conditional"]);
@@ -204,8 +204,8 @@ mod tests {
         let bound = longest_bound(&target, &units, |action| match action {
             Action::Visit {
                 phase: Phase::Change, ..
-            } => Rail::Bounded(Duration::from_secs(7)),
-            _ => Rail::Fenced,
+            } => Fencing::Bounded(Duration::from_secs(7)),
+            _ => Fencing::Fenced,
         });
         assert_eq!(bound, Duration::from_secs(7));
     }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_call_that_may_still_land_is_no_failure() {
-        let lost = || BackendError::transient("stop osd.3", "no answer").may_land();
+        let lost = || BackendError::transient("stop osd.3", "no answer").outcome_unknown();
         let no = || BackendError::permanent("stop osd.3", "it ended with 1");
         let not_now = || BackendError::transient("stop osd.3", "the host is away");
         assert!(settles(Err(lost()), Earlier::None).is_err());

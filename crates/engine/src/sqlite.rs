@@ -14,7 +14,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
-use crate::backend::Claim;
+use crate::backend::LockRecord;
 use crate::rows::{self, JournalRow, Reader};
 use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
 
@@ -540,7 +540,13 @@ impl Store for SqliteStore {
         })
     }
 
-    fn beat(&mut self, run: &RunId, fence: u64, claim: &Claim, expires: Duration) -> Result<(), StoreError> {
+    fn beat(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        claim: &LockRecord,
+        expires: Duration,
+    ) -> Result<(), StoreError> {
         self.connection
             .execute(
                 "insert into presence (run, fence, claim, renewed, expires)

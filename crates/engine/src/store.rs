@@ -11,7 +11,7 @@ use stagger_core::releases::{Own, numbered};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::{Chain, Row, Version, Versioned};
 
-use crate::backend::{Claim, LockError};
+use crate::backend::{LockError, LockRecord};
 use crate::life::{Pulse, pulse};
 
 /// A store that could not do what it was asked.
@@ -101,7 +101,7 @@ pub struct Presence {
     /// The fencing token.
     pub fence: u64,
     /// Who; `None`: they have said that they stopped.
-    pub claim: Option<Claim>,
+    pub claim: Option<LockRecord>,
     /// How long ago that was last said, by the store's own clock.
     pub ago: Duration,
     /// How long it counts.
@@ -120,7 +120,7 @@ impl Presence {
         let Some(claim) = claim else {
             return Some(format!("it was stopped {} s ago", ago.as_secs()));
         };
-        let Claim { host, process, .. } = claim;
+        let LockRecord { host, process, .. } = claim;
         if pulse(claim) == Pulse::Gone {
             return Some(format!("process {process} on {host} is gone"));
         }
@@ -214,7 +214,7 @@ pub trait Locks: Send + Sync {
     async fn lock(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         at_least: u64,
         expires: Duration,
     ) -> Result<u64, LockError>;
@@ -223,13 +223,13 @@ pub trait Locks: Send + Sync {
     async fn renew(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         fence: u64,
         expires: Duration,
     ) -> Result<(), LockError>;
 
     /// Gives it back. The token stays, so that the next one is larger.
-    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError>;
+    async fn unlock(&self, cluster: &ClusterName, claim: &LockRecord, fence: u64) -> Result<(), LockError>;
 }
 
 /// Journals, the fencing tokens that guard them, and what people ask of runs.
@@ -299,7 +299,7 @@ pub trait Store: Send {
         &mut self,
         _run: &RunId,
         _fence: u64,
-        _claim: &Claim,
+        _claim: &LockRecord,
         _expires: Duration,
     ) -> Result<(), StoreError> {
         Ok(())
@@ -323,7 +323,7 @@ mod tests {
 
     const EXPIRES: u64 = 60;
 
-    fn presence(claim: Option<Claim>, ago: u64) -> Presence {
+    fn presence(claim: Option<LockRecord>, ago: u64) -> Presence {
         Presence {
             fence: 1,
             claim,
@@ -332,8 +332,8 @@ mod tests {
         }
     }
 
-    fn claim(process: u32, life: Option<Life>) -> Claim {
-        Claim {
+    fn claim(process: u32, life: Option<Life>) -> LockRecord {
+        LockRecord {
             incarnation: "1".to_owned(),
             run: RunId::new("r").unwrap(),
             host: hostname(),

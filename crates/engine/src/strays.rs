@@ -26,7 +26,7 @@ pub(crate) fn pause_after(failures: u32) -> Duration {
 
 /// Intents with a call that may still land.
 #[derive(Debug, Default)]
-pub(crate) struct Strays(BTreeMap<Seq, Stray>);
+pub(crate) struct InDoubtCalls(BTreeMap<Seq, Stray>);
 
 #[derive(Debug)]
 struct Stray {
@@ -44,7 +44,7 @@ impl Stray {
     }
 }
 
-impl Strays {
+impl InDoubtCalls {
     /// One more call for this intent may still land. It is made again when the pause is over, and not
     /// before one that is bounded has ended.
     pub(crate) fn add(&mut self, seq: Seq, error: &BackendError, clock: &Steady, bound: Duration) {
@@ -145,8 +145,8 @@ mod tests {
     fn what_is_bounded_has_ended_also_where_the_clock_was_set_forward() {
         let clock = Arc::new(ByHand(Mutex::default()));
         let steady = Steady::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        let mut strays = Strays::default();
-        let error = BackendError::transient("ask", "no answer").may_land();
+        let mut strays = InDoubtCalls::default();
+        let error = BackendError::transient("ask", "no answer").outcome_unknown();
         strays.add(1, &error, &steady, Duration::from_secs(30));
         clock.0.lock().unwrap().1 = SignedDuration::from_hours(1);
         assert!(!strays.is_due(1, &steady));

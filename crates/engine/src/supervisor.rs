@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target, Topology};
 use stagger_core::run::{Command, Event, Run, Start};
 
-use crate::backend::{Backend, BackendError, Claim, Holder, LockError};
+use crate::backend::{Backend, BackendError, Holder, LockError, LockRecord};
 use crate::driver::{DriveError, Driver, Notice, Parts, Unread};
 use crate::lease::Lease;
 use crate::life::{Life, Pulse, hostname, pulse};
@@ -84,13 +84,13 @@ impl Identity {
     }
 
     /// What a lock says of this process, for that run.
-    pub fn claim(&self, run: &RunId, since: Timestamp) -> Claim {
+    pub fn claim(&self, run: &RunId, since: Timestamp) -> LockRecord {
         let Self {
             incarnation,
             host,
             process,
         } = self.clone();
-        Claim {
+        LockRecord {
             incarnation,
             run: run.clone(),
             host,

@@ -19,7 +19,7 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer, Ending, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::database::Place;
 use stagger_engine::driver::{Driver, Listener, Parts, Step};
@@ -141,8 +141,8 @@ impl Backend for Folder {
         Ok(Answer::NoOracle)
     }
 
-    fn rail(&self, _: &Action) -> Rail {
-        Rail::Fenced
+    fn rail(&self, _: &Action) -> Fencing {
+        Fencing::Fenced
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -183,19 +183,19 @@ impl Backend for Folder {
         Ok(Vec::new())
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.locks
             .lock(&self.cluster, claim, at_least, self.setting.expires)
             .await
     }
 
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.locks
             .renew(&self.cluster, claim, fence, self.setting.expires)
             .await
     }
 
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.locks.unlock(&self.cluster, claim, fence).await
     }
 

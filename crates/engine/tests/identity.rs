@@ -15,7 +15,7 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer, Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::database::Place;
 use stagger_engine::driver::{Driver, Listener, Notice, Parts, Step};
@@ -29,7 +29,7 @@ use stagger_engine::supervisor::{self, Identity, SuperviseError};
 struct Truth {
     units: BTreeMap<String, (bool, String)>,
     fence: u64,
-    holder: Option<Claim>,
+    holder: Option<LockRecord>,
     anchor: Option<Anchor>,
     calls: Vec<String>,
 }
@@ -78,8 +78,8 @@ impl Backend for Named {
         Ok(Answer::NoOracle)
     }
 
-    fn rail(&self, _: &Action) -> Rail {
-        Rail::Fenced
+    fn rail(&self, _: &Action) -> Fencing {
+        Fencing::Fenced
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -118,14 +118,14 @@ impl Backend for Named {
         Ok(Vec::new())
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let mut truth = self.truth.lock().unwrap();
         truth.fence = truth.fence.max(at_least) + 1;
         truth.holder = Some(claim.clone());
         Ok(truth.fence)
     }
 
-    async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn renew(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Backend for Named {
         Ok(self.truth.lock().unwrap().anchor.clone())
     }
 
-    async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         self.truth.lock().unwrap().holder = None;
         Ok(())
     }

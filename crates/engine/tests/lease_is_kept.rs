@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterName, Policy, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Event, Seq, Start, VERSION};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::{Clock, Moment};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
@@ -93,8 +93,8 @@ impl Backend for Cluster {
     async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
         unreachable!("only the lock is asked for")
     }
-    fn rail(&self, _: &Action) -> Rail {
-        Rail::Fenced
+    fn rail(&self, _: &Action) -> Fencing {
+        Fencing::Fenced
     }
     async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
         unreachable!("only the lock is asked for")
@@ -105,10 +105,10 @@ impl Backend for Cluster {
     async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         unreachable!("only the lock is asked for")
     }
-    async fn lock(&self, _: &Claim, _: u64) -> Result<u64, LockError> {
+    async fn lock(&self, _: &LockRecord, _: u64) -> Result<u64, LockError> {
         Ok(FENCE)
     }
-    async fn renew(&self, _: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, _: &LockRecord, fence: u64) -> Result<(), LockError> {
         assert_eq!(fence, FENCE);
         let now = self.clock.moment().up.as_secs();
         let says = {
@@ -126,7 +126,7 @@ impl Backend for Cluster {
         };
         answer(says).await
     }
-    async fn unlock(&self, _: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _: &LockRecord, fence: u64) -> Result<(), LockError> {
         assert_eq!(fence, FENCE);
         self.world.lock().unwrap().given_back = true;
         Ok(())
@@ -178,7 +178,7 @@ impl Setting {
             world: Mutex::new(world),
         });
         let backend: Arc<dyn Backend> = cluster.clone();
-        let claim = Claim {
+        let claim = LockRecord {
             incarnation: "1".to_owned(),
             run: run(),
             host: "h".to_owned(),

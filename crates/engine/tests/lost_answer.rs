@@ -16,7 +16,7 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer, Command, Ending, Event, Seq};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::Clock;
 use stagger_engine::driver::{Driver, Listener, Parts, Step};
 use stagger_engine::lease::Lease;
@@ -105,8 +105,8 @@ impl Backend for OneUnit {
         Ok(Answer::NoOracle)
     }
 
-    fn rail(&self, _: &Action) -> Rail {
-        Rail::Fenced
+    fn rail(&self, _: &Action) -> Fencing {
+        Fencing::Fenced
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -121,7 +121,7 @@ impl Backend for OneUnit {
         match phase {
             Phase::Prepare => {}
             Phase::Enter if unit.2.len() <= self.lost => {
-                return Err(BackendError::transient("enter", "no answer").may_land());
+                return Err(BackendError::transient("enter", "no answer").outcome_unknown());
             }
             Phase::Enter => unit.0 = false,
             Phase::Change => unit.1 = "2",
@@ -145,15 +145,15 @@ impl Backend for OneUnit {
         Ok(Vec::new())
     }
 
-    async fn lock(&self, _: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, _: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         Ok(at_least + 1 + self.others)
     }
 
-    async fn renew(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn renew(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
 
-    async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
 

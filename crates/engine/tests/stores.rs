@@ -16,7 +16,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPool;
 use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Command, Entry, Event, Seq, Start, VERSION};
-use stagger_engine::backend::{Claim, LockError};
+use stagger_engine::backend::{LockError, LockRecord};
 use stagger_engine::database::Place;
 use stagger_engine::postgres::{self, Address, PostgresLocks, PostgresStore};
 use stagger_engine::sqlite::{SqliteLocks, SqliteStore};
@@ -351,8 +351,8 @@ fn a_file_answers_as_memory_does() {
     });
 }
 
-fn claim(incarnation: &str) -> Claim {
-    Claim {
+fn claim(incarnation: &str) -> LockRecord {
+    LockRecord {
         incarnation: incarnation.to_owned(),
         run: run(1),
         host: "h".to_owned(),

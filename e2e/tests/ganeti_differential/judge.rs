@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use stagger_core::check::{Fault, Finding, check};
-use stagger_core::model::{Evacuate, How, Moving, Part, Rooms, Standbys, Turn, UnitId};
+use stagger_core::model::{Capacity, Evacuate, EvacuationPolicy, How, Part, Standbys, Turn, UnitId};
 use stagger_core::plan::{Move, PlannedPart, PlannedStage, Wave, plan_waves};
 use stagger_e2e::ganeti::Group;
 use stagger_ganeti::cluster::{Cluster, Instance, Status, Template};
@@ -320,7 +320,7 @@ pub(crate) fn is_local(instance: &Instance) -> bool {
 /// is down are left out too: that hroller makes them is known.
 pub(crate) fn findings(question: &Question, left: &BTreeSet<&str>, groups: &[Group]) -> Result<Vec<Finding>> {
     let ask = question.ask();
-    let rooms = ask.snapshot.rooms().context("no hosts and guests")?;
+    let capacity = ask.snapshot.capacity().context("no hosts and guests")?;
     let stage = ask.target.parts.iter().find_map(|part| match part {
         Part::Stage(stage) => Some(stage),
         Part::Step(_) => None,
@@ -338,7 +338,7 @@ pub(crate) fn findings(question: &Question, left: &BTreeSet<&str>, groups: &[Gro
         }
         units.sort_by(|a, b| a.natural().cmp(&b.natural()));
         waves.push(Wave {
-            moves: their_moves(rooms, moving, &units, group)?,
+            moves: their_moves(capacity, moving, &units, group)?,
             units,
             door: None,
             seconds: 0,
@@ -372,7 +372,12 @@ pub(crate) fn findings(question: &Question, left: &BTreeSet<&str>, groups: &[Gro
 }
 
 /// What hroller does to empty these units: what it prints, and the migrations of DRBD, which it does not print.
-fn their_moves(rooms: &Rooms, moving: Moving, units: &[UnitId], group: &Group) -> Result<Vec<Move>> {
+fn their_moves(
+    capacity: &Capacity,
+    moving: EvacuationPolicy,
+    units: &[UnitId],
+    group: &Group,
+) -> Result<Vec<Move>> {
     let printed: BTreeMap<&str, &stagger_e2e::ganeti::Move> = group
         .moves
         .iter()
@@ -380,11 +385,13 @@ fn their_moves(rooms: &Rooms, moving: Moving, units: &[UnitId], group: &Group) -
         .collect();
     let (mut first, mut copies) = (Vec::new(), Vec::new());
     for unit in units {
-        let host = rooms.find(unit).with_context(|| format!("{unit} is no host"))?;
-        for guest in rooms.on(host).iter().map(|guest| rooms.guest(*guest)) {
+        let host = capacity
+            .find(unit)
+            .with_context(|| format!("{unit} is no host"))?;
+        for guest in capacity.on(host).iter().map(|guest| capacity.guest(*guest)) {
             let line = printed.get(guest.name.as_str());
             let (how, to) = match (moving.turn(guest), guest.standby, line) {
-                (Turn::ToStandby, Some(standby), _) => (How::Migrate, rooms.host(standby).unit.clone()),
+                (Turn::ToStandby, Some(standby), _) => (How::Migrate, capacity.host(standby).unit.clone()),
                 (Turn::Anywhere, _, Some(line)) => (How::Migrate, UnitId::new(line.primary.as_str())?),
                 (Turn::WithDowntime, _, Some(line)) => (How::Relocate, UnitId::new(line.primary.as_str())?),
                 _ => continue,
@@ -399,11 +406,11 @@ fn their_moves(rooms: &Rooms, moving: Moving, units: &[UnitId], group: &Group) -
         if moving.evacuate != Evacuate::Everything {
             continue;
         }
-        for guest in rooms
+        for guest in capacity
             .on(host)
             .iter()
-            .chain(rooms.behind(host))
-            .map(|guest| rooms.guest(*guest))
+            .chain(capacity.behind(host))
+            .map(|guest| capacity.guest(*guest))
         {
             let new = printed
                 .get(guest.name.as_str())

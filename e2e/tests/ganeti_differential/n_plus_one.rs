@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, SharedGuests, Spare, Standbys, UnitId,
+    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Spare, Standbys,
+    UnitId,
 };
-use stagger_core::plan::{Ask, Move, Wave, plan_waves};
+use stagger_core::plan::{Move, PlanningInput, Wave, plan_waves};
 use stagger_e2e::ganeti::Htools;
 use stagger_ganeti::cluster::{Cluster, NodeIx, Template};
 use stagger_ganeti::target::{Wish, reboot};
@@ -63,7 +64,7 @@ pub(crate) fn found(case: &Case, spare: Spare, real: &Htools) -> Result<Found> {
 /// The waves of a plan in which little but room binds; what else is wished follows from the seed.
 fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
     let of = |every: u64| case.seed.is_multiple_of(every);
-    let moving = Moving {
+    let moving = EvacuationPolicy {
         as_if_down: false,
         local: if of(2) {
             LocalGuests::Relocate
@@ -96,7 +97,7 @@ fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
         ..Policy::default()
     };
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let made = plan_waves(&Ask {
+    let made = plan_waves(&PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &policy,

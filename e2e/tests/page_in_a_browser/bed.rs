@@ -15,7 +15,7 @@ use stagger_e2e::command::say;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
-use stagger_engine::backend::Claim;
+use stagger_engine::backend::LockRecord;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::Store;
 
@@ -202,7 +202,7 @@ fn write(file: &Path, journal: &Journal) -> Result<RunId> {
     store.begin(&cluster, 1, first.at, first.event.clone())?;
     append(&mut store, &run, &journal.written[1..])?;
     if journal.at_work {
-        let claim = Claim {
+        let claim = LockRecord {
             incarnation: "test".to_owned(),
             run: run.clone(),
             host: "ops1".to_owned(),

@@ -19,7 +19,7 @@ use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::model::{ClusterName, Growth, Policy, Search, Snapshot, Target};
-use stagger_core::plan::{Ask, Plan, PlannedPart, plan};
+use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan};
 
 const WANTED: &str = "20.2.4";
 
@@ -123,7 +123,7 @@ fn planned(facts: &Facts, target: &Target, parent: Option<&Plan>) -> Plan {
         },
         ..Policy::default()
     };
-    plan(&Ask {
+    plan(&PlanningInput {
         snapshot: &snapshot,
         target,
         policy: &policy,

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterId, ClusterName, Kind, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::beats::Beats;
 use tokio::task::JoinSet;
 
@@ -265,15 +265,15 @@ impl Backend for CephBackend {
         places.get(unit).cloned()
     }
 
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         match action {
-            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Fencing::Fenced,
             Action::TakeGuard { .. }
             | Action::DropGuard { .. }
             | Action::Step { .. }
             | Action::Collect { .. } => {
                 // Each question ends with its sender or at its own limit, and a guard asks at most three.
-                Rail::Bounded(Duration::from_secs(self.settings.cluster.timeout + 10))
+                Fencing::Bounded(Duration::from_secs(self.settings.cluster.timeout + 10))
             }
         }
     }
@@ -383,11 +383,11 @@ impl Backend for CephBackend {
         Ok(files)
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.lock.take(&*self.api, claim, at_least).await
     }
 
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.lock.renew(&*self.api, claim, fence).await
     }
 
@@ -403,7 +403,7 @@ impl Backend for CephBackend {
         lock::anchored(&*self.api).await
     }
 
-    async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, _fence: u64) -> Result<(), LockError> {
         self.lock.give_back(&*self.api, claim).await
     }
 

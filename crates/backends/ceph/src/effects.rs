@@ -34,7 +34,7 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
     };
     // A question that was sent and never answered may still be carried out.
     let made = match error {
-        ApiError::TimedOut { .. } | ApiError::Unreachable { .. } => made.may_land(),
+        ApiError::TimedOut { .. } | ApiError::Unreachable { .. } => made.outcome_unknown(),
         ApiError::Start { .. }
         | ApiError::Refused { .. }
         | ApiError::NotRecorded { .. }

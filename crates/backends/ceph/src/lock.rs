@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_core::model::ClusterId;
-use stagger_engine::backend::{Anchor, BackendError, Claim, Holder, LockError};
+use stagger_engine::backend::{Anchor, BackendError, Holder, LockError, LockRecord};
 use stagger_engine::life::{Pulse, pulse};
 
 use crate::api::{CephApi, Whom};
@@ -30,7 +30,7 @@ const ANCHOR: &str = "stagger/anchor";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Written {
     #[serde(flatten)]
-    claim: Claim,
+    claim: LockRecord,
     fence: u64,
     /// Grows with each renewal.
     beat: u64,
@@ -60,7 +60,7 @@ impl Lock {
     pub(crate) async fn take(
         &self,
         api: &dyn CephApi,
-        claim: &Claim,
+        claim: &LockRecord,
         at_least: u64,
     ) -> Result<u64, LockError> {
         // Those that were there before us: who of them still lives shows within their own time.
@@ -114,7 +114,12 @@ impl Lock {
     }
 
     /// Says that the holder lives. One who was away so long that another took over gives way.
-    pub(crate) async fn renew(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    pub(crate) async fn renew(
+        &self,
+        api: &dyn CephApi,
+        claim: &LockRecord,
+        fence: u64,
+    ) -> Result<(), LockError> {
         let all = claims(api).await?;
         let newest = stored_fence(api).await?;
         let other = all
@@ -137,7 +142,7 @@ impl Lock {
         self.write(api, claim, fence).await
     }
 
-    pub(crate) async fn give_back(&self, api: &dyn CephApi, claim: &Claim) -> Result<(), LockError> {
+    pub(crate) async fn give_back(&self, api: &dyn CephApi, claim: &LockRecord) -> Result<(), LockError> {
         remove(api, &key_of(claim)).await
     }
 
@@ -153,7 +158,7 @@ impl Lock {
         }))
     }
 
-    async fn write(&self, api: &dyn CephApi, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn write(&self, api: &dyn CephApi, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         let beat = self.beat.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let written = Written {
             claim: claim.clone(),
@@ -211,7 +216,7 @@ pub(crate) async fn identity(api: &dyn CephApi) -> Result<ClusterId, BackendErro
     ClusterId::new(quorum.monmap.fsid).map_err(|error| unread(error.to_string()))
 }
 
-fn key_of(claim: &Claim) -> String {
+fn key_of(claim: &LockRecord) -> String {
     format!("{PREFIX}{}", claim.incarnation)
 }
 

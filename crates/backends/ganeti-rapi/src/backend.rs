@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::beats::Beats;
 use stagger_ganeti::cluster::Cluster;
 
@@ -134,8 +134,8 @@ impl GanetiBackend {
         }
     }
 
-    fn bound_of_commands(&self) -> Rail {
-        Rail::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
+    fn bound_of_commands(&self) -> Fencing {
+        Fencing::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
     }
 
     fn boot_before(&self, unit: &UnitId) -> Result<&str, BackendError> {
@@ -184,7 +184,7 @@ impl Backend for GanetiBackend {
         Ok(Answer::Yes)
     }
 
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         match action {
             Action::Visit { unit, phase, .. } if self.is_command(unit, *phase) => self.bound_of_commands(),
             Action::Restart { unit }
@@ -192,7 +192,7 @@ impl Backend for GanetiBackend {
             {
                 self.bound_of_commands()
             }
-            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Fencing::Fenced,
             Action::TakeGuard { .. }
             | Action::DropGuard { .. }
             | Action::Step { .. }
@@ -203,7 +203,7 @@ impl Backend for GanetiBackend {
                     Some(_) => Duration::from_secs(self.settings.hosts.timeout),
                     None => Duration::ZERO,
                 };
-                Rail::Bounded(self.settings.pace.call + command + Duration::from_secs(10))
+                Fencing::Bounded(self.settings.pace.call + command + Duration::from_secs(10))
             }
         }
     }
@@ -299,7 +299,7 @@ impl Backend for GanetiBackend {
         Ok(files)
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let token = self.lock.take(&self.rapi, claim, at_least).await?;
         // Who is master says which visits may have had a command, and so what of a holder before is waited out.
         let info = self.rapi.get("/2/info").await.ok();
@@ -310,7 +310,7 @@ impl Backend for GanetiBackend {
         Ok(token)
     }
 
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.lock.renew(&self.rapi, claim, fence).await
     }
 
@@ -326,7 +326,7 @@ impl Backend for GanetiBackend {
         lock::anchored(&self.rapi).await
     }
 
-    async fn unlock(&self, claim: &Claim, _fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, _fence: u64) -> Result<(), LockError> {
         self.lock.give_back(&self.rapi, claim).await
     }
 

@@ -63,7 +63,7 @@ impl ApiError {
             Self::Unreachable(said) if said.contains("TLS:") => {
                 BackendError::transient(tried, why).hint(tls::HINT)
             }
-            Self::Lost(_) | Self::Unreadable(_) if writes => BackendError::transient(tried, why).may_land(),
+            Self::Lost(_) | Self::Unreadable(_) if writes => BackendError::transient(tried, why).outcome_unknown(),
             Self::Unreachable(_) | Self::TwoMasters(_) | Self::Lost(_) | Self::Unreadable(_) => {
                 BackendError::transient(tried, why)
             }
@@ -74,7 +74,7 @@ impl ApiError {
             // 503: the queue is full or drained, and nothing was submitted. 502: the master's daemon went away, maybe after
             // it had the job.
             Self::Refused { code, .. } if code >= 500 && writes && code != 503 => {
-                BackendError::transient(tried, why).may_land()
+                BackendError::transient(tried, why).outcome_unknown()
             }
             Self::Refused { code, .. } if code >= 500 => BackendError::transient(tried, why),
             Self::Refused { .. } => BackendError::permanent(tried, why),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::GuardName;
-use stagger_engine::backend::{BackendError, Call, Persistence};
+use stagger_engine::backend::{BackendError, Call, Retryability};
 use stagger_engine::beats::Beats;
 use stagger_engine::hosts::last_words;
 
@@ -205,7 +205,7 @@ async fn take_drain(
         let waited = tokio::time::timeout(renew, waited).await;
         let mut error = match waited {
             Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
-            Ok(Err(error)) if error.persistence == Persistence::Permanent => return Err(error),
+            Ok(Err(error)) if error.persistence == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
             Ok(Err(error)) => error,
             Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still at work"),

@@ -228,16 +228,16 @@ impl Rapi {
                 Err(error) => error,
             };
             let error = lost.of(&work.what, true);
-            if !error.may_land {
+            if !error.outcome_unknown {
                 return Err(error);
             }
             fence::refuse_one(self, call, &reason)
                 .await
-                .map_err(BackendError::may_land)?;
+                .map_err(BackendError::outcome_unknown)?;
             let jobs = self
                 .jobs()
                 .await
-                .map_err(|error| error.of(&work.what, true).may_land())?;
+                .map_err(|error| error.of(&work.what, true).outcome_unknown())?;
             if let Some(job) = jobs.iter().find(|job| job.reason.as_ref() == Some(&reason)) {
                 // One that was still queued may be cancelled by that very filter: then it never was.
                 let status = match job.status {
@@ -281,7 +281,11 @@ impl Rapi {
                         return self.ended(id, what).await;
                     }
                 }
-                Err(error) => return Err(error.of(format!("wait for job {id}, {what}"), true).may_land()),
+                Err(error) => {
+                    return Err(error
+                        .of(format!("wait for job {id}, {what}"), true)
+                        .outcome_unknown());
+                }
             }
             if begun.elapsed() > self.pace().job {
                 let why = format!(
@@ -290,7 +294,7 @@ impl Rapi {
                     before[0].as_str().unwrap_or("in a state that is not known"),
                 );
                 return Err(BackendError::transient(what, why)
-                    .may_land()
+                    .outcome_unknown()
                     .hint(format!("see `gnt-job info {id}`")));
             }
         }
@@ -322,9 +326,9 @@ impl Rapi {
         let answer = self
             .get(&format!("/2/jobs/{id}"))
             .await
-            .map_err(|error| error.of(&tried, true).may_land())?;
+            .map_err(|error| error.of(&tried, true).outcome_unknown())?;
         let document: JobDocument = serde_json::from_value(answer)
-            .map_err(|error| BackendError::transient(&tried, error.to_string()).may_land())?;
+            .map_err(|error| BackendError::transient(&tried, error.to_string()).outcome_unknown())?;
         Ok(Ended {
             id,
             status: document.status,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use stagger_core::model::RunId;
-use stagger_engine::backend::{Anchor, BackendError, Claim, Holder, LockError};
+use stagger_engine::backend::{Anchor, BackendError, Holder, LockError, LockRecord};
 use stagger_engine::life::{Pulse, pulse};
 
 use crate::client::{ApiError, Rapi};
@@ -28,7 +28,7 @@ use crate::filters::{Effect, Filter, Found, Listed, Which, id_of, priority};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    lock: Claim,
+    lock: LockRecord,
     token: u64,
     /// Grows with each renewal.
     beat: u64,
@@ -77,7 +77,7 @@ impl Lock {
     ///
     /// # Errors
     /// Another holds it, the run goes on elsewhere, or the cluster cannot be asked.
-    pub async fn take(&self, rapi: &Rapi, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    pub async fn take(&self, rapi: &Rapi, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let filters = read(rapi).await?;
         goes_on_here(&filters, claim)?;
         let mut token = at_least.max(fence::newest(&filters));
@@ -130,7 +130,7 @@ impl Lock {
     ///
     /// # Errors
     /// Another holds it, or it was taken away.
-    pub async fn renew(&self, rapi: &Rapi, claim: &Claim, token: u64) -> Result<(), LockError> {
+    pub async fn renew(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
         let filters = read(rapi).await?;
         if let Some(Found {
             record: HandedOver { handed_over: run, to },
@@ -166,7 +166,7 @@ impl Lock {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn give_back(&self, rapi: &Rapi, claim: &Claim) -> Result<(), LockError> {
+    pub async fn give_back(&self, rapi: &Rapi, claim: &LockRecord) -> Result<(), LockError> {
         let filters = read(rapi).await?;
         // Where the run went on here, there is nothing that anybody need know any more.
         for found in filters.iter().filter_map(Listed::record_of::<HandedOver>) {
@@ -177,7 +177,7 @@ impl Lock {
         remove(rapi, &id_of_claim(claim)).await
     }
 
-    async fn write(&self, rapi: &Rapi, claim: &Claim, token: u64) -> Result<(), LockError> {
+    async fn write(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
         let filter = Filter {
             id: id_of_claim(claim),
             priority: priority::RECORD,
@@ -270,14 +270,14 @@ pub fn same_host(one: &str, other: &str) -> bool {
 }
 
 /// Where else a run was handed over to.
-fn elsewhere(filters: &[Listed], claim: &Claim) -> Option<Found<HandedOver>> {
+fn elsewhere(filters: &[Listed], claim: &LockRecord) -> Option<Found<HandedOver>> {
     filters
         .iter()
         .filter_map(Listed::record_of::<HandedOver>)
         .find(|found| found.record.handed_over == claim.run && !same_host(&found.record.to, &claim.host))
 }
 
-fn goes_on_here(filters: &[Listed], claim: &Claim) -> Result<(), LockError> {
+fn goes_on_here(filters: &[Listed], claim: &LockRecord) -> Result<(), LockError> {
     let Some(Found { id, record }) = elsewhere(filters, claim) else {
         return Ok(());
     };
@@ -291,7 +291,7 @@ fn goes_on_here(filters: &[Listed], claim: &Claim) -> Result<(), LockError> {
     ))))
 }
 
-fn id_of_claim(claim: &Claim) -> String {
+fn id_of_claim(claim: &LockRecord) -> String {
     id_of(&["lock", &claim.incarnation])
 }
 

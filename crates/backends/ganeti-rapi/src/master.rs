@@ -72,7 +72,7 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
         let run = &visitor.call.run;
         let why = format!("the run goes on on {to}: this node is about to be rebooted");
         return Err(BackendError::transient(tried, why)
-            .may_land()
+            .outcome_unknown()
             .hint(format!("`stagger resume {run}` on {to}")));
     }
     Ok(())
@@ -91,7 +91,7 @@ async fn wait_for(visitor: &Visitor<'_>, to: &str, begun: Instant, tried: &str) 
             let why = format!("{said}, after {} s", begun.elapsed().as_secs());
             // Whoever becomes master answers: while nobody does, it is not known who will.
             let error = if is_silent {
-                BackendError::transient(tried, why).may_land()
+                BackendError::transient(tried, why).outcome_unknown()
             } else {
                 BackendError::permanent(tried, why)
             };

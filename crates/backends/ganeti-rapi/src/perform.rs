@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
-use stagger_engine::backend::{BackendError, Call, Persistence};
+use stagger_engine::backend::{BackendError, Call, Retryability};
 
 use crate::client::{Method, Rapi, encoded};
 use crate::commands;
@@ -68,7 +68,7 @@ impl Visitor<'_> {
         loop {
             match ask().await {
                 Err(error)
-                    if error.persistence == Persistence::Transient
+                    if error.persistence == Retryability::Transient
                         && begun.elapsed() < self.rapi.pace().failover =>
                 {
                     tracing::debug!(%error, "asked again");
@@ -194,7 +194,7 @@ impl Visitor<'_> {
             let stays = self.limits.master.read().await;
             let boot = match self.rapi.boot(node).await {
                 // Who cannot be asked now is asked again.
-                Err(error) if error.persistence == Persistence::Transient => {
+                Err(error) if error.persistence == Retryability::Transient => {
                     tracing::debug!(%error, node, "asked again");
                     None
                 }
@@ -470,7 +470,7 @@ impl Visitor<'_> {
         let ran = self.command(&what, command, &names).await;
         // Its job goes on without the command, which ends at the limit of all commands.
         let jobs = self.rapi.jobs().await;
-        let jobs = jobs.map_err(|error| error.of(&what, true).may_land())?;
+        let jobs = jobs.map_err(|error| error.of(&what, true).outcome_unknown())?;
         let key = self.call.key();
         let is_ours = |job: &&Job| {
             let reason = job.reason.as_ref();
@@ -607,7 +607,7 @@ fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), Bac
     let errors: Vec<BackendError> = results.into_iter().filter_map(Result::err).collect();
     let first = errors
         .iter()
-        .find(|error| error.may_land)
+        .find(|error| error.outcome_unknown)
         .or_else(|| errors.first())
         .cloned();
     match (first, errors.len()) {
@@ -628,9 +628,9 @@ mod tests {
     #[test]
     fn one_that_may_land_stands_for_all() {
         let no = || Err(BackendError::permanent("a", "no"));
-        let lost = Err(BackendError::transient("b", "lost").may_land());
+        let lost = Err(BackendError::transient("b", "lost").outcome_unknown());
         let error = all_of("do both", vec![Ok(()), no(), lost, no()]).unwrap_err();
-        assert!(error.may_land);
+        assert!(error.outcome_unknown);
         assert_eq!(error.to_string(), "do both: b: lost (and 2 more like it)");
         assert!(all_of("do nothing", vec![Ok(())]).is_ok());
     }

@@ -9,8 +9,8 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{
-    Budgets, ClusterName, Condition, ConditionName, Drained, IdError, Ix, Kind, Moving, Reason, Revision,
-    Snapshot, SnapshotError, Unit, UnitId, UnitState, Verdict,
+    Budgets, ClusterName, Condition, ConditionName, Drained, EvacuationPolicy, IdError, Ix, Kind, Reason,
+    Revision, Snapshot, SnapshotError, Unit, UnitId, UnitState, Verdict,
 };
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::translate as planning;
@@ -31,7 +31,7 @@ pub const INSTANCES_UP: &str = "instances-up";
 #[serde(deny_unknown_fields)]
 pub struct Wished {
     /// What becomes of instances while their nodes are away.
-    pub moving: Moving,
+    pub moving: EvacuationPolicy,
     /// Instances outside of their policy may be moved all the same.
     pub ignore_ipolicy: bool,
     /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
@@ -126,7 +126,7 @@ pub fn translate(
     let snapshot = snapshot
         .with_drained(drained(&nodes)?)
         .with_terms(planning::TERMS);
-    Ok(snapshot.with_rooms(planning::rooms(cluster, wished.ignore_ipolicy)?)?)
+    Ok(snapshot.with_capacity(planning::capacity(cluster, wished.ignore_ipolicy)?)?)
 }
 
 /// The nodes that answer and that a visit has drained.

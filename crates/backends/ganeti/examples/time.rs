@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use stagger_core::check::check;
-use stagger_core::model::{Growth, Limit, LocalGuests, Moving, Policy, Search, Standbys};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::model::{EvacuationPolicy, Growth, Limit, LocalGuests, Policy, Search, Standbys};
+use stagger_core::plan::{PlanningInput, plan};
 use stagger_ganeti::target::{Wish, reboot};
 use stagger_ganeti::text;
 use stagger_ganeti::translate::{View, snapshot};
@@ -31,10 +31,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ignore_ipolicy: false,
     };
     let wish = Wish {
-        moving: Moving {
+        moving: EvacuationPolicy {
             standbys,
             local: LocalGuests::Relocate,
-            ..Moving::default()
+            ..EvacuationPolicy::default()
         },
         ..Wish::default()
     };
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Policy::default()
     };
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &policy,

@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use stagger_core::check::{Finding, check};
 use stagger_core::model::{
-    ClusterName, Evacuate, Growth, How, Limit, LocalGuests, Moving, Part, PartName, Policy, Reason, Search,
-    SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
+    ClusterName, Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Part, PartName, Policy, Reason,
+    Search, SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
 };
-use stagger_core::plan::{Ask, LeftAlone, Plan, Wave, plan_waves};
+use stagger_core::plan::{LeftAlone, Plan, PlanningInput, Wave, plan_waves};
 
 use crate::cluster::{Cluster, Instance, Template};
 use crate::select::{SelectError, Selection};
@@ -215,8 +215,8 @@ impl Question {
     }
 
     /// As the core takes it.
-    pub fn ask(&self) -> Ask<'_> {
-        Ask {
+    pub fn ask(&self) -> PlanningInput<'_> {
+        PlanningInput {
             snapshot: &self.snapshot,
             target: &self.target,
             policy: &self.policy,
@@ -298,8 +298,8 @@ fn missing(cluster: &Cluster) -> Option<String> {
     (!lines.is_empty()).then(|| format!("cluster has inconsistent data:{}", lines.concat()))
 }
 
-fn moving(options: &Options) -> Moving {
-    Moving {
+fn moving(options: &Options) -> EvacuationPolicy {
+    EvacuationPolicy {
         as_if_down: options.offline_maintenance,
         local: if options.move_non_redundant {
             LocalGuests::Relocate

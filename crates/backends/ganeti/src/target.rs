@@ -1,7 +1,7 @@
 //! What is wanted: that nodes are rebooted, in turn, with their instances elsewhere meanwhile.
 
 use stagger_core::model::{
-    GoingBack, IdError, Kind, Maintenance, Moving, OneAtATime, Part, PartName, Phase, SharedGuests,
+    EvacuationPolicy, GoingBack, IdError, Kind, Maintenance, OneAtATime, Part, PartName, Phase, SharedGuests,
     StageSpec, Target, UnitId, Width,
 };
 
@@ -15,7 +15,7 @@ pub struct Wish {
     /// Which nodes.
     pub selection: Selection,
     /// What becomes of their instances.
-    pub moving: Moving,
+    pub moving: EvacuationPolicy,
     /// Templates whose storage is on the nodes' own disks: these nodes go one at a time.
     pub local_storage: Vec<Template>,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    Amounts, BudgetsBuilder, ClusterName, Guest, Host, Ix, Kind, Reason, Rooms, RoomsError, Snapshot,
+    Amounts, BudgetsBuilder, Capacity, CapacityError, ClusterName, Guest, Host, Ix, Kind, Reason, Snapshot,
     SnapshotError, Storage, Terms, Unit, UnitId, UnitState,
 };
 
@@ -46,7 +46,7 @@ pub enum TranslateError {
     Name(#[from] stagger_core::model::IdError),
     /// Hosts and guests that do not fit together.
     #[error("nodes and instances do not fit together")]
-    Rooms(#[from] RoomsError),
+    Capacity(#[from] CapacityError),
     /// Two nodes of one name, or the like.
     #[error("the cluster contradicts itself")]
     Snapshot(#[from] SnapshotError),
@@ -74,7 +74,7 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
         view.durations.clone(),
     )?;
     let snapshot = snapshot.with_terms(TERMS);
-    Ok(snapshot.with_rooms(rooms(cluster, view.ignore_ipolicy)?)?)
+    Ok(snapshot.with_capacity(capacity(cluster, view.ignore_ipolicy)?)?)
 }
 
 /// Why a node that carries no instances is left alone.
@@ -145,7 +145,7 @@ pub fn pairs(cluster: &Cluster) -> BudgetsBuilder {
 ///
 /// # Errors
 /// As of [`snapshot`].
-pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, TranslateError> {
+pub fn capacity(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Capacity, TranslateError> {
     let mut order: Vec<(UnitId, NodeIx)> = Vec::with_capacity(cluster.nodes.len());
     for (at, node) in (0_u32..).zip(&cluster.nodes) {
         order.push((UnitId::new(node.name.as_str())?, NodeIx(at)));
@@ -212,7 +212,7 @@ pub fn rooms(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Rooms, Translate
         });
     }
     let pools = cluster.groups.iter().map(|group| group.name.clone()).collect();
-    Ok(Rooms::new(hosts, guests, pools, tags)?)
+    Ok(Capacity::new(hosts, guests, pools, tags)?)
 }
 
 /// Instances by the names of the guests that they are. Files made by hand may have two instances of one name.

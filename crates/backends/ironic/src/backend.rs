@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 
 use crate::config::{Pace, Role, Settings, Way};
 use crate::facts::{Facts, Known};
@@ -173,22 +173,22 @@ impl Backend for IronicBackend {
         Some(service.host.to_owned())
     }
 
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         let Pace { ring, drain, .. } = self.settings.pace;
         let limit = Duration::from_secs(self.settings.hosts.timeout) + ring + drain;
         match action {
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. }
                 if self.writes_into_ironic(unit) =>
             {
-                Rail::Bounded(limit)
+                Fencing::Bounded(limit)
             }
             // Commands are refused on their hosts, records and the lock in our database. A step raises the fence on
             // every host itself, before it does anything.
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } | Action::Step { .. } => {
-                Rail::Fenced
+                Fencing::Fenced
             }
             Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {
-                Rail::Bounded(self.settings.pace.call + Duration::from_secs(10))
+                Fencing::Bounded(self.settings.pace.call + Duration::from_secs(10))
             }
         }
     }
@@ -245,11 +245,11 @@ impl Backend for IronicBackend {
         Ok(files)
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.book.take(claim, at_least).await
     }
 
-    async fn renew(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, _claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.book.renew(fence).await
     }
 
@@ -265,7 +265,7 @@ impl Backend for IronicBackend {
         self.book.anchored().await
     }
 
-    async fn unlock(&self, _claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.book.give_back(fence).await
     }
 

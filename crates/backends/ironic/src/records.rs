@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use stagger_core::model::{ClusterId, ClusterName};
-use stagger_engine::backend::{Anchor, BackendError, Call, Claim, Holder, LockError};
+use stagger_engine::backend::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
 use stagger_engine::life::{Pulse, pulse};
 use stagger_engine::supervisor::random_hex;
 
@@ -103,7 +103,7 @@ struct Locked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    claim: Claim,
+    claim: LockRecord,
     /// How long after a renewal it may be taken over, in milliseconds.
     expires: u64,
 }
@@ -175,7 +175,7 @@ impl Book {
         // Making them twice changes nothing.
         let made = self.sql.change("make our tables", statements).await;
         let unread = |mut error: BackendError| {
-            error.may_land = false;
+            error.outcome_unknown = false;
             error
         };
         made.map_err(unread)?;
@@ -411,7 +411,7 @@ impl Book {
     ///
     /// # Errors
     /// Another holds it, or the database does not answer.
-    pub async fn take(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    pub async fn take(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         const TRIED: &str = "take the lock";
         self.make().await.map_err(LockError::Backend)?;
         let written = Written {

@@ -55,7 +55,7 @@ impl Performer<'_> {
             self.start(service).await
         };
         let restarted = restarted.await;
-        if restarted.as_ref().is_err_and(|error| error.may_land) {
+        if restarted.as_ref().is_err_and(|error| error.outcome_unknown) {
             // It may be at work there: what waits goes on to wait, until the next try or until the door opens.
             return restarted;
         }

@@ -193,14 +193,14 @@ impl Sql {
             Ok(Err(error)) => {
                 let error = self.error(tried, &error);
                 Err(
-                    if error.persistence == stagger_engine::backend::Persistence::Transient {
-                        error.may_land()
+                    if error.persistence == stagger_engine::backend::Retryability::Transient {
+                        error.outcome_unknown()
                     } else {
                         error
                     },
                 )
             }
-            Err(_) => Err(self.silent(tried).may_land()),
+            Err(_) => Err(self.silent(tried).outcome_unknown()),
         }
     }
 

@@ -162,8 +162,8 @@ impl World {
         if self.drains() {
             snapshot = snapshot.with_drained(self.seen_drained());
         }
-        if let Some(rooms) = self.rooms()? {
-            snapshot = snapshot.with_rooms(rooms)?;
+        if let Some(capacity) = self.capacity()? {
+            snapshot = snapshot.with_capacity(capacity)?;
         }
         if recovers {
             let places = self

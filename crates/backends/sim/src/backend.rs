@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, IdError, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::units_of;
 
@@ -132,11 +132,11 @@ impl Backend for Sim {
         Some(world.host_name(world.daemons[*at].host))
     }
 
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         match action {
-            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Rail::Fenced,
-            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } => Rail::Conditional,
-            Action::Collect { .. } => Rail::Bounded(Duration::ZERO),
+            Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Fencing::Fenced,
+            Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } => Fencing::Conditional,
+            Action::Collect { .. } => Fencing::Bounded(Duration::ZERO),
         }
     }
 
@@ -144,7 +144,7 @@ impl Backend for Sim {
         let answered = self.world().send(call, action);
         answered.await.unwrap_or_else(|_| {
             let tried = format!("call {}", call.key());
-            Err(BackendError::transient(tried, "no answer came").may_land())
+            Err(BackendError::transient(tried, "no answer came").outcome_unknown())
         })
     }
 
@@ -185,7 +185,7 @@ impl Backend for Sim {
         Ok(units.iter().filter_map(tell).collect())
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let mut world = self.world();
         let now = world.elapsed();
         if let Some((holder, until)) = &world.lock
@@ -199,7 +199,7 @@ impl Backend for Sim {
         Ok(world.fence)
     }
 
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         let mut world = self.world();
         let now = world.elapsed();
         match &world.lock {
@@ -232,7 +232,7 @@ impl Backend for Sim {
         Ok(self.world().anchor.clone())
     }
 
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         let mut world = self.world();
         if let Some((holder, _)) = &world.lock
             && holder.incarnation == claim.incarnation
@@ -305,7 +305,7 @@ impl World {
         if self.comes_to_a_host_that_is_off(action) {
             // Who sent it cannot tell a host that is off from one that does not answer.
             let tried = format!("call {}", call.key());
-            return Err(BackendError::transient(tried, "no answer came").may_land());
+            return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
         }
         self.fenced_in(call, action)?;
         self.may_begin(call)?;
@@ -360,7 +360,7 @@ impl World {
                 {
                     self.faults[at].used += 1;
                     self.land_later(*seconds, call, action);
-                    return Err(BackendError::transient(tried, "no answer came").may_land());
+                    return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
                 }
                 (Fault::AnswerLost { unit, phase }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>
@@ -369,7 +369,7 @@ impl World {
                     if self.stops_half_way(call, action).is_ok() {
                         self.take_effect(call, action);
                     }
-                    return Err(BackendError::transient(tried, "the answer was lost").may_land());
+                    return Err(BackendError::transient(tried, "the answer was lost").outcome_unknown());
                 }
                 (Fault::Doubled { unit, phase, seconds }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>

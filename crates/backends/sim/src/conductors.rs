@@ -14,7 +14,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, Topology, Uni
 use stagger_core::run::{Action, Answer, Entry, Run};
 use stagger_core::view::Waiting;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::{Clock, Moment};
 use stagger_engine::driver::{DriveError, Listener, Notice, Parts};
 use stagger_engine::store::{Store as _, StoreError};
@@ -465,7 +465,7 @@ impl Link {
         self.clock.awake().await;
         if self.cut() {
             self.clock.pause(NO_ANSWER).await;
-            return Err(BackendError::transient(tried, "no answer came").may_land());
+            return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
         }
         answered
     }
@@ -504,7 +504,7 @@ impl Backend for Link {
     async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         self.through("ask the oracle", self.sim.may_stop(units)).await
     }
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         self.sim.rail(action)
     }
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -520,10 +520,10 @@ impl Backend for Link {
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.through("collect", self.sim.collect(call, units)).await
     }
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.lock_through(self.sim.lock(claim, at_least)).await
     }
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.lock_through(self.sim.renew(claim, fence)).await
     }
     async fn holder(&self) -> Result<Option<Holder>, LockError> {
@@ -535,7 +535,7 @@ impl Backend for Link {
     async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
         self.lock_through(self.sim.anchored()).await
     }
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.lock_through(self.sim.unlock(claim, fence)).await
     }
     fn lock_expires(&self) -> Duration {

@@ -261,7 +261,7 @@ mod tests {
         let guests = GuestsSpec {
             memory: vec![4_096, memory, 4_096],
             migrate: 0,
-            moving: stagger_core::model::Moving::default(),
+            moving: stagger_core::model::EvacuationPolicy::default(),
             last: None,
             guests: vec![guest],
         };
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn host_of_the_guest(world: &World) -> u32 {
-        world.rooms().unwrap().unwrap().guest(0).host
+        world.capacity().unwrap().unwrap().guest(0).host
     }
 
     fn to_the_second() -> Vec<Move> {

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{
-    Amounts, BudgetsBuilder, Gate, GoingBack, GuardName, GuardScope, GuardSpec, Guest, Host, How, IdError,
-    Ix, Kind, Maintenance, Moving, Part, PartName, Phase, Rooms, RoomsError, SharedGuests, StageSpec,
-    Storage, Target, UnitId, Width,
+    Amounts, BudgetsBuilder, Capacity, CapacityError, EvacuationPolicy, Gate, GoingBack, GuardName,
+    GuardScope, GuardSpec, Guest, Host, How, IdError, Ix, Kind, Maintenance, Part, PartName, Phase,
+    SharedGuests, StageSpec, Storage, Target, UnitId, Width,
 };
 use stagger_core::plan::Move;
 
@@ -33,7 +33,7 @@ pub struct GuestsSpec {
     pub migrate: u32,
     /// What becomes of guests while their nodes are away.
     #[serde(default)]
-    pub moving: Moving,
+    pub moving: EvacuationPolicy,
     /// The node whose turn is the last, as the master's is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u32>,
@@ -177,15 +177,15 @@ impl Carried {
     }
 
     /// Those that were observed, with the unit that each host is.
-    pub(crate) fn of_rooms(rooms: &Rooms, units: Vec<usize>) -> Self {
-        let apart = rooms.guests().iter().flat_map(|guest| &guest.apart);
+    pub(crate) fn of_capacity(capacity: &Capacity, units: Vec<usize>) -> Self {
+        let apart = capacity.guests().iter().flat_map(|guest| &guest.apart);
         let tags = apart.max().map_or(0, |last| last + 1);
-        let pools = 0..rooms.pools() as u32;
+        let pools = 0..capacity.pools() as u32;
         Self::new(
-            rooms.hosts().to_vec(),
-            rooms.guests().to_vec(),
-            pools.map(|pool| rooms.pool(pool).to_owned()).collect(),
-            (0..tags).map(|tag| rooms.tag(tag).to_owned()).collect(),
+            capacity.hosts().to_vec(),
+            capacity.guests().to_vec(),
+            pools.map(|pool| capacity.pool(pool).to_owned()).collect(),
+            (0..tags).map(|tag| capacity.tag(tag).to_owned()).collect(),
             units,
         )
     }
@@ -277,7 +277,7 @@ fn less(mut amounts: Amounts, other: Amounts) -> Amounts {
 
 impl World {
     /// What the hosts carry now, if they carry anything.
-    pub(crate) fn rooms(&self) -> Result<Option<Rooms>, RoomsError> {
+    pub(crate) fn capacity(&self) -> Result<Option<Capacity>, CapacityError> {
         let Some(carried) = &self.carried else {
             return Ok(None);
         };
@@ -287,7 +287,7 @@ impl World {
             free,
             ..host.clone()
         });
-        Rooms::new(
+        Capacity::new(
             hosts.collect(),
             carried.guests.clone(),
             carried.pools.clone(),

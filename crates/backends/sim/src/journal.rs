@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::backend::Claim;
+use stagger_engine::backend::LockRecord;
 use stagger_engine::store::{Listed, Mark, Presence, Store, StoreError};
 
 use crate::backend::Sim;
@@ -239,7 +239,13 @@ impl Store for Shared {
     fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
         Ok(Some(Box::new(self.clone())))
     }
-    fn beat(&mut self, run: &RunId, fence: u64, claim: &Claim, expires: Duration) -> Result<(), StoreError> {
+    fn beat(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        claim: &LockRecord,
+        expires: Duration,
+    ) -> Result<(), StoreError> {
         self.with(|store| store.beat(run, fence, claim, expires))
     }
     fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {

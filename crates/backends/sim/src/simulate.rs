@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{IdError, Reason, RunId, Snapshot, Target, Topology, UnitId};
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Plan, PlanningInput, plan};
 use stagger_core::run::{Command, Ending, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::{Backend as _, BackendError};
@@ -306,7 +306,7 @@ fn look(sim: &Sim) -> Result<Snapshot, SimError> {
 
 fn planned(snapshot: &Snapshot, scenario: &Scenario, target: &Target) -> Plan {
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    plan(&Ask {
+    plan(&PlanningInput {
         snapshot,
         target,
         policy: &scenario.policy,

@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, Kind, PartName, Phase, Revision, RunId, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
-use stagger_engine::backend::{Anchor, BackendError, Call, Claim};
+use stagger_engine::backend::{Anchor, BackendError, Call, LockRecord};
 use tokio::sync::oneshot;
 
 use crate::fault::{Fault, On};
@@ -192,7 +192,7 @@ pub struct World {
     healed: bool,
     pub(crate) faults: Vec<FaultState>,
     pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,
-    pub(crate) lock: Option<(Claim, u64)>,
+    pub(crate) lock: Option<(LockRecord, u64)>,
     pub(crate) fence: u64,
     pub(crate) host_fence: BTreeMap<u32, u64>,
     /// Guards that were taken by what the journal has lost: nobody knows of them, and they go at their expiry.

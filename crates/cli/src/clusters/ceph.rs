@@ -33,7 +33,7 @@ use crate::args::{Cli, Goal, PolicyFlags, RookCluster, Upgrade};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::{PlanningInput, made_for, refusal};
+use crate::planning::{PlanRequest, made_for, refusal};
 
 pub(crate) use source::Source;
 
@@ -135,11 +135,11 @@ impl Cluster for CephCluster<'_> {
         Ok((inventory, ObservedCeph::of(source, facts)?.snapshot))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let upgrade = goal.upgrade(KIND)?;
         let (observed, policy) = self.observe_for(&goal.policy).await?;
         let target = observed.target(&upgrade.to, &policy)?;
-        Ok(PlanningInput {
+        Ok(PlanRequest {
             risks: observed.risks_of(upgrade, &target).await?,
             target,
             snapshot: observed.snapshot,
@@ -169,7 +169,7 @@ impl Cluster for CephCluster<'_> {
         let (observed, policy) = self.observe_for(&goal.policy).await?;
         Ok(RehearsalInput {
             copy: observed.copy()?,
-            planning: PlanningInput {
+            planning: PlanRequest {
                 target: observed.target(release, &policy)?,
                 snapshot: observed.snapshot,
                 policy,
@@ -197,7 +197,7 @@ impl ManagedCluster for CephCluster<'_> {
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         Ok(RunInput {
             backend: Arc::new(observed.for_run(memory)),
-            planning: PlanningInput {
+            planning: PlanRequest {
                 snapshot: observed.snapshot,
                 target,
                 policy,
@@ -399,7 +399,7 @@ impl ObservedCeph {
 
 /// Whether a run to that target can begin, and the known risks that keep nobody from it.
 fn reachable_by(observed: &ObservedCeph, target: Target, policy: Policy, risks: &[Finding]) -> Vec<Check> {
-    let mut input = PlanningInput {
+    let mut input = PlanRequest {
         snapshot: observed.snapshot.clone(),
         target,
         policy,

@@ -24,7 +24,7 @@ use crate::args::{self, Cli, Goal};
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 use crate::print;
 use goal::{durations, target};
 
@@ -131,7 +131,7 @@ impl Cluster for GanetiFile<'_> {
         Ok((inventory, self.snapshot_for(None)?))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let reboot = goal.reboot(&self.path.display().to_string())?;
         warn(&self.cluster);
         let policy = if self.cli.config.is_some() {
@@ -139,7 +139,7 @@ impl Cluster for GanetiFile<'_> {
         } else {
             config::over(Policy::default(), &goal.policy)?
         };
-        Ok(PlanningInput {
+        Ok(PlanRequest {
             snapshot: self.snapshot_for(Some(reboot))?,
             target: target(&self.cluster, reboot)?,
             policy,

@@ -33,7 +33,7 @@ use crate::args::{Cli, Goal};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 use crate::risks::{accepted, known};
 
 /// What an inventory of one says that it is.
@@ -91,7 +91,7 @@ impl<'a> ObservedIronic<'a> {
         goal: &Goal,
         policy: Policy,
         files: &[PathBuf],
-    ) -> Result<(PlanningInput, Wished), CliError> {
+    ) -> Result<(PlanRequest, Wished), CliError> {
         let asked = goal.upgrade("an Ironic")?;
         let release = asked.to.as_str();
         let known = known(files.iter().chain(&asked.risks.risks))?;
@@ -106,7 +106,7 @@ impl<'a> ObservedIronic<'a> {
         let snapshot = self.snapshot(Some(&upgrade.wished))?;
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         names_are_known(&snapshot, &policy, BTreeSet::from(["host", "group"]), &kinds)?;
-        let input = PlanningInput {
+        let input = PlanRequest {
             risks: risks(&known, &snapshot, Some(release), &accepted),
             snapshot,
             target: upgrade.target,
@@ -138,7 +138,7 @@ impl<'a> ObservedIronic<'a> {
 }
 
 /// What a rehearsal begins with: the conditions that nothing but the upgrade makes true come with it.
-fn rehearsal_of(planning: PlanningInput) -> Result<RehearsalInput, CliError> {
+fn rehearsal_of(planning: PlanRequest) -> Result<RehearsalInput, CliError> {
     let revisions = |stages: &[&str]| -> Vec<Revision> {
         let all = planning.target.stages();
         let named = all.filter(|stage| stages.contains(&stage.name.as_str()));
@@ -201,7 +201,7 @@ impl LiveIronic {
         ObservedIronic::new(facts, &self.settings.cluster)
     }
 
-    async fn planned(&self, goal: &Goal) -> Result<(PlanningInput, Wished), CliError> {
+    async fn planned(&self, goal: &Goal) -> Result<(PlanRequest, Wished), CliError> {
         let policy = self.config.policy(&goal.policy)?;
         let facts = self.look().await?;
         self.looked(&facts).planned(goal, policy, &self.config.risks)
@@ -220,7 +220,7 @@ impl Cluster for LiveIronic {
         Ok((looked.inventory()?, looked.snapshot_if_it_answers()?))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         Ok(self.planned(goal).await?.0)
     }
 
@@ -355,7 +355,7 @@ impl Cluster for IronicInventory {
         ))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let policy = match &self.config {
             Some(config) => config.policy(&goal.policy)?,
             None => config::over(Policy::default(), &goal.policy)?,

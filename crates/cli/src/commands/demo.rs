@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stagger_core::model::{Growth, Limit, Order, Policy, Snapshot, Target};
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Plan, PlanningInput, plan};
 
 use super::simulate::{self, looked_at, played};
 use crate::args::Cli;
@@ -69,7 +69,7 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
 
 fn planned(snapshot: &Snapshot, target: &Target, policy: &Policy) -> Plan {
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    plan(&Ask {
+    plan(&PlanningInput {
         snapshot,
         target,
         policy,

@@ -6,7 +6,7 @@ use std::path::Path;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::Snapshot;
-use stagger_core::plan::{Ask, Plan};
+use stagger_core::plan::{Plan, PlanningInput};
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::forecasts;
 use crate::plan_file::SavedPlan;
-use crate::planning::{PlanningInput, made_for, refusal};
+use crate::planning::{PlanRequest, made_for, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
@@ -36,7 +36,7 @@ fn print_plan(
     goal: &Goal,
     args: &PlanFlags,
     cluster: &dyn Cluster,
-    input: &PlanningInput,
+    input: &PlanRequest,
     made: &Plan,
 ) -> Result<Exit, CliError> {
     let refusal = refusal(input, made);
@@ -112,7 +112,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
     let asked = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &asked.snapshot,
         target: &asked.target,
         policy: &asked.policy,

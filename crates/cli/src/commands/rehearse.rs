@@ -14,7 +14,7 @@ use crate::clusters::{self, RehearsalInput};
 use crate::documents::{self, Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::{PlanningInput, made_for};
+use crate::planning::{PlanRequest, made_for};
 use crate::print;
 use crate::show;
 
@@ -25,7 +25,7 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     let RehearsalInput { planning, copy } = cluster.rehearsal_input(&goal).await?;
     let mut planning = planning.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut planning)?;
-    let PlanningInput { target, policy, .. } = planning;
+    let PlanRequest { target, policy, .. } = planning;
     let copy = Arc::new(copy);
     let (seed, osds) = (args.seed.unwrap_or(1), copy.osds_up());
     let runs = args.runs.unwrap_or_else(|| usual_runs(osds));

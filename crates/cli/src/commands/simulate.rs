@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use stagger_core::model::{Snapshot, Target};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::plan::{PlanningInput, plan};
 use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend as _;
@@ -192,7 +192,7 @@ pub(super) async fn looked_at(scenario: &Scenario) -> Result<(Snapshot, Target),
 async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     let (snapshot, wanted) = looked_at(scenario).await?;
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let made = plan(&Ask {
+    let made = plan(&PlanningInput {
         snapshot: &snapshot,
         target: &wanted,
         policy: &scenario.policy,

@@ -1,16 +1,16 @@
 //! Whether the guests of each wave have somewhere to go: who must move does, nobody else, and all of it fits.
 //!
 //! Everything is worked out anew from the snapshot and from what the plan says; of the planner only the
-//! constraint predicate is used ([`Rooms::permit`]).
+//! constraint predicate is used ([`Capacity::permit`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fault, Finding, Judge};
 use crate::model::{
-    Evacuate, How, Ix, Maintenance, Rooms, SharedGuests, Shift, Snapshot, Standbys, Storage, Turn, UnitId,
-    UnitState,
+    Capacity, Evacuate, How, Ix, Maintenance, Migration, SharedGuests, Snapshot, Standbys, Storage, Turn,
+    UnitId, UnitState,
 };
-use crate::plan::{Ask, Move, Schedule, Wave};
+use crate::plan::{Move, PlanningInput, Schedule, Wave};
 
 /// Overlapping visits of a schedule are judged up to so many units; a schedule forecasts, and each wave of a
 /// larger plan is judged all the same.
@@ -29,18 +29,18 @@ impl Judge<'_> {
             }
         }
         let snapshot = self.ask.snapshot;
-        let names = snapshot.rooms().map_or_else(BTreeMap::new, by_name);
+        let names = snapshot.capacity().map_or_else(BTreeMap::new, by_name);
         let down = snapshot
-            .rooms()
-            .map_or_else(Vec::new, |rooms| not_serving(snapshot, rooms));
+            .capacity()
+            .map_or_else(Vec::new, |capacity| not_serving(snapshot, capacity));
         for (at, wave) in planned.waves.iter().enumerate() {
             let name = format!("wave {}", at + 1);
             let mut said = Vec::new();
             one_at_a_time(snapshot, maintenance, &wave.units, &mut said);
-            if let Some(rooms) = snapshot.rooms() {
+            if let Some(capacity) = snapshot.capacity() {
                 let wave_judge = WaveJudge {
                     down: &down,
-                    rooms,
+                    capacity,
                     maintenance,
                     names: &names,
                 };
@@ -76,7 +76,7 @@ impl Judge<'_> {
         findings: &mut Vec<Finding>,
     ) {
         let Some(planned) = self.planned else { return };
-        let Ask { snapshot, policy, .. } = *self.ask;
+        let PlanningInput { snapshot, policy, .. } = *self.ask;
         let before = self.ask.earned.get(&self.stage.name).copied().unwrap_or(0);
         let ends: BTreeMap<&UnitId, u32> = schedule
             .turns
@@ -113,7 +113,7 @@ impl Judge<'_> {
             let passed = waves.iter().filter(|end| **end <= at).count();
             let earned = before.saturating_add(passed as u32);
             said.extend(self.against_policy(policy, &set, earned));
-            if let Some(rooms) = snapshot.rooms() {
+            if let Some(capacity) = snapshot.capacity() {
                 let moves = down
                     .iter()
                     .flat_map(|unit| moves.get(unit).into_iter().flatten())
@@ -127,7 +127,7 @@ impl Judge<'_> {
                 };
                 let judge = WaveJudge {
                     down: hosts_down,
-                    rooms,
+                    capacity,
                     maintenance,
                     names,
                 };
@@ -155,12 +155,12 @@ pub fn may_empty(
 ) -> Result<(), String> {
     let mut said = Vec::new();
     one_at_a_time(snapshot, maintenance, units, &mut said);
-    if let Some(rooms) = snapshot.rooms() {
+    if let Some(capacity) = snapshot.capacity() {
         let judge = WaveJudge {
-            down: &not_serving(snapshot, rooms),
-            rooms,
+            down: &not_serving(snapshot, capacity),
+            capacity,
             maintenance,
-            names: &by_name(rooms),
+            names: &by_name(capacity),
         };
         let wave = Wave {
             units: units.to_vec(),
@@ -197,18 +197,18 @@ fn one_at_a_time(
 }
 
 /// Hosts that do not serve.
-fn not_serving(snapshot: &Snapshot, rooms: &Rooms) -> Vec<u32> {
-    (0..rooms.hosts().len() as u32)
+fn not_serving(snapshot: &Snapshot, capacity: &Capacity) -> Vec<u32> {
+    (0..capacity.hosts().len() as u32)
         .filter(|host| {
-            let unit = snapshot.find(&rooms.host(*host).unit);
+            let unit = snapshot.find(&capacity.host(*host).unit);
             unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
         })
         .collect()
 }
 
-fn by_name(rooms: &Rooms) -> BTreeMap<&str, u32> {
+fn by_name(capacity: &Capacity) -> BTreeMap<&str, u32> {
     (0_u32..)
-        .zip(rooms.guests())
+        .zip(capacity.guests())
         .map(|(at, guest)| (guest.name.as_str(), at))
         .collect()
 }
@@ -216,51 +216,51 @@ fn by_name(rooms: &Rooms) -> BTreeMap<&str, u32> {
 struct WaveJudge<'a> {
     /// Hosts that do not serve.
     down: &'a [u32],
-    rooms: &'a Rooms,
+    capacity: &'a Capacity,
     maintenance: &'a Maintenance,
     names: &'a BTreeMap<&'a str, u32>,
 }
 
 impl WaveJudge<'_> {
     fn judge(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) {
-        let (rooms, moving) = (self.rooms, &self.maintenance.moving);
-        let set: BTreeSet<u32> = wave.units.iter().filter_map(|unit| rooms.find(unit)).collect();
+        let (capacity, moving) = (self.capacity, &self.maintenance.moving);
+        let set: BTreeSet<u32> = wave.units.iter().filter_map(|unit| capacity.find(unit)).collect();
         let down = self.down;
         for host in &set {
-            if let Some(reason) = moving.forbids(rooms, *host) {
-                let unit = &rooms.host(*host).unit;
+            if let Some(reason) = moving.forbids(capacity, *host) {
+                let unit = &capacity.host(*host).unit;
                 said.push((Fault::UnitUncalledFor, format!("{unit}: {reason}")));
             }
         }
-        let Some(shifts) = self.shifts(wave, said) else {
+        let Some(migrations) = self.migrations(wave, said) else {
             return;
         };
         // Where each guest is by then: whoever runs must have left, and nobody else.
         let mut left: BTreeSet<u32> = BTreeSet::new();
         let mut copies: BTreeSet<u32> = BTreeSet::new();
         let mut runs_on: BTreeMap<u32, u32> = BTreeMap::new();
-        for shift in &shifts {
-            self.one(shift, &set, down, &runs_on, said);
-            let fresh = match shift.how {
-                How::ReplaceStandby => copies.insert(shift.guest),
-                How::Migrate | How::Relocate => left.insert(shift.guest),
+        for migration in &migrations {
+            self.one(migration, &set, down, &runs_on, said);
+            let fresh = match migration.how {
+                How::ReplaceStandby => copies.insert(migration.guest),
+                How::Migrate | How::Relocate => left.insert(migration.guest),
             };
             if !fresh {
-                let name = &rooms.guest(shift.guest).name;
+                let name = &capacity.guest(migration.guest).name;
                 said.push((Fault::MoveUncalledFor, format!("{name} is moved twice")));
             }
-            if shift.how != How::ReplaceStandby {
-                runs_on.insert(shift.guest, shift.to);
+            if migration.how != How::ReplaceStandby {
+                runs_on.insert(migration.guest, migration.to);
             }
         }
         // Whoever is on a host of the wave, or has its second copy there; both at once only in a faulty plan.
         let touched: BTreeSet<u32> = set
             .iter()
-            .flat_map(|host| rooms.on(*host).iter().chain(rooms.behind(*host)))
+            .flat_map(|host| capacity.on(*host).iter().chain(capacity.behind(*host)))
             .copied()
             .collect();
         for at in touched {
-            let guest = rooms.guest(at);
+            let guest = capacity.guest(at);
             let goes = set.contains(&guest.host);
             if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
                 said.push((
@@ -278,20 +278,20 @@ impl WaveJudge<'_> {
             }
         }
         let set: Vec<u32> = set.into_iter().collect();
-        if let Err(cramped) = rooms.permit(moving, down, &set, &shifts) {
-            said.push((Fault::OverRoom, rooms.words(&cramped)));
+        if let Err(violation) = capacity.permit(moving, down, &set, &migrations) {
+            said.push((Fault::OverRoom, capacity.words(&violation)));
         }
         self.against_wish(&set, said);
     }
 
     /// The moves by places.
-    fn shifts(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) -> Option<Vec<Shift>> {
-        let mut shifts: Vec<Shift> = Vec::new();
+    fn migrations(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) -> Option<Vec<Migration>> {
+        let mut migrations: Vec<Migration> = Vec::new();
         for a_move in &wave.moves {
-            let to = self.rooms.find(&a_move.to);
-            let from = self.rooms.find(&a_move.from);
+            let to = self.capacity.find(&a_move.to);
+            let from = self.capacity.find(&a_move.from);
             let guest = self.names.get(a_move.guest.as_str()).copied().filter(|at| {
-                let guest = self.rooms.guest(*at);
+                let guest = self.capacity.guest(*at);
                 Some(guest.host) == from || (a_move.how == How::ReplaceStandby && guest.standby == from)
             });
             let (Some(guest), Some(to)) = (guest, to) else {
@@ -300,30 +300,30 @@ impl WaveJudge<'_> {
                 said.push((Fault::MoveUncalledFor, detail));
                 return None;
             };
-            shifts.push(Shift {
+            migrations.push(Migration {
                 guest,
                 how: a_move.how,
                 to,
             });
         }
-        Some(shifts)
+        Some(migrations)
     }
 
     /// One move on its own.
     fn one(
         &self,
-        shift: &Shift,
+        migration: &Migration,
         set: &BTreeSet<u32>,
         down: &[u32],
         runs_on: &BTreeMap<u32, u32>,
         said: &mut Vec<(Fault, String)>,
     ) {
-        let rooms = self.rooms;
-        let guest = rooms.guest(shift.guest);
-        let (name, to) = (&guest.name, rooms.host(shift.to));
+        let capacity = self.capacity;
+        let guest = capacity.guest(migration.guest);
+        let (name, to) = (&guest.name, capacity.host(migration.to));
         let turn = self.maintenance.moving.turn(guest);
         let goes = set.contains(&guest.host);
-        let called_for = match shift.how {
+        let called_for = match migration.how {
             How::Migrate => goes && matches!(turn, Turn::ToStandby | Turn::Anywhere),
             How::Relocate => goes && turn == Turn::WithDowntime,
             How::ReplaceStandby => {
@@ -335,19 +335,19 @@ impl WaveJudge<'_> {
         if !called_for {
             said.push((Fault::MoveUncalledFor, format!("{name} to {}", to.unit)));
         }
-        let here = runs_on.get(&shift.guest).copied().unwrap_or(guest.host);
-        let why = if set.contains(&shift.to) || down.contains(&shift.to) {
+        let here = runs_on.get(&migration.guest).copied().unwrap_or(guest.host);
+        let why = if set.contains(&migration.to) || down.contains(&migration.to) {
             "which is down then"
-        } else if shift.to == here {
+        } else if migration.to == here {
             "where it is"
-        } else if shift.how == How::Migrate && guest.storage == Storage::Copied {
-            if guest.standby == Some(shift.to) {
+        } else if migration.how == How::Migrate && guest.storage == Storage::Copied {
+            if guest.standby == Some(migration.to) {
                 return;
             }
             "which has no copy of it"
         } else if !to.takes {
             "which takes none"
-        } else if to.pool != rooms.host(guest.host).pool && to.pool != rooms.host(here).pool {
+        } else if to.pool != capacity.host(guest.host).pool && to.pool != capacity.host(here).pool {
             "which is of another pool"
         } else {
             return;
@@ -357,12 +357,12 @@ impl WaveJudge<'_> {
 
     /// What is asked beyond what fits.
     fn against_wish(&self, set: &[u32], said: &mut Vec<(Fault, String)>) {
-        let (rooms, moving) = (self.rooms, &self.maintenance.moving);
+        let (capacity, moving) = (self.capacity, &self.maintenance.moving);
         let mut senders: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut with_shared: BTreeMap<u32, u32> = BTreeMap::new();
         for host in set {
             let mut shared = false;
-            for guest in rooms.on(*host).iter().map(|guest| rooms.guest(*guest)) {
+            for guest in capacity.on(*host).iter().map(|guest| capacity.guest(*guest)) {
                 match moving.turn(guest) {
                     Turn::ToStandby => {
                         if let Some(standby) = guest.standby {
@@ -374,7 +374,7 @@ impl WaveJudge<'_> {
                 }
             }
             if shared {
-                *with_shared.entry(rooms.host(*host).pool).or_default() += 1;
+                *with_shared.entry(capacity.host(*host).pool).or_default() += 1;
             }
         }
         if moving.standbys == Standbys::Exclude
@@ -382,7 +382,7 @@ impl WaveJudge<'_> {
         {
             let detail = format!(
                 "{} is the standby of guests on {} hosts",
-                rooms.host(*standby).unit,
+                capacity.host(*standby).unit,
                 from.len()
             );
             said.push((Fault::StandbyShared, detail));
@@ -392,7 +392,7 @@ impl WaveJudge<'_> {
         {
             let detail = format!(
                 "{count} hosts of {} with guests on shared storage",
-                rooms.pool(*pool)
+                capacity.pool(*pool)
             );
             said.push((Fault::TwoAtOnce, detail));
         }

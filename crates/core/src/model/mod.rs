@@ -1,17 +1,17 @@
 //! The nouns, one a file.
 
 mod absent;
+mod capacity;
 mod condition;
 mod constraint;
 mod drained;
+mod evacuation;
 mod guard;
 mod ids;
 mod interruption;
-mod moving;
 mod names;
 mod policy;
 mod reason;
-mod rooms;
 mod snapshot;
 mod target;
 mod terms;
@@ -20,22 +20,25 @@ mod unit;
 mod window;
 
 pub use absent::Absent;
+pub(crate) use capacity::kept;
+pub use capacity::{
+    Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, How, Migration, Resource,
+    Storage,
+};
 pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
 pub use drained::Drained;
+pub use evacuation::{
+    Evacuate, EvacuationPolicy, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare, Standbys, Turn,
+};
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,
 };
 pub use interruption::{Bystander, Interruption};
-pub use moving::{
-    Evacuate, LocalGuests, Maintenance, Moving, OneAtATime, SharedGuests, Spare, Standbys, Turn,
-};
 pub use names::{HostName, plain};
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::{Code, Reason};
-pub(crate) use rooms::kept;
-pub use rooms::{Amounts, Cramped, Demand, Guest, Host, How, Resource, Rooms, RoomsError, Shift, Storage};
 pub(crate) use snapshot::hex;
 pub use snapshot::{Snapshot, SnapshotError};
 pub use target::{Door, GoingBack, Part, Phase, StageSpec, StepSpec, Target, Width};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{
-    Absent, Budgets, Bystander, ClusterName, Condition, ConditionName, Drained, Interruption, Ix, Kind,
-    Rooms, RoomsError, Terms, Unit, UnitId, UnitState, Verdict,
+    Absent, Budgets, Bystander, Capacity, CapacityError, ClusterName, Condition, ConditionName, Drained,
+    Interruption, Ix, Kind, Terms, Unit, UnitId, UnitState, Verdict,
 };
 
 /// All that was observed of one cluster at one time. Units are sorted as people count.
@@ -27,7 +27,7 @@ pub struct Snapshot {
     recovered: Option<Arc<Budgets>>,
     conditions: Arc<BTreeMap<ConditionName, Condition>>,
     durations: Arc<BTreeMap<Kind, SignedDuration>>,
-    rooms: Option<Arc<Rooms>>,
+    capacity: Option<Arc<Capacity>>,
     terms: Arc<Terms>,
     absent: Vec<Absent>,
     interruptions: Vec<Interruption>,
@@ -55,8 +55,8 @@ struct SnapshotDocument {
     #[serde(default)]
     durations: BTreeMap<Kind, i64>,
     /// What hosts carry, and what fits where.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rooms: Option<Rooms>,
+    #[serde(default, rename = "rooms", skip_serializing_if = "Option::is_none")]
+    capacity: Option<Capacity>,
     /// What its things are called, where not units, hosts and guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     terms: Option<Terms>,
@@ -88,7 +88,7 @@ pub enum SnapshotError {
     Budgets(#[source] super::BudgetError),
     /// A host of guests that is not among the units.
     #[error("the hosts do not fit the units")]
-    Rooms(#[source] RoomsError),
+    Capacity(#[source] CapacityError),
     /// Another document, or one of a later version.
     #[error("this is a {kind} document of version {version}, and snapshots are read up to version {VERSION}")]
     Document {
@@ -150,7 +150,7 @@ impl Snapshot {
             recovered: None,
             conditions: Arc::new(conditions),
             durations: Arc::new(durations),
-            rooms: None,
+            capacity: None,
             terms: Arc::default(),
             absent: Vec::new(),
             interruptions: Vec::new(),
@@ -163,11 +163,15 @@ impl Snapshot {
     ///
     /// # Errors
     /// A host that is not a unit.
-    pub fn with_rooms(mut self, rooms: Rooms) -> Result<Self, SnapshotError> {
-        if let Some(host) = rooms.hosts().iter().find(|host| self.find(&host.unit).is_none()) {
-            return Err(SnapshotError::Rooms(RoomsError::NoUnit(host.unit.clone())));
+    pub fn with_capacity(mut self, capacity: Capacity) -> Result<Self, SnapshotError> {
+        if let Some(host) = capacity
+            .hosts()
+            .iter()
+            .find(|host| self.find(&host.unit).is_none())
+        {
+            return Err(SnapshotError::Capacity(CapacityError::NoUnit(host.unit.clone())));
         }
-        self.rooms = Some(Arc::new(rooms));
+        self.capacity = Some(Arc::new(capacity));
         Ok(self)
     }
 
@@ -246,8 +250,8 @@ impl Snapshot {
     }
 
     /// What its units carry, if they are hosts of guests.
-    pub fn rooms(&self) -> Option<&Rooms> {
-        self.rooms.as_deref()
+    pub fn capacity(&self) -> Option<&Capacity> {
+        self.capacity.as_deref()
     }
 
     /// What its things are called.
@@ -387,7 +391,7 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             recovered,
             conditions,
             durations,
-            rooms,
+            capacity,
             terms,
             absent,
             interruptions,
@@ -420,8 +424,8 @@ impl TryFrom<SnapshotDocument> for Snapshot {
             let recovered = Budgets::try_from(recovered).map_err(SnapshotError::Budgets)?;
             snapshot = snapshot.with_recovered(recovered)?;
         }
-        match rooms {
-            Some(rooms) => snapshot.with_rooms(rooms),
+        match capacity {
+            Some(capacity) => snapshot.with_capacity(capacity),
             None => Ok(snapshot),
         }
     }
@@ -438,7 +442,7 @@ impl From<Snapshot> for SnapshotDocument {
             recovered,
             conditions,
             durations,
-            rooms,
+            capacity,
             terms,
             absent,
             interruptions,
@@ -456,7 +460,7 @@ impl From<Snapshot> for SnapshotDocument {
             recovered: recovered.map(|recovered| Arc::unwrap_or_clone(recovered).into()),
             conditions: Arc::unwrap_or_clone(conditions).into_values().collect(),
             durations: durations.iter().map(|(k, d)| (k.clone(), d.as_secs())).collect(),
-            rooms: rooms.map(Arc::unwrap_or_clone),
+            capacity: capacity.map(Arc::unwrap_or_clone),
             terms: Some(Arc::unwrap_or_clone(terms)).filter(|terms| *terms != Terms::default()),
             absent,
             interruptions,

@@ -48,7 +48,7 @@ impl Topology {
                 levels.entry(level).or_default().insert(domain);
             }
         }
-        // Racks rather than rooms, and no level at all of which there is one.
+        // Racks rather than capacity, and no level at all of which there is one.
         let above = levels.into_iter().filter(|(_, domains)| domains.len() > 1);
         let above = above.max_by_key(|(_, domains)| domains.len());
         let above = above.map(|(level, _)| level.to_owned());

@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::schedule::Schedule;
 use crate::model::{
-    Absent, Bystander, ClusterName, Door, GoingBack, How, Kind, PartName, Reason, Revision, Rooms, Search,
-    Shift, UnitId,
+    Absent, Bystander, Capacity, ClusterName, Door, GoingBack, How, Kind, Migration, PartName, Reason,
+    Revision, Search, UnitId,
 };
 
 /// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
@@ -135,27 +135,27 @@ pub struct Move {
 
 impl Move {
     /// The moves by names.
-    pub(super) fn all(rooms: &Rooms, shifts: &[Shift]) -> Vec<Self> {
-        let unit = |host: u32| rooms.host(host).unit.clone();
+    pub(super) fn all(capacity: &Capacity, migrations: &[Migration]) -> Vec<Self> {
+        let unit = |host: u32| capacity.host(host).unit.clone();
         let mut moved: BTreeSet<u32> = BTreeSet::new();
-        let name = |shift: &Shift| {
-            let guest = rooms.guest(shift.guest);
+        let name = |migration: &Migration| {
+            let guest = capacity.guest(migration.guest);
             // Once a guest has gone to its standby, its second copy is where it came from.
-            let from = match (shift.how, guest.standby) {
-                (How::ReplaceStandby, Some(standby)) if !moved.contains(&shift.guest) => standby,
+            let from = match (migration.how, guest.standby) {
+                (How::ReplaceStandby, Some(standby)) if !moved.contains(&migration.guest) => standby,
                 (How::ReplaceStandby | How::Migrate | How::Relocate, _) => {
-                    moved.insert(shift.guest);
+                    moved.insert(migration.guest);
                     guest.host
                 }
             };
             Self {
                 guest: guest.name.clone(),
-                how: shift.how,
+                how: migration.how,
                 from: unit(from),
-                to: unit(shift.to),
+                to: unit(migration.to),
             }
         };
-        shifts.iter().map(name).collect()
+        migrations.iter().map(name).collect()
     }
 }
 

@@ -3,14 +3,14 @@
 use super::placement::{Partition, Placed, World};
 use super::problem::{Frame, Posed, pose};
 use super::waves;
-use super::{Ask, Group, GroupWave};
+use super::{Group, GroupWave, PlanningInput};
 use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 use super::placement::Limit;
 
 /// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
 pub(super) fn group(
-    ask: &Ask<'_>,
+    ask: &PlanningInput<'_>,
     maintenance: &Maintenance,
     world: &World<'_>,
     down: &Down,
@@ -86,7 +86,7 @@ pub(super) fn group(
         .into_iter()
         .map(|placed| GroupWave {
             units: placed.hosts.iter().map(|at| units[*at as usize]).collect(),
-            shifts: placed.shifts,
+            migrations: placed.migrations,
         })
         .collect();
     group
@@ -130,7 +130,7 @@ fn small(
 
 /// Waves from the solver; hosts that cannot be emptied beside the others go elsewhere, again and again.
 fn large(
-    ask: &Ask<'_>,
+    ask: &PlanningInput<'_>,
     partition: &Partition<'_>,
     posed: &Posed<'_>,
     units: &[Ix],
@@ -209,7 +209,12 @@ fn within_growth(partition: &Partition<'_>, posed: &Posed<'_>, found: Vec<Placed
 }
 
 /// Units of which one may be down at a time.
-fn one_at_a_time(ask: &Ask<'_>, maintenance: &Maintenance, down: &Down, units: &[Ix]) -> Vec<Limit> {
+fn one_at_a_time(
+    ask: &PlanningInput<'_>,
+    maintenance: &Maintenance,
+    down: &Down,
+    units: &[Ix],
+) -> Vec<Limit> {
     let snapshot = ask.snapshot;
     let is_down = |unit: &UnitId| snapshot.find(unit).is_none_or(|unit| down.has(unit));
     maintenance

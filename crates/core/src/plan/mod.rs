@@ -30,13 +30,13 @@ pub use schedule::{Schedule, Turn};
 pub use selection::{Selection, SelectionError};
 
 use crate::model::{
-    Down, Ix, Part, PartName, Policy, Reason, Search, Shift, Snapshot, StageSpec, StepSpec, Target, UnitId,
-    Verdict, Width,
+    Down, Ix, Migration, Part, PartName, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, Target,
+    UnitId, Verdict, Width,
 };
 
 /// All that a plan is a function of.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct PlanningInput<'a> {
     /// What was observed.
     pub snapshot: &'a Snapshot,
     /// What is wanted.
@@ -56,7 +56,7 @@ pub struct Ask<'a> {
 pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
-pub fn plan(ask: &Ask<'_>) -> Plan {
+pub fn plan(ask: &PlanningInput<'_>) -> Plan {
     planned(ask, true, None)
 }
 
@@ -65,7 +65,7 @@ pub fn plan(ask: &Ask<'_>) -> Plan {
 ///
 /// `None` if no one number of steps says how it came about: `stop` ended more than one search, or hosts are
 /// emptied, which takes searches of its own.
-pub fn plan_until(ask: &Ask<'_>, stop: &mut dyn FnMut() -> bool) -> Option<Plan> {
+pub fn plan_until(ask: &PlanningInput<'_>, stop: &mut dyn FnMut() -> bool) -> Option<Plan> {
     if ask.target.stages().any(|stage| stage.maintenance.is_some()) {
         return None;
     }
@@ -90,12 +90,12 @@ struct Clock<'a> {
 }
 
 /// The same without a schedule, which takes longer to make than the waves: for whoever shows only these.
-pub fn plan_waves(ask: &Ask<'_>) -> Plan {
+pub fn plan_waves(ask: &PlanningInput<'_>) -> Plan {
     planned(ask, false, None)
 }
 
-fn planned(ask: &Ask<'_>, scheduled: bool, mut clock: Option<&mut Clock<'_>>) -> Plan {
-    let Ask {
+fn planned(ask: &PlanningInput<'_>, scheduled: bool, mut clock: Option<&mut Clock<'_>>) -> Plan {
+    let PlanningInput {
         snapshot,
         target,
         policy,
@@ -156,16 +156,16 @@ struct Group {
 /// A wave of a group, with what is done to the guests of its hosts.
 struct GroupWave {
     units: Vec<Ix>,
-    shifts: Vec<Shift>,
+    migrations: Vec<Migration>,
 }
 
 fn plan_stage(
-    ask: &Ask<'_>,
+    ask: &PlanningInput<'_>,
     stage: &StageSpec,
     scheduled: bool,
     mut clock: Option<&mut Clock<'_>>,
 ) -> (Option<PlannedStage>, Vec<LeftAlone>) {
-    let Ask { snapshot, policy, .. } = *ask;
+    let PlanningInput { snapshot, policy, .. } = *ask;
     let selected = select::select(snapshot, ask.target, stage, ask.aside);
     let parallel = match stage.width {
         Width::Single => 1,
@@ -173,11 +173,11 @@ fn plan_stage(
     };
     let parent = ask.parent.and_then(|plan| plan.stage(&stage.name));
     let down = snapshot.down();
-    let hosts = stage.maintenance.as_ref().zip(snapshot.rooms());
-    let world = hosts.map(|(maintenance, rooms)| {
+    let hosts = stage.maintenance.as_ref().zip(snapshot.capacity());
+    let world = hosts.map(|(maintenance, capacity)| {
         (
             maintenance,
-            placement::World::new(snapshot, rooms, &maintenance.moving),
+            placement::World::new(snapshot, capacity, &maintenance.moving),
         )
     });
     let mut left_alone = selected.left_alone;
@@ -232,7 +232,7 @@ fn plan_stage(
         .into_iter()
         .enumerate()
         .map(|(at, wave)| {
-            let moves = moves(snapshot, &wave.shifts);
+            let moves = moves(snapshot, &wave.migrations);
             let seconds = wave_seconds(snapshot, stage, policy, &moves);
             Wave {
                 // Whatever is left alone keeps the door shut: it stands before the last unit of all.
@@ -300,7 +300,7 @@ impl Clock<'_> {
 
 /// Plans one group of units that carry nothing that has to be moved.
 fn plan_group(
-    ask: &Ask<'_>,
+    ask: &PlanningInput<'_>,
     down: &Down,
     frame: problem::Frame,
     units: &[Ix],
@@ -322,7 +322,7 @@ fn plan_group(
         .map(|impossible| (units[impossible.unit as usize], posed.reason(impossible.rule)));
     let waves = solution.waves.iter().map(|wave| GroupWave {
         units: wave.iter().map(|at| units[*at as usize]).collect(),
-        shifts: Vec::new(),
+        migrations: Vec::new(),
     });
     Group {
         waves: waves.collect(),
@@ -337,13 +337,13 @@ fn plan_group(
 }
 
 /// Moves by names.
-fn moves(snapshot: &Snapshot, shifts: &[Shift]) -> Vec<Move> {
+fn moves(snapshot: &Snapshot, migrations: &[Migration]) -> Vec<Move> {
     snapshot
-        .rooms()
-        .map_or_else(Vec::new, |rooms| Move::all(rooms, shifts))
+        .capacity()
+        .map_or_else(Vec::new, |capacity| Move::all(capacity, migrations))
 }
 
-fn earned_nothing(ask: &Ask<'_>, stage: &StageSpec) -> bool {
+fn earned_nothing(ask: &PlanningInput<'_>, stage: &StageSpec) -> bool {
     ask.earned.get(&stage.name).copied().unwrap_or(0) == 0
 }
 

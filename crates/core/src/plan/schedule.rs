@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::document::{Move, PlannedStage};
 use super::problem::growth_cap;
-use super::{Ask, USUAL_VISIT};
+use super::{PlanningInput, USUAL_VISIT};
 use crate::model::{Growth, How, Ix, Kind, Snapshot, StageSpec, UnitId};
 use live::Live;
 
@@ -100,8 +100,8 @@ pub(super) fn longest_visit(snapshot: &Snapshot, stage: &StageSpec, moves: &[Mov
 }
 
 /// The schedule of a planned stage.
-pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
-    let Ask { snapshot, policy, .. } = *ask;
+pub(super) fn schedule(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
+    let PlanningInput { snapshot, policy, .. } = *ask;
     let earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
     let soak = u32::try_from(policy.soak_after(false).as_secs()).unwrap_or(u32::MAX);
     let last = stage
@@ -134,7 +134,7 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
                         .saturating_add(soak);
                     Some(Waiting {
                         unit: snapshot.find(unit)?,
-                        host: snapshot.rooms().and_then(|rooms| rooms.find(unit)),
+                        host: snapshot.capacity().and_then(|capacity| capacity.find(unit)),
                         seconds,
                         is_last: last == Some(unit),
                     })
@@ -159,7 +159,7 @@ pub(super) fn schedule(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage)
 }
 
 /// Each wave as one, with its barrier.
-fn by_waves(ask: &Ask<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
+fn by_waves(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
     let mut seconds = 0_u32;
     let mut turns = Vec::new();
     for wave in &planned.waves {

@@ -77,9 +77,9 @@ pub(super) fn needs_change(unit: &Unit, target: &Target, stage: &StageSpec) -> b
 
 /// Why a host must be left alone because of what it carries.
 fn because_of_guests(snapshot: &Snapshot, unit: &Unit, stage: &StageSpec) -> Option<Reason> {
-    let rooms = snapshot.rooms()?;
+    let capacity = snapshot.capacity()?;
     let moving = &stage.maintenance.as_ref()?.moving;
-    moving.forbids(rooms, rooms.find(&unit.id)?)
+    moving.forbids(capacity, capacity.find(&unit.id)?)
 }
 
 fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {

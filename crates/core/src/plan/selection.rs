@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::select::needs_change;
-use super::{Ask, plan_waves};
+use super::{PlanningInput, plan_waves};
 use crate::model::{Kind, Part, PartName, StageSpec, Target, UnitId};
 
 /// Which units: those that satisfy each list that is not empty.
@@ -98,7 +98,7 @@ impl Selection {
     ///
     /// # Errors
     /// What was selected is not there, or cannot be done before other units are.
-    pub fn of(&self, ask: &Ask<'_>) -> Result<Target, SelectionError> {
+    pub fn of(&self, ask: &PlanningInput<'_>) -> Result<Target, SelectionError> {
         if self.is_everything() {
             return Ok(ask.target.clone());
         }
@@ -107,7 +107,7 @@ impl Selection {
         if self.limit == 0 {
             return Ok(target);
         }
-        let plan = plan_waves(&Ask {
+        let plan = plan_waves(&PlanningInput {
             target: &target,
             ..*ask
         });
@@ -126,7 +126,7 @@ impl Selection {
         cut(ask, &first)
     }
 
-    fn chosen<'a>(&self, ask: &Ask<'a>) -> Result<BTreeSet<&'a UnitId>, SelectionError> {
+    fn chosen<'a>(&self, ask: &PlanningInput<'a>) -> Result<BTreeSet<&'a UnitId>, SelectionError> {
         let all = ask.snapshot.units();
         let known = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
         if let Some(unit) = self.units.iter().find(|unit| ask.snapshot.find(unit).is_none()) {
@@ -186,7 +186,7 @@ impl Selection {
 }
 
 /// The target up to the first stage that has more to do than is chosen.
-fn cut(ask: &Ask<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, SelectionError> {
+fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, SelectionError> {
     let mut target = Target {
         title: String::new(),
         parts: Vec::new(),
@@ -240,7 +240,7 @@ fn cut(ask: &Ask<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, SelectionErr
 
 /// The units for which a stage has something to do: those that are chosen, and the others.
 fn to_do<'a>(
-    ask: &Ask<'a>,
+    ask: &PlanningInput<'a>,
     stage: &'a StageSpec,
     chosen: &BTreeSet<&UnitId>,
 ) -> (Vec<&'a UnitId>, Vec<&'a UnitId>) {

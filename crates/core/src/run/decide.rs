@@ -12,7 +12,7 @@ use crate::check;
 use crate::model::{
     Code, ConditionName, Ix, Reason, Snapshot, StageSpec, StepSpec, UnitId, UnitState, Verdict,
 };
-use crate::plan::{Ask, Plan, PlannedPart, PlannedStage, plan};
+use crate::plan::{Plan, PlannedPart, PlannedStage, PlanningInput, plan};
 
 /// An observation, and where the journal stood when it began.
 #[derive(Debug, Clone, Copy)]
@@ -142,7 +142,7 @@ impl State {
         {
             return Decision::Hold(held.clone());
         }
-        let plan_for = |ask: &Ask<'_>| {
+        let plan_for = |ask: &PlanningInput<'_>| {
             Decision::Record(vec![Event::Planned {
                 plan: Box::new(plan(ask)),
             }])
@@ -155,7 +155,7 @@ impl State {
         };
         // A plan on the way back does not carry on one on the way there.
         let parent = self.plan.as_deref().filter(|plan| plan.title == target.title);
-        let ask = Ask {
+        let ask = PlanningInput {
             snapshot,
             target,
             policy: &self.start.policy,
@@ -218,7 +218,7 @@ impl State {
         }
         let aside = self.aside_now(now, snapshot);
         let target = &self.start.target;
-        let ask = Ask {
+        let ask = PlanningInput {
             snapshot,
             target,
             policy: &self.start.policy,

@@ -7,13 +7,13 @@ use super::event::{Ending, Event};
 use super::left::leaves_others;
 use super::state::State;
 use crate::model::{Code, Gate, Interruption, Part, Reason, Snapshot, UnitId};
-use crate::plan::{Ask, Plan, plan};
+use crate::plan::{Plan, PlanningInput, plan};
 
 impl State {
     pub(super) fn finish(
         &self,
         now: Timestamp,
-        ask: &Ask<'_>,
+        ask: &PlanningInput<'_>,
         current: &Plan,
         way_back: Option<Vec<(String, Reason)>>,
     ) -> Decision {
@@ -97,7 +97,12 @@ impl State {
 
     /// What was left alone because of what is down now is not left for good: while the gates of its
     /// stage are shut the run waits for them, and then plans again.
-    pub(super) fn wait_for_health(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+    pub(super) fn wait_for_health(
+        &self,
+        now: Timestamp,
+        ask: &PlanningInput<'_>,
+        current: &Plan,
+    ) -> Option<Decision> {
         const PASSING: [Code; 7] = [
             Code::NeverOkToStop,
             // What stands in for it may be back soon.
@@ -174,7 +179,12 @@ impl State {
     }
 
     /// While units are set aside for a time, neither a step nor the end comes.
-    pub(super) fn wait_for_aside(&self, now: Timestamp, ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+    pub(super) fn wait_for_aside(
+        &self,
+        now: Timestamp,
+        ask: &PlanningInput<'_>,
+        current: &Plan,
+    ) -> Option<Decision> {
         // One whose time has come and that the newest plan leaves alone for another reason is not
         // waited for any more: it would be planned again without an end.
         let until = current

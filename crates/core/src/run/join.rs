@@ -16,7 +16,7 @@ use super::visit::{OpenWave, VisitState};
 use crate::check::may_empty;
 use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::problem::growth_cap;
-use crate::plan::{Ask, Move, Plan, PlannedPart, Wave, plan};
+use crate::plan::{Move, Plan, PlannedPart, PlanningInput, Wave, plan};
 
 impl State {
     /// What comes next so that more units join; `None`: nobody does now.
@@ -111,7 +111,7 @@ impl State {
     pub(super) fn next_of(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Plan> {
         let aside = self.aside_now(snapshot.observed_at(), snapshot);
         let target = &self.start.target;
-        let ask = Ask {
+        let ask = PlanningInput {
             snapshot,
             target,
             policy: &self.start.policy,
@@ -148,10 +148,10 @@ pub(super) fn first_wave<'a>(plan: &'a Plan, wave: &OpenWave) -> Option<&'a Wave
 /// The same world with these moves not made, and these units serving.
 pub(super) fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> Result<Snapshot, String> {
     let home = snapshot.clone().serving(units);
-    match snapshot.rooms() {
+    match snapshot.capacity() {
         None => Ok(home),
-        Some(rooms) => home
-            .with_rooms(rooms.undone(moves))
+        Some(capacity) => home
+            .with_capacity(capacity.undone(moves))
             .map_err(|error| error.to_string()),
     }
 }

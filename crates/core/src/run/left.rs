@@ -6,11 +6,11 @@ use super::decide::Decision;
 use super::event::{Ending, Event};
 use super::state::State;
 use crate::model::{Code, Part, PartName, Reason, UnitId};
-use crate::plan::{Ask, LeftAlone, Plan, plan};
+use crate::plan::{LeftAlone, Plan, PlanningInput, plan};
 
 /// A plan made now, if it leaves others alone than the current one, or for another reason. What that reason counts may change at
 /// each look, and no plan is written for that alone.
-pub(super) fn leaves_others(ask: &Ask<'_>, current: &Plan) -> Option<Decision> {
+pub(super) fn leaves_others(ask: &PlanningInput<'_>, current: &Plan) -> Option<Decision> {
     let plan = plan(ask);
     let left = |plan: &Plan| -> Vec<(UnitId, PartName, Code)> {
         let left = plan.left_alone.iter();
@@ -28,7 +28,7 @@ impl State {
     pub(super) fn left_behind(
         &self,
         now: Timestamp,
-        ask: &Ask<'_>,
+        ask: &PlanningInput<'_>,
         current: &Plan,
         part: &PartName,
     ) -> Option<Decision> {

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use stagger_core::model::{
-    BudgetsBuilder, Evacuate, GoingBack, Growth, Guest, Host, Ix, Kind, Limit, LocalGuests, Maintenance,
-    Moving, OneAtATime, Part, Phase, Policy, Rooms, Search, SharedGuests, Snapshot, Spare, StageSpec,
-    Standbys, Storage, Target, Unit, UnitId, UnitState, Width,
+    BudgetsBuilder, Capacity, Evacuate, EvacuationPolicy, GoingBack, Growth, Guest, Host, Ix, Kind, Limit,
+    LocalGuests, Maintenance, OneAtATime, Part, Phase, Policy, Search, SharedGuests, Snapshot, Spare,
+    StageSpec, Standbys, Storage, Target, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Plan, PlanningInput, plan};
 
 pub struct Rng(pub u64);
 
@@ -163,7 +163,7 @@ pub fn case(rng: &mut Rng, mix: Mix) -> Case {
         } else {
             Vec::new()
         },
-        moving: Moving {
+        moving: EvacuationPolicy {
             as_if_down: rng.percent(5),
             local: rng.pick(&[LocalGuests::Skip, LocalGuests::Accept, LocalGuests::Relocate]),
             shared: rng.pick(&[
@@ -209,9 +209,9 @@ pub fn mix(rng: &mut Rng, hosts: u64) -> Mix {
 }
 
 impl Case {
-    pub fn rooms(&self) -> Rooms {
+    pub fn capacity(&self) -> Capacity {
         let pools = (0..self.pools).map(|pool| format!("pool{pool}")).collect();
-        Rooms::new(
+        Capacity::new(
             self.hosts.clone(),
             self.guests.clone(),
             pools,
@@ -237,7 +237,7 @@ impl Case {
             BTreeMap::new(),
         )
         .unwrap()
-        .with_rooms(self.rooms())
+        .with_capacity(self.capacity())
         .unwrap()
     }
 
@@ -263,10 +263,10 @@ impl Case {
     }
 
     /// Calls back with all that a plan is a function of.
-    pub fn ask<T>(&self, parent: Option<&Plan>, f: impl FnOnce(&Ask<'_>) -> T) -> T {
+    pub fn ask<T>(&self, parent: Option<&Plan>, f: impl FnOnce(&PlanningInput<'_>) -> T) -> T {
         let (snapshot, target) = (self.snapshot(), self.target());
         let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-        f(&Ask {
+        f(&PlanningInput {
             snapshot: &snapshot,
             target: &target,
             policy: &self.policy,

@@ -16,7 +16,7 @@ use stagger_core::model::{
     Limit, OnFailure, Order, Part, Phase, Policy, Reason, Retry, Search, Snapshot, StageSpec, StepSpec,
     Target, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Plan, PlanningInput, plan};
 
 pub struct Rng(pub u64);
 
@@ -302,7 +302,7 @@ impl Facts {
     pub fn plan(&self, earned: &BTreeMap<stagger_core::model::PartName, u32>, parent: Option<&Plan>) -> Plan {
         let snapshot = self.snapshot(Timestamp::UNIX_EPOCH);
         let aside = BTreeMap::new();
-        plan(&Ask {
+        plan(&PlanningInput {
             snapshot: &snapshot,
             target: &self.target,
             policy: &self.policy,

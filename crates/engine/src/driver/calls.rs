@@ -11,7 +11,7 @@ use stagger_core::view::Waiting;
 
 use super::{DriveError, Driver, Step};
 use crate::artifacts::Artifacts;
-use crate::backend::{Backend, BackendError, Call, Rail};
+use crate::backend::{Backend, BackendError, Call, Fencing};
 use crate::clock::{Clock as _, within};
 use crate::deadline::Deadline;
 use crate::protocol::{self, Earlier, units_of};
@@ -55,7 +55,7 @@ impl Driver {
             if self.run.begins_before(seq).is_some_and(|before| before <= now) {
                 let why = "it may not be stopped now, and nobody knows whether it was";
                 let error = BackendError::transient(format!("carry out effect {seq}"), why);
-                self.try_later(seq, &error.may_land());
+                self.try_later(seq, &error.outcome_unknown());
             }
         }
         Ok(Step::Again)
@@ -195,8 +195,8 @@ impl Driver {
     fn raised_first(&self, action: &Action) -> Vec<UnitId> {
         let unguarded = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut units = match self.backend.rail(action) {
-            Rail::Fenced | Rail::Conditional => units_of(action),
-            Rail::Bounded(_) => Vec::new(),
+            Fencing::Fenced | Fencing::Conditional => units_of(action),
+            Fencing::Bounded(_) => Vec::new(),
         };
         units.retain(|unit| unguarded.contains(unit) && !self.is_off(unit));
         units
@@ -216,8 +216,8 @@ impl Driver {
     fn try_later(&mut self, seq: Seq, error: &BackendError) {
         tracing::warn!(seq, %error, "the outcome of a call is unknown");
         let bound = match self.run.intent(seq).map(|action| self.backend.rail(action)) {
-            Some(Rail::Bounded(bound)) => bound,
-            Some(Rail::Fenced | Rail::Conditional) | None => Duration::ZERO,
+            Some(Fencing::Bounded(bound)) => bound,
+            Some(Fencing::Fenced | Fencing::Conditional) | None => Duration::ZERO,
         };
         self.strays.add(seq, error, &self.clock, bound);
     }
@@ -243,7 +243,7 @@ async fn guard(
         return Ok(());
     }
     let raised = backend.raise_fence(fence, &units).await;
-    raised.map_err(BackendError::may_land)?;
+    raised.map_err(BackendError::outcome_unknown)?;
     let mut unguarded = unguarded.lock().unwrap_or_else(PoisonError::into_inner);
     unguarded.retain(|unit| !units.contains(unit));
     Ok(())

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use stagger_core::model::ClusterId;
 
 use super::*;
-use crate::backend::Persistence;
+use crate::backend::Retryability;
 
 /// Whoever asks may begin.
 const YES: MayBegin<'static> = &|| Ok(());
@@ -224,7 +224,7 @@ async fn a_host_that_cannot_be_reached_is_named() {
     let error = hosts.run("h9", "r1-1", 1, "true", YES).await.unwrap_err();
     assert!(error.why.contains("h9 is away"), "{error}");
     assert!(
-        error.may_land,
+        error.outcome_unknown,
         "the connection may have been lost after the command had begun"
     );
     hosts.shell = vec![
@@ -233,7 +233,7 @@ async fn a_host_that_cannot_be_reached_is_named() {
         "echo ssh: connect to host {host} port 22: No route to host >&2; exit 255".to_owned(),
     ];
     let error = hosts.run("h9", "r1-1", 1, "true", YES).await.unwrap_err();
-    assert!(!error.may_land, "nothing was started there: {error}");
+    assert!(!error.outcome_unknown, "nothing was started there: {error}");
 }
 
 #[tokio::test]
@@ -245,8 +245,8 @@ async fn nothing_begins_without_a_fresh_word() {
         let command = format!("touch {}", quoted(&done.display().to_string()));
         let no = || Err("mon.b left the quorum 2 s ago".to_owned());
         let error = hosts.run("h1", "r1-1", 1, &command, &no).await.unwrap_err();
-        assert_eq!(error.persistence, Persistence::Expired, "{error}");
-        assert!(!error.may_land, "{error}");
+        assert_eq!(error.persistence, Retryability::Expired, "{error}");
+        assert!(!error.outcome_unknown, "{error}");
         assert!(
             error.why.contains("nothing was begun: mon.b left the quorum"),
             "{error}"
@@ -322,7 +322,7 @@ async fn a_fence_that_is_no_number_is_told_and_nothing_is_begun() {
         ] {
             assert!(error.why.contains("is no fencing token"), "{error}");
             assert!(error.why.contains("then remove the file"), "{error}");
-            assert!(!error.may_land, "{error}");
+            assert!(!error.outcome_unknown, "{error}");
         }
     }
 }
@@ -340,7 +340,7 @@ async fn without_room_for_its_result_nothing_is_begun() {
             .to_vec();
         let error = hosts.run("h1", "r1-1", 1, &command, YES).await.unwrap_err();
         assert!(error.why.contains("no room for its result"), "{shell}: {error}");
-        assert!(!error.may_land && !done.exists(), "{shell}: {error}");
+        assert!(!error.outcome_unknown && !done.exists(), "{shell}: {error}");
         hosts.shell = vec![shell.to_owned(), "-s".to_owned()];
         assert_eq!(hosts.run("h1", "r1-1", 1, &command, YES).await.unwrap().code, 0);
         assert!(done.exists());
@@ -415,7 +415,7 @@ async fn a_host_that_is_an_option_is_never_a_word_of_a_program() {
             hosts.ask(host, "true").await.unwrap_err(),
             hosts.raise_fence(host, 1).await.unwrap_err(),
         ] {
-            assert_eq!(error.persistence, Persistence::Permanent, "{error}");
+            assert_eq!(error.persistence, Retryability::Permanent, "{error}");
             assert!(error.why.contains("is not valid"), "{error}");
         }
     }

@@ -7,7 +7,7 @@ use sqlx::postgres::PgPool;
 use stagger_core::model::ClusterName;
 
 use super::{Address, answered};
-use crate::backend::{BackendError, Claim, LockError};
+use crate::backend::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
 /// The locks of a database.
@@ -48,7 +48,7 @@ impl Locks for PostgresLocks {
     async fn lock(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         at_least: u64,
         expires: Duration,
     ) -> Result<u64, LockError> {
@@ -88,7 +88,7 @@ impl Locks for PostgresLocks {
     async fn renew(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         fence: u64,
         expires: Duration,
     ) -> Result<(), LockError> {
@@ -114,7 +114,7 @@ impl Locks for PostgresLocks {
         Ok(())
     }
 
-    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, cluster: &ClusterName, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.ask(
             "give back",
             sqlx::query("update lease set claim = null where cluster = $1 and fence = $2 and claim = $3")

@@ -18,7 +18,7 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 use tokio::runtime::Handle;
 
-use crate::backend::Claim;
+use crate::backend::LockRecord;
 use crate::rows::{self, JournalRow, Reader};
 use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
 
@@ -524,7 +524,13 @@ impl Store for PostgresStore {
         })))
     }
 
-    fn beat(&mut self, run: &RunId, fence: u64, claim: &Claim, expires: Duration) -> Result<(), StoreError> {
+    fn beat(
+        &mut self,
+        run: &RunId,
+        fence: u64,
+        claim: &LockRecord,
+        expires: Duration,
+    ) -> Result<(), StoreError> {
         self.carry_out("say who is at work in", async {
             sqlx::query(
                 "insert into presence (run, fence, claim, renewed, expires) values ($1, $2, $3, clock_timestamp(), $4)

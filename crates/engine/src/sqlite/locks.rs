@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use stagger_core::model::ClusterName;
 
 use super::SqliteStore;
-use crate::backend::{BackendError, Claim, LockError};
+use crate::backend::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
 /// The locks of a file, for processes of one machine.
@@ -49,7 +49,7 @@ impl Locks for SqliteLocks {
     async fn lock(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         at_least: u64,
         expires: Duration,
     ) -> Result<u64, LockError> {
@@ -87,7 +87,7 @@ impl Locks for SqliteLocks {
     async fn renew(
         &self,
         cluster: &ClusterName,
-        claim: &Claim,
+        claim: &LockRecord,
         fence: u64,
         expires: Duration,
     ) -> Result<(), LockError> {
@@ -111,7 +111,7 @@ impl Locks for SqliteLocks {
         Ok(())
     }
 
-    async fn unlock(&self, cluster: &ClusterName, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, cluster: &ClusterName, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.on("give back", |on| {
             on.execute(
                 "update lease set claim = null where cluster = ?1 and fence = ?2 and claim = ?3",

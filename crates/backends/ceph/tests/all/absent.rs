@@ -10,7 +10,7 @@ use stagger_core::check::check;
 use stagger_core::model::{
     ClusterName, ConditionName, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
 };
-use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -74,7 +74,7 @@ fn planned(facts: &Facts, release: &str, policy: &Policy) -> Plan {
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let snapshot = snapshot(facts, None);
     let target = target(facts, release, &TargetPolicy::default()).unwrap();
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy,

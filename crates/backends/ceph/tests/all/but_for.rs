@@ -8,7 +8,7 @@ use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
 use stagger_core::model::{ClusterName, ConditionName, Policy, Snapshot, Verdict};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -93,7 +93,7 @@ fn a_plan_without_barriers_has_the_forecast_of_both() {
     let target = target(&facts, "20.2.2", &TargetPolicy::default()).unwrap();
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let of = |barrier: bool| {
-        plan(&Ask {
+        plan(&PlanningInput {
             snapshot: &snapshot,
             target: &target,
             policy: &Policy {

@@ -15,7 +15,7 @@ use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
-use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 use stagger_core::run::Answer;
 use stagger_engine::backend::Backend as _;
 
@@ -40,7 +40,7 @@ fn planned(facts: &Facts, words: &[&str]) -> (Plan, Vec<String>) {
     let snapshot = snapshot(facts, words);
     let target = target(facts, "20.2.4", &TargetPolicy::default()).unwrap();
     let policy = Policy::default();
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &policy,

@@ -11,7 +11,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::{Anchor, Backend as _, Call, Claim, LockError};
+use stagger_engine::backend::{Anchor, Backend as _, Call, LockError, LockRecord};
 use stagger_engine::beats::Beats;
 use stagger_engine::supervisor::Identity;
 
@@ -85,7 +85,7 @@ fn named(monitors: &Arc<Monitors>, name: &str, expires: u64) -> CephBackend {
     CephBackend::new(Arc::clone(monitors) as Arc<dyn CephApi>, settings, None)
 }
 
-fn claim(incarnation: &str) -> Claim {
+fn claim(incarnation: &str) -> LockRecord {
     let who = Identity {
         incarnation: incarnation.to_owned(),
         ..Identity::of_this_process()
@@ -94,15 +94,15 @@ fn claim(incarnation: &str) -> Claim {
 }
 
 /// What a process leaves that was killed on this machine: its number was given to another since.
-fn gone(incarnation: &str) -> Claim {
+fn gone(incarnation: &str) -> LockRecord {
     let mut claim = claim(incarnation);
     claim.life.as_mut().unwrap().begun += 1;
     claim
 }
 
 /// What one leaves that nobody here can tell anything of.
-fn elsewhere(incarnation: &str) -> Claim {
-    Claim {
+fn elsewhere(incarnation: &str) -> LockRecord {
+    LockRecord {
         host: "ops2".to_owned(),
         ..claim(incarnation)
     }

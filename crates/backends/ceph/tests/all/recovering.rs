@@ -10,7 +10,7 @@ use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::{check, may_stop};
 use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
-use stagger_core::plan::{Ask, Plan, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -54,7 +54,7 @@ fn planned(facts: &Facts) -> (Snapshot, Plan) {
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let snapshot = snapshot(facts);
     let target = target(facts, "20.2.2", &TargetPolicy::default()).unwrap();
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy: &Policy::default(),

@@ -10,7 +10,7 @@ use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::model::{ClusterName, GoingBack, Part, PartName, Policy};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -76,7 +76,7 @@ fn a_gateway_that_enrols_in_mid_run_has_its_turn() {
         let (health, permitted) = (HealthPolicy::default(), Permitted::default());
         let snapshot = translate(&cluster, facts, &health, None, BTreeMap::new(), &permitted).unwrap();
         let (none, earned) = (BTreeMap::new(), BTreeMap::new());
-        let plan = plan(&Ask {
+        let plan = plan(&PlanningInput {
             snapshot: &snapshot,
             target: &target,
             policy: &Policy::default(),

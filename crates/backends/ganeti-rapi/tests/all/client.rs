@@ -1,7 +1,7 @@
 //! Requests and their failures.
 
 use serde_json::json;
-use stagger_engine::backend::Persistence;
+use stagger_engine::backend::Retryability;
 use stagger_ganeti_rapi::client::{ApiError, Method, Rapi};
 use stagger_ganeti_rapi::config::Visits;
 
@@ -26,8 +26,8 @@ async fn the_master_is_found_among_candidates_that_are_away() {
     let error = Rapi::new(&alone).unwrap().get("/2/info").await.unwrap_err();
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     let error = error.of("look", true);
-    assert!(!error.may_land, "nothing was sent");
-    assert_eq!(error.persistence, Persistence::Transient);
+    assert!(!error.outcome_unknown, "nothing was sent");
+    assert_eq!(error.persistence, Retryability::Transient);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_wrong_password_is_a_permanent_error_that_says_where_it_comes_from() {
     std::fs::write(setup.folder.path().join("password"), "falsch\n").unwrap();
     let rapi = setup.rapi();
     let error = rapi.facts().await.unwrap_err();
-    assert_eq!(error.persistence, Persistence::Permanent);
+    assert_eq!(error.persistence, Retryability::Permanent);
     assert!(error.why.contains("401"), "{error}");
     assert!(error.hint.as_ref().unwrap().contains("password_file"));
     assert!(!format!("{rapi:?} {error:?}").contains("falsch"));
@@ -98,7 +98,7 @@ async fn a_write_is_sent_once_even_if_its_answer_is_lost() {
         .await
         .unwrap_err();
     assert!(matches!(error, ApiError::Lost(_)), "{error}");
-    assert!(error.of("drain n2", true).may_land);
+    assert!(error.of("drain n2", true).outcome_unknown);
     assert_eq!(setup.world().jobs.len(), 1);
 }
 

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterName, Policy, Revision, RunId};
 use stagger_core::run::{Entry, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Call, Claim};
+use stagger_engine::backend::{Call, LockRecord};
 use stagger_engine::clock::Clock;
 use stagger_engine::driver::Listener;
 use stagger_engine::hosts::Hosts;
@@ -115,8 +115,8 @@ pub fn call(fence: u64) -> Call {
     }
 }
 
-pub fn claim(incarnation: &str, host: &str) -> Claim {
-    Claim {
+pub fn claim(incarnation: &str, host: &str) -> LockRecord {
+    LockRecord {
         incarnation: incarnation.to_owned(),
         run: RunId::new("run-1").unwrap(),
         host: host.to_owned(),

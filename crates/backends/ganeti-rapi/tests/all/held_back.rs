@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Code, Phase, UnitId};
 use stagger_core::run::{Action, Command, Ending, Event};
-use stagger_engine::backend::{Backend as _, Call, Persistence};
+use stagger_engine::backend::{Backend as _, Call, Retryability};
 use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::deadline::Deadline;
 
@@ -89,7 +89,7 @@ async fn a_node_is_not_entered_on_a_word_that_grew_old_while_others_were_waited_
         moves: Vec::new(),
     };
     let error = backend.perform(&call, &enter).await.unwrap_err();
-    assert_eq!(error.persistence, Persistence::Expired, "{error}");
+    assert_eq!(error.persistence, Retryability::Expired, "{error}");
     assert_eq!(setup.world().layout(), before);
 }
 

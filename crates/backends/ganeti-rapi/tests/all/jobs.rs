@@ -85,7 +85,7 @@ async fn a_job_that_fails_or_is_cancelled_says_so() {
         error.to_string(),
         "migrate-web-to-n2: job 1 failed: the test said so"
     );
-    assert!(!error.may_land);
+    assert!(!error.outcome_unknown);
 
     fence::raise(&setup.rapi(), 9).await.unwrap();
     let error = setup.rapi().carry_out(&call(8), &migrate()).await.unwrap_err();
@@ -102,7 +102,7 @@ async fn a_full_queue_is_told_apart_from_a_lost_answer() {
         .world()
         .fault("PUT /2/instances/web/migrate", Fault::Status(503));
     let error = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap_err();
-    assert!(!error.may_land, "{error}");
+    assert!(!error.outcome_unknown, "{error}");
     assert!(setup.world().jobs.is_empty());
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{
-    ClusterId, ClusterName, Moving, OnFailure, Policy, Reason, RunId, Snapshot, Target, UnitId,
+    ClusterId, ClusterName, EvacuationPolicy, OnFailure, Policy, Reason, RunId, Snapshot, Target, UnitId,
 };
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::{Parts, Step};
 use stagger_engine::sqlite::SqliteStore;
@@ -68,7 +68,7 @@ pub enum End {
 /// One process after another on one journal.
 pub struct Lives<'a> {
     pub setup: &'a Setup,
-    pub moving: Moving,
+    pub moving: EvacuationPolicy,
     begun: Option<(Memory, Target)>,
     pub journal: PathBuf,
     /// The next process dies at that touch of its journal; 0: it does not.
@@ -85,7 +85,7 @@ pub struct Lives<'a> {
 impl<'a> Lives<'a> {
     pub fn new(setup: &'a Setup) -> Self {
         Self {
-            moving: Moving::default(),
+            moving: EvacuationPolicy::default(),
             begun: None,
             journal: setup.folder.path().join("journal.db"),
             setup,
@@ -250,7 +250,7 @@ impl Backend for InHaste {
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.inner.host_of(unit)
     }
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         self.inner.rail(action)
     }
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -262,7 +262,7 @@ impl Backend for InHaste {
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.inner.collect(call, units).await
     }
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         if self.locks {
             return self.inner.lock(claim, at_least).await;
         }
@@ -275,13 +275,13 @@ impl Backend for InHaste {
         fence::raise(rapi, token).await.map_err(LockError::Backend)?;
         Ok(token)
     }
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         if self.locks {
             return self.inner.renew(claim, fence).await;
         }
         Ok(())
     }
-    async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
     fn lock_expires(&self) -> Duration {

@@ -89,7 +89,7 @@ async fn recorded_answers_make_facts_and_a_snapshot() {
         ..Visits::default()
     };
     let snapshot = translate(&name, &facts, &cluster, None, &Wished::default(), &visits).unwrap();
-    assert_eq!(snapshot.rooms().unwrap().guests().len(), facts.instances.len());
+    assert_eq!(snapshot.capacity().unwrap().guests().len(), facts.instances.len());
     assert_eq!(snapshot.units().len(), 4);
     assert!(
         snapshot

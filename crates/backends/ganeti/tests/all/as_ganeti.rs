@@ -1,7 +1,7 @@
 //! What Ganeti itself would say to a plan: states of instances and nodes, policies, N+1, exclusion tags.
 
 use stagger_core::explain::explain;
-use stagger_core::model::{Code, Evacuate, Limit, Moving, Policy, Spare};
+use stagger_core::model::{Code, Evacuate, EvacuationPolicy, Limit, Policy, Spare};
 use stagger_ganeti::cluster::Cluster;
 use stagger_ganeti::target::Wish;
 use stagger_ganeti::text::read;
@@ -16,9 +16,9 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
         let db = ("db", 1024, status, 1, secondary, template, "");
         made(3, &[db])
     };
-    let everything = with(Moving {
+    let everything = with(EvacuationPolicy {
         evacuate: Evacuate::Everything,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     for wish in [Wish::default(), everything] {
         for status in ["ERROR_wrongnode", "ERROR_nodedown"] {
@@ -137,8 +137,8 @@ fn a_policy_binds_only_what_goes_to_another_group() {
             ignore_ipolicy: true,
             ..view()
         };
-        let rooms = snapshot(&cluster, &ignored).unwrap();
-        assert_eq!(rooms.rooms().unwrap().guest(0).stuck, None);
+        let capacity = snapshot(&cluster, &ignored).unwrap();
+        assert_eq!(capacity.capacity().unwrap().guest(0).stuck, None);
         // What it uses is not what it may have.
         let mut less = cluster.clone();
         less.instances[0].maxmem = 512;
@@ -162,9 +162,9 @@ db2|6144|10000|1|ADMIN_down|Y|n2|n3|drbd||1|-|N
 /// As `gnt-cluster verify` and `hcheck` count: with db1 on n3 that has no room for db2 any more, should somebody start it there.
 #[test]
 fn memory_is_kept_for_what_is_down_too() {
-    let spend = with(Moving {
+    let spend = with(EvacuationPolicy {
         spare: Spare::Spend,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     for status in ["ADMIN_down", "ERROR_down", "USER_down", "ERROR_nodeoffline"] {
         let cluster = read(&KEPT.replacen("ADMIN_down", status, 1)).unwrap();

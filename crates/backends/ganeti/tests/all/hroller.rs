@@ -149,11 +149,11 @@ fn its_refusals_are_those_of_hroller() {
         "Error: Found more than one master node: [\"node1\",\"node2\"]"
     );
     // Nothing can take what runs on node4.
-    let mut cramped = cell.clone();
-    cramped.instances[3].memory = 15_500;
-    cramped.nodes[3].resources.as_mut().unwrap().memory_free = 500;
+    let mut violation = cell.clone();
+    violation.instances[3].memory = 15_500;
+    violation.nodes[3].resources.as_mut().unwrap().memory_free = 500;
     assert_eq!(
-        said(&cramped, &asks()),
+        said(&violation, &asks()),
         "Error: Not enough capacity to move non-redundant instances"
     );
     let mut no_disk = cell;

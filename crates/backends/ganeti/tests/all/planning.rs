@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, Moving, Policy, SharedGuests, Snapshot, Spare, Standbys,
-    Target, UnitId,
+    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Snapshot, Spare,
+    Standbys, Target, UnitId,
 };
-use stagger_core::plan::{Ask, Plan, plan};
+use stagger_core::plan::{Plan, PlanningInput, plan};
 use stagger_ganeti::cluster::{Cluster, Template};
 use stagger_ganeti::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
 use stagger_ganeti::select::Selection;
@@ -76,7 +76,7 @@ pub(crate) fn planned_by(cluster: &Cluster, wish: &Wish, policy: &Policy) -> (Sn
         reboot(cluster, wish).unwrap(),
     );
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &target,
         policy,
@@ -105,7 +105,7 @@ pub(crate) fn told(cluster: &Cluster, wish: &Wish) -> String {
     format!("{} | {}", waves.collect::<Vec<_>>().join(" "), left.join(" "))
 }
 
-pub(crate) fn with(moving: Moving) -> Wish {
+pub(crate) fn with(moving: EvacuationPolicy) -> Wish {
     Wish {
         moving,
         ..Wish::default()
@@ -118,7 +118,7 @@ fn the_judge_finds_nothing_in_plans_for_random_clusters() {
         let mut rng = Rng(seed);
         let shape = Shape::small(&mut rng);
         let cluster = cluster(&mut rng, &shape);
-        let wish = with(Moving {
+        let wish = with(EvacuationPolicy {
             as_if_down: rng.percent(10),
             local: rng.pick(&[LocalGuests::Skip, LocalGuests::Accept, LocalGuests::Relocate]),
             shared: rng.pick(&[SharedGuests::Sets, SharedGuests::One, SharedGuests::Rolling]),
@@ -162,9 +162,9 @@ fn the_secondary_has_room_for_both_or_they_go_apart() {
             ],
         )
     };
-    let exclude = with(Moving {
+    let exclude = with(EvacuationPolicy {
         standbys: Standbys::Exclude,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     assert_eq!(told(&both(1024), &Wish::default()), "node3 node1,node2 | ");
     assert_eq!(told(&both(1024), &exclude).matches(' ').count(), 4, "three waves");
@@ -173,9 +173,9 @@ fn the_secondary_has_room_for_both_or_they_go_apart() {
         told(&both(9000), &Wish::default()),
         "node3 | node1:no-room node2:no-room"
     );
-    let spend = with(Moving {
+    let spend = with(EvacuationPolicy {
         spare: Spare::Spend,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     assert_eq!(
         told(&both(9000), &spend)
@@ -193,9 +193,9 @@ fn the_secondary_has_room_for_both_or_they_go_apart() {
 fn what_has_one_copy_is_skipped_accepted_while_down_or_moved() {
     let cluster = |status| made(2, &[("web", 1024, status, 2, None, "plain", "")]);
     let local = |local| {
-        with(Moving {
+        with(EvacuationPolicy {
             local,
-            ..Moving::default()
+            ..EvacuationPolicy::default()
         })
     };
     for status in ["running", "ADMIN_down"] {
@@ -212,10 +212,10 @@ fn what_has_one_copy_is_skipped_accepted_while_down_or_moved() {
         told(&cluster("running"), &local(LocalGuests::Accept)),
         "node1 | node2:non-redundant-running"
     );
-    let as_if_down = with(Moving {
+    let as_if_down = with(EvacuationPolicy {
         local: LocalGuests::Accept,
         as_if_down: true,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     assert_eq!(told(&cluster("running"), &as_if_down), "node1,node2 | ");
     let (_, _, moved) = planned(&cluster("running"), &local(LocalGuests::Relocate));
@@ -239,9 +239,9 @@ fn guests_on_shared_storage_go_in_three_ways() {
     let way = |shared| {
         let (_, _, made) = planned(
             &cluster,
-            &with(Moving {
+            &with(EvacuationPolicy {
                 shared,
-                ..Moving::default()
+                ..EvacuationPolicy::default()
             }),
         );
         made
@@ -280,9 +280,9 @@ fn guests_that_are_kept_apart_stay_apart() {
 #[test]
 fn full_evacuation_gives_second_copies_a_new_place() {
     let cluster = made(3, &[("web", 1024, "running", 1, Some(2), "drbd", "")]);
-    let everything = with(Moving {
+    let everything = with(EvacuationPolicy {
         evacuate: Evacuate::Everything,
-        ..Moving::default()
+        ..EvacuationPolicy::default()
     });
     let (_, _, made) = planned(&cluster, &everything);
     let of = |unit: &str| -> Vec<String> {
@@ -320,10 +320,10 @@ fn refining_the_sets_saves_waves() {
             ..Shape::PLAIN
         };
         let cluster = cluster(&mut rng, &shape);
-        let everything = with(Moving {
+        let everything = with(EvacuationPolicy {
             evacuate: Evacuate::Everything,
             spare: rng.pick(&[Spare::Keep, Spare::Spend]),
-            ..Moving::default()
+            ..EvacuationPolicy::default()
         });
         let (_, _, made) = planned(&cluster, &everything);
         assert_eq!((shape.nodes, made.waves()), (nodes, waves), "seed {seed}");
@@ -458,8 +458,12 @@ fn processors_of_the_node_itself_are_in_use() {
     );
     let free = |cluster: &Cluster| {
         let snapshot = snapshot(cluster, &view()).unwrap();
-        let rooms = snapshot.rooms().unwrap();
-        rooms.hosts().iter().map(|host| host.free[1]).collect::<Vec<_>>()
+        let capacity = snapshot.capacity().unwrap();
+        capacity
+            .hosts()
+            .iter()
+            .map(|host| host.free[1])
+            .collect::<Vec<_>>()
     };
     // 8 processors, and four virtual ones for each.
     assert_eq!(free(&cluster), [32 - 3, 32 - 1]);

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Policy, RunId};
 use stagger_core::run::{Entry, Run};
-use stagger_engine::backend::{Call, Claim};
+use stagger_engine::backend::{Call, LockRecord};
 use stagger_engine::clock::Clock;
 use stagger_engine::driver::Listener;
 use stagger_engine::hosts::Hosts;
@@ -175,8 +175,8 @@ pub fn call(fence: u64, seq: u64) -> Call {
     }
 }
 
-pub fn claim(incarnation: &str) -> Claim {
-    Claim {
+pub fn claim(incarnation: &str) -> LockRecord {
+    LockRecord {
         incarnation: incarnation.to_owned(),
         run: RunId::new("run-1").unwrap(),
         host: "ops1".to_owned(),

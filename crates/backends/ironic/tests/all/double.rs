@@ -629,7 +629,7 @@ impl World for Lab {
             let lost = inner.lost.iter().position(|begins| command.starts_with(begins));
             if let Some(at) = lost {
                 inner.lost.remove(at);
-                return Err(BackendError::transient(command, "the connection was lost").may_land());
+                return Err(BackendError::transient(command, "the connection was lost").outcome_unknown());
             }
             (ran, dies)
         };

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Policy, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::driver::{Parts, Step};
 use stagger_engine::sqlite::SqliteStore;
@@ -208,7 +208,7 @@ impl Backend for InHaste {
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.inner.host_of(unit)
     }
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         self.inner.rail(action)
     }
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -220,17 +220,17 @@ impl Backend for InHaste {
     async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.inner.collect(call, units).await
     }
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let dead = self.token.load(Ordering::SeqCst);
         self.inner.unlock(claim, dead).await?;
         let token = self.inner.lock(claim, at_least).await?;
         self.token.store(token, Ordering::SeqCst);
         Ok(token)
     }
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.inner.renew(claim, fence).await
     }
-    async fn unlock(&self, _: &Claim, _: u64) -> Result<(), LockError> {
+    async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
     fn lock_expires(&self) -> Duration {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stagger_core::check::check;
 use stagger_core::model::Snapshot;
-use stagger_core::plan::{Ask, Plan, PlannedPart, plan};
+use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan};
 use stagger_ironic::target::Upgrade;
 
 use crate::common::{Setup, policy, setup};
@@ -17,7 +17,7 @@ async fn planned(setup: &Setup, to: &str) -> (Snapshot, Upgrade, Plan) {
     let policy = policy();
     let aside = BTreeMap::new();
     let earned = BTreeMap::new();
-    let ask = Ask {
+    let ask = PlanningInput {
         snapshot: &snapshot,
         target: &upgrade.target,
         policy: &policy,

@@ -14,7 +14,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterId, ClusterName, PartName, Phase, Revision, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Claim, Holder, LockError, Rail};
+use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -403,7 +403,7 @@ impl Backend for RookBackend {
         ObjectCache::node_of(&deployment).cloned()
     }
 
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         self.parts.ceph.rail(action)
     }
 
@@ -469,11 +469,11 @@ impl Backend for RookBackend {
         Ok(files)
     }
 
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.parts.ceph.lock(claim, at_least).await
     }
 
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.parts.ceph.renew(claim, fence).await
     }
 
@@ -489,7 +489,7 @@ impl Backend for RookBackend {
         self.parts.ceph.anchored().await
     }
 
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.parts.ceph.unlock(claim, fence).await
     }
 

@@ -42,7 +42,7 @@ pub struct NewOsd<'a> {
 }
 
 /// In what an OSD on a node's device differs from one on the volume of a claim.
-struct Seat {
+struct Member {
     /// Where it is in the CRUSH map.
     place: Vec<(&'static str, String)>,
     /// The name of its host there.
@@ -60,7 +60,7 @@ struct Seat {
     pod: Value,
 }
 
-impl Seat {
+impl Member {
     fn of(of: &NewOsd<'_>) -> Self {
         let bound = json!({ names::HOSTNAME: hostname(of.node, of.labels) });
         let Some((claim, set)) = of.claim else {
@@ -114,7 +114,7 @@ impl Seat {
 /// The Deployment.
 pub fn deployment(of: NewOsd<'_>) -> Value {
     let id = of.osd.id.to_string();
-    let seat = Seat::of(&of);
+    let seat = Member::of(&of);
     let mut labels = json!({
         "app": names::OSD_APP,
         "rook_cluster": of.namespace,
@@ -185,7 +185,7 @@ chown -RL ceph:ceph "$dir" /run/ceph
 /// Each container sees the volume of a claim as a device of its own, which is root's at first.
 const OWN: &str = r#"chown ceph:ceph "$ROOK_BLOCK_PATH" && exec ceph-osd "$@""#;
 
-fn pod(of: &NewOsd<'_>, id: &str, seat: &Seat) -> Value {
+fn pod(of: &NewOsd<'_>, id: &str, seat: &Member) -> Value {
     let socket = format!("/run/ceph/ceph-osd.{id}.asok");
     // Its own word, whatever the monitors think.
     let active = format!("ceph --admin-daemon {socket} status | grep -q '\"state\": \"active\"'");

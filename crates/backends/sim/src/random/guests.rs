@@ -1,6 +1,6 @@
 //! Random hosts of guests.
 
-use stagger_core::model::{Evacuate, LocalGuests, Moving, SharedGuests, Spare, Standbys, Storage};
+use stagger_core::model::{Evacuate, EvacuationPolicy, LocalGuests, SharedGuests, Spare, Standbys, Storage};
 
 use crate::SimSpec;
 use crate::fault::{Fault, When};
@@ -21,7 +21,7 @@ pub(super) fn guests(rng: &mut Rng, spec: SimSpec) -> SimSpec {
             there.map(|guest| guest.memory).sum::<u32>() + spare + 512 * rng.below(5) as u32
         })
         .collect();
-    let moving = Moving {
+    let moving = EvacuationPolicy {
         as_if_down: false,
         local: *rng.pick(&[LocalGuests::Skip, LocalGuests::Accept, LocalGuests::Relocate]),
         shared: *rng.pick(&[SharedGuests::One, SharedGuests::Rolling, SharedGuests::Sets]),

@@ -148,8 +148,8 @@ impl World {
             .with_bystanders(before.bystanders().to_vec())
             .with_drained(self.seen_drained())
             .with_terms(before.terms().clone());
-        Ok(Some(match self.rooms()? {
-            Some(rooms) => snapshot.with_rooms(rooms)?,
+        Ok(Some(match self.capacity()? {
+            Some(capacity) => snapshot.with_capacity(capacity)?,
             None => snapshot,
         }))
     }

@@ -1,6 +1,6 @@
 //! Why a world cannot be observed.
 
-use stagger_core::model::{IdError, RoomsError, SnapshotError};
+use stagger_core::model::{CapacityError, IdError, SnapshotError};
 
 /// A snapshot that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -10,5 +10,5 @@ pub(crate) enum ObserveError {
     #[error("the facts do not fit together")]
     Snapshot(#[from] SnapshotError),
     #[error("hosts and guests do not fit together")]
-    Rooms(#[from] RoomsError),
+    Capacity(#[from] CapacityError),
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use stagger_core::model::{IdError, Kind, Revision, Rooms, UnitId, UnitState};
+use stagger_core::model::{Capacity, IdError, Kind, Revision, UnitId, UnitState};
 
 use super::copied::{Copied, recovery, visit};
 use super::lost::Begun;
@@ -243,7 +243,10 @@ impl World {
         };
         let pgs: Vec<Pg> = pgs.collect();
         let mut world = Self::of(spec, daemons, pgs, copy.snapshot.observed_at());
-        world.carried = copy.snapshot.rooms().and_then(|rooms| world.carried_by(rooms));
+        world.carried = copy
+            .snapshot
+            .capacity()
+            .and_then(|capacity| world.carried_by(capacity));
         world.count_down_at_first();
         world.copy = Some(Copied::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
@@ -260,12 +263,12 @@ impl World {
     }
 
     /// What its units carry that are hosts of guests.
-    fn carried_by(&self, rooms: &Rooms) -> Option<Carried> {
-        let units = rooms
+    fn carried_by(&self, capacity: &Capacity) -> Option<Carried> {
+        let units = capacity
             .hosts()
             .iter()
             .map(|host| self.by_id.get(&host.unit).copied());
-        Some(Carried::of_rooms(rooms, units.collect::<Option<_>>()?))
+        Some(Carried::of_capacity(capacity, units.collect::<Option<_>>()?))
     }
 
     fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {

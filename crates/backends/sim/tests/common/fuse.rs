@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer, Command, Entry, Event, Seq};
-use stagger_engine::backend::{Backend, BackendError, Call, Claim, LockError, Rail};
+use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::store::{Listed, Store, StoreError};
 use stagger_sim::Sim;
 
@@ -92,7 +92,7 @@ impl Backend for FusedSim {
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.sim.host_of(unit)
     }
-    fn rail(&self, action: &Action) -> Rail {
+    fn rail(&self, action: &Action) -> Fencing {
         self.sim.rail(action)
     }
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -118,16 +118,16 @@ impl Backend for FusedSim {
         self.fuse.backend()?;
         self.sim.collect(call, units).await
     }
-    async fn lock(&self, claim: &Claim, at_least: u64) -> Result<u64, LockError> {
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.fuse.lock()?;
         let fence = self.sim.lock(claim, at_least).await;
         self.fuse.lock()?;
         fence
     }
-    async fn renew(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.sim.renew(claim, fence).await
     }
-    async fn unlock(&self, claim: &Claim, fence: u64) -> Result<(), LockError> {
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.fuse.lock()?;
         self.sim.unlock(claim, fence).await
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use stagger_core::model::{Evacuate, Kind, LocalGuests, Moving, SharedGuests, Spare, Standbys, Target};
+use stagger_core::model::{
+    Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys, Target,
+};
 use stagger_ganeti::cluster::{Cluster, Template};
 use stagger_ganeti::select::Selection;
 use stagger_ganeti::target::{TargetError, Wish, reboot};
@@ -55,8 +57,8 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-pub(super) fn moving(args: &args::Reboot) -> Moving {
-    Moving {
+pub(super) fn moving(args: &args::Reboot) -> EvacuationPolicy {
+    EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {
             LocalGuests::Relocate

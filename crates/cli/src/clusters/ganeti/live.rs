@@ -27,7 +27,7 @@ use crate::clusters::{Cluster, ManagedCluster, RunInput};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
@@ -73,7 +73,7 @@ pub(super) fn planned(
     visits: &Visits,
     policy: Policy,
     reboot: &args::Reboot,
-) -> Result<PlanningInput, CliError> {
+) -> Result<PlanRequest, CliError> {
     names_are_known(
         &snapshot,
         &policy,
@@ -84,7 +84,7 @@ pub(super) fn planned(
     let target = goal::target(&looked.cluster, reboot)?;
     let target = carried_out(target, visits, &policy)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-    Ok(PlanningInput {
+    Ok(PlanRequest {
         snapshot,
         target,
         policy,
@@ -118,7 +118,7 @@ impl<'a> LiveGaneti<'a> {
     }
 
     /// What a plan is made of; and the facts behind it.
-    async fn look_for(&self, goal: &Goal) -> Result<(PlanningInput, Facts), CliError> {
+    async fn look_for(&self, goal: &Goal) -> Result<(PlanRequest, Facts), CliError> {
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         let policy = self.config.policy(&goal.policy)?;
         let looked = self.look().await?;
@@ -186,7 +186,7 @@ impl Cluster for LiveGaneti<'_> {
         Ok((inventory, self.snapshot_of(&looked, &Wished::default())?))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         Ok(self.look_for(goal).await?.0)
     }
 }

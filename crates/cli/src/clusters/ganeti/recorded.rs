@@ -16,7 +16,7 @@ use crate::clusters::Cluster;
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::PlanningInput;
+use crate::planning::PlanRequest;
 
 /// Answers that were saved.
 pub(super) struct GanetiInventory<'a> {
@@ -78,7 +78,7 @@ impl Cluster for GanetiInventory<'_> {
         Ok((inventory, self.snapshot().await?))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanningInput, CliError> {
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let reboot = goal.reboot(&self.path.display().to_string())?;
         let policy = match &self.config {
             Some(config) => config.policy(&goal.policy)?,

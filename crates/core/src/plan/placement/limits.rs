@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Code, Reason, Rooms, SharedGuests, Spare, Standbys, Turn};
+use crate::model::{Capacity, Code, Reason, SharedGuests, Spare, Standbys, Turn};
 
 use super::World;
 
@@ -33,19 +33,19 @@ struct From {
 
 /// All budgets for these hosts.
 pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
-    let rooms = world.rooms;
-    let local = places(rooms, hosts);
+    let capacity = world.capacity;
+    let local = places(capacity, hosts);
     let mut found = Vec::new();
-    for standby in (0..rooms.hosts().len() as u32).filter(|host| !world.down[*host as usize]) {
+    for standby in (0..capacity.hosts().len() as u32).filter(|host| !world.down[*host as usize]) {
         let from = comes_to(world, &local, standby);
         if from.is_empty() {
             continue;
         }
         if world.moving.standbys == Standbys::Exclude {
-            found.extend(shared(rooms, standby, &from));
+            found.extend(shared(capacity, standby, &from));
         }
         found.extend(memory(world, hosts, standby, &from));
-        found.extend(speed(rooms, standby, &from));
+        found.extend(speed(capacity, standby, &from));
     }
     found.extend(pools(world, hosts));
     found
@@ -53,29 +53,32 @@ pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
 
 /// That no two of these hosts have a standby in common, which is narrower than what standbys have room for.
 pub(super) fn standbys_apart(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
-    let local = places(world.rooms, hosts);
-    (0..world.rooms.hosts().len() as u32)
+    let local = places(world.capacity, hosts);
+    (0..world.capacity.hosts().len() as u32)
         .filter(|host| !world.down[*host as usize])
-        .filter_map(|standby| shared(world.rooms, standby, &comes_to(world, &local, standby)))
+        .filter_map(|standby| shared(world.capacity, standby, &comes_to(world, &local, standby)))
         .collect()
 }
 
 /// One at a time of those that would send what they carry to the same standby.
-fn shared(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Option<Limit> {
+fn shared(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Option<Limit> {
     (from.len() > 1).then(|| Limit {
         members: from.iter().map(|(at, _)| (*at, 1)).collect(),
         most: 1,
         loose: None,
         why: Reason::new(
             Code::StandbyShared,
-            format!("what runs on both would be moved to {}", rooms.host(standby).unit),
+            format!(
+                "what runs on both would be moved to {}",
+                capacity.host(standby).unit
+            ),
         ),
     })
 }
 
 /// For each host its place among those to be visited.
-fn places(rooms: &Rooms, hosts: &[u32]) -> Vec<Option<u32>> {
-    let mut local = vec![None; rooms.hosts().len()];
+fn places(capacity: &Capacity, hosts: &[u32]) -> Vec<Option<u32>> {
+    let mut local = vec![None; capacity.hosts().len()];
     for (at, host) in (0_u32..).zip(hosts) {
         local[*host as usize] = Some(at);
     }
@@ -85,9 +88,9 @@ fn places(rooms: &Rooms, hosts: &[u32]) -> Vec<Option<u32>> {
 /// What the hosts to be visited would send to a standby.
 fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
     let mut from: BTreeMap<u32, From> = BTreeMap::new();
-    for guest in world.rooms.behind(standby) {
+    for guest in world.capacity.behind(standby) {
         let turn = world.turn(*guest);
-        let guest = world.rooms.guest(*guest);
+        let guest = world.capacity.guest(*guest);
         let (Turn::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
             continue;
         };
@@ -102,12 +105,12 @@ fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32,
 
 /// What comes fits, and what would have to come if one more host failed still does.
 fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) -> Option<Limit> {
-    let free = world.rooms.host(standby).free[0];
+    let free = world.capacity.host(standby).free[0];
     let spends = world.moving.spare == Spare::Spend;
     // The two largest demands that can be met now: they must be met while the others are down.
     let mut met = world.demands[standby as usize]
         .iter()
-        .filter(|demand| !Rooms::fails(demand.memory, free));
+        .filter(|demand| !Capacity::fails(demand.memory, free));
     let (first, second) = (met.next().copied(), met.next().map_or(0, |demand| demand.memory));
     let most = first.map_or(0, |first| first.memory);
     let room = (free - most).max(0);
@@ -133,11 +136,11 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
     let loose = from
         .iter()
         .map(|(at, from)| (*at, as_cost(from.memory.min(free.max(0) + 1))));
-    let name = &world.rooms.host(standby).unit;
+    let name = &world.capacity.host(standby).unit;
     let kept = match first {
         Some(first) => format!(
             " and must keep {most} for what is on {} should it fail",
-            world.rooms.host(first.of).unit
+            world.capacity.host(first.of).unit
         ),
         None => String::new(),
     };
@@ -153,8 +156,8 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
 }
 
 /// Processors and spindles of a standby: the guests of one host alone may always come.
-fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
-    let name = &rooms.host(standby).unit;
+fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
+    let name = &capacity.host(standby).unit;
     let of = |free: i64, what: &str, amount: fn(&From) -> i64| {
         let whole: i64 = from.iter().map(|(_, from)| amount(from)).sum();
         if whole <= free || from.len() < 2 {
@@ -171,7 +174,7 @@ fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
             why: Reason::new(Code::NoRoom, format!("{name} has {free} {what} free")),
         })
     };
-    let [_, cpus, spindles, _] = rooms.host(standby).free;
+    let [_, cpus, spindles, _] = capacity.host(standby).free;
     [
         of(cpus, "virtual processors", |from| from.cpus),
         of(spindles, "spindles", |from| from.spindles),
@@ -183,15 +186,15 @@ fn speed(rooms: &Rooms, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
 
 /// Guests that may go anywhere: all that leaves, and all that goes away as room, is room in the pool.
 fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
-    let rooms = world.rooms;
+    let capacity = world.capacity;
     let mut found = Vec::new();
-    for pool in 0..rooms.pools() as u32 {
+    for pool in 0..capacity.pools() as u32 {
         let members: Vec<(u32, u32)> = (0_u32..)
             .zip(hosts.iter().copied())
-            .filter(|(_, host)| rooms.host(*host).pool == pool)
+            .filter(|(_, host)| capacity.host(*host).pool == pool)
             .collect();
         let floats = |host: u32| {
-            let guests = rooms.on(host).iter().copied();
+            let guests = capacity.on(host).iter().copied();
             guests.filter(|guest| matches!(world.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
         };
         if members.iter().all(|(_, host)| floats(*host).next().is_none()) {
@@ -211,7 +214,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     format!(
                         "{}s of {} with {}s on shared storage go one at a time",
                         world.terms.host,
-                        rooms.pool(pool),
+                        capacity.pool(pool),
                         world.terms.guest
                     ),
                 ),
@@ -220,29 +223,29 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
         for (resource, what) in [(0, "MiB of memory"), (1, "virtual processors")] {
             // Room on other hosts is not in the sum, so that what goes there, to a standby, takes nothing of it.
             let counts = |host: u32| {
-                let of = rooms.host(host);
+                let of = capacity.host(host);
                 of.pool == pool && of.takes && !world.down[host as usize]
             };
             let usable = |host: u32| {
                 if counts(host) {
-                    rooms.host(host).free[resource].max(0)
+                    capacity.host(host).free[resource].max(0)
                 } else {
                     0
                 }
             };
-            let all: i64 = (0..rooms.hosts().len() as u32).map(usable).sum();
+            let all: i64 = (0..capacity.hosts().len() as u32).map(usable).sum();
             let costs: Vec<(u32, i64)> = members
                 .iter()
                 .map(|(at, host)| {
                     let leaves: i64 = floats(*host)
-                        .map(|guest| rooms.guest(guest).takes[resource])
+                        .map(|guest| capacity.guest(guest).takes[resource])
                         .sum();
                     let to_standbys: i64 = if resource == 0 {
-                        rooms
+                        capacity
                             .on(*host)
                             .iter()
                             .filter(|guest| world.turn(**guest) == Turn::ToStandby)
-                            .map(|guest| rooms.guest(*guest))
+                            .map(|guest| capacity.guest(*guest))
                             .filter(|guest| guest.standby.is_some_and(counts))
                             .map(|guest| guest.takes[0])
                             .sum()
@@ -272,7 +275,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                     format!(
                         "all {}s of {} have {all} {what} free",
                         world.terms.host,
-                        rooms.pool(pool)
+                        capacity.pool(pool)
                     ),
                 ),
             });

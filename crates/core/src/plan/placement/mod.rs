@@ -13,13 +13,15 @@ mod wave;
 pub(super) use limits::Limit;
 pub(super) use partition::{Partition, Placed};
 
-use crate::model::{Demand, Ix, Moving, Rooms, Shift, Snapshot, Standbys, Terms, Turn, UnitState};
+use crate::model::{
+    Capacity, Demand, EvacuationPolicy, Ix, Migration, Snapshot, Standbys, Terms, Turn, UnitState,
+};
 
 /// What placing looks at again and again.
 #[derive(Debug)]
 pub(super) struct World<'a> {
-    rooms: &'a Rooms,
-    moving: &'a Moving,
+    capacity: &'a Capacity,
+    moving: &'a EvacuationPolicy,
     /// Hosts that do not serve.
     down: Vec<bool>,
     /// What each host would have to take over, from whom.
@@ -31,21 +33,21 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     /// The world of a snapshot.
-    pub(super) fn new(snapshot: &Snapshot, rooms: &'a Rooms, moving: &'a Moving) -> Self {
-        let hosts = 0..rooms.hosts().len() as u32;
-        let down = rooms.hosts().iter().map(|host| {
+    pub(super) fn new(snapshot: &Snapshot, capacity: &'a Capacity, moving: &'a EvacuationPolicy) -> Self {
+        let hosts = 0..capacity.hosts().len() as u32;
+        let down = capacity.hosts().iter().map(|host| {
             let unit = snapshot.find(&host.unit);
             unit.is_none_or(|unit| snapshot.unit(unit).state != UnitState::Serving)
         });
-        let mut pool_hosts = vec![Vec::new(); rooms.pools()];
+        let mut pool_hosts = vec![Vec::new(); capacity.pools()];
         for host in hosts.clone() {
-            pool_hosts[rooms.host(host).pool as usize].push(host);
+            pool_hosts[capacity.host(host).pool as usize].push(host);
         }
         Self {
             down: down.collect(),
-            demands: hosts.map(|host| rooms.demands(moving, host)).collect(),
-            any_tag: rooms.guests().iter().any(|guest| !guest.apart.is_empty()),
-            rooms,
+            demands: hosts.map(|host| capacity.demands(moving, host)).collect(),
+            any_tag: capacity.guests().iter().any(|guest| !guest.apart.is_empty()),
+            capacity,
             moving,
             pool_hosts,
             terms: snapshot.terms().clone(),
@@ -56,12 +58,12 @@ impl<'a> World<'a> {
     pub(super) fn hosts_of(&self, snapshot: &Snapshot, units: &[Ix]) -> Vec<u32> {
         units
             .iter()
-            .filter_map(|unit| self.rooms.find(&snapshot.unit(*unit).id))
+            .filter_map(|unit| self.capacity.find(&snapshot.unit(*unit).id))
             .collect()
     }
 
     fn turn(&self, guest: u32) -> Turn {
-        self.moving.turn(self.rooms.guest(guest))
+        self.moving.turn(self.capacity.guest(guest))
     }
 
     /// The budgets for these hosts.
@@ -82,16 +84,16 @@ impl<'a> World<'a> {
         self.moving.evacuate == crate::model::Evacuate::Everything
             || hosts
                 .iter()
-                .flat_map(|host| self.rooms.on(*host))
+                .flat_map(|host| self.capacity.on(*host))
                 .any(|guest| matches!(self.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
     }
 
     /// Those of the moves that are made because of these hosts.
-    fn of(&self, shifts: &[Shift], hosts: &[u32]) -> Vec<Shift> {
-        let because = |shift: &&Shift| {
-            let guest = self.rooms.guest(shift.guest);
+    fn of(&self, migrations: &[Migration], hosts: &[u32]) -> Vec<Migration> {
+        let because = |migration: &&Migration| {
+            let guest = self.capacity.guest(migration.guest);
             hosts.contains(&guest.host) || guest.standby.is_some_and(|standby| hosts.contains(&standby))
         };
-        shifts.iter().filter(because).copied().collect()
+        migrations.iter().filter(because).copied().collect()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::World;
 use super::wave::{Stuck, place, placed};
-use crate::model::{Reason, Shift};
+use crate::model::{Migration, Reason};
 
 /// Up to so many hosts, all ways to split them are tried.
 const EXACT: usize = 10;
@@ -21,7 +21,7 @@ pub(in crate::plan) struct Placed {
     /// Which hosts, ascending.
     pub(in crate::plan) hosts: Vec<u32>,
     /// The moves that empty them.
-    pub(in crate::plan) shifts: Vec<Shift>,
+    pub(in crate::plan) migrations: Vec<Migration>,
 }
 
 /// Hosts to be visited, and what else binds them.
@@ -41,7 +41,7 @@ pub(in crate::plan) struct Partition<'a> {
 }
 
 impl Partition<'_> {
-    fn place(&self, wave: &[u32]) -> Result<Vec<Shift>, Stuck> {
+    fn place(&self, wave: &[u32]) -> Result<Vec<Migration>, Stuck> {
         place(self.world, &self.named(wave))
     }
 
@@ -52,10 +52,10 @@ impl Partition<'_> {
     /// Places waves as they are; `None` if one of them cannot be.
     pub(in crate::plan) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<Placed>> {
         let place = |wave: &Vec<u32>| {
-            let shifts = self.place(wave).ok()?;
+            let migrations = self.place(wave).ok()?;
             let mut hosts = wave.clone();
             hosts.sort_unstable();
-            Some(Placed { hosts, shifts })
+            Some(Placed { hosts, migrations })
         };
         waves.iter().map(place).collect()
     }
@@ -68,7 +68,16 @@ impl Partition<'_> {
         let mut rest = Vec::new();
         for _ in 0..NAMED {
             match self.place(&kept) {
-                Ok(shifts) => return (Some(Placed { hosts: kept, shifts }), rest, None),
+                Ok(migrations) => {
+                    return (
+                        Some(Placed {
+                            hosts: kept,
+                            migrations,
+                        }),
+                        rest,
+                        None,
+                    );
+                }
                 Err(stuck) if kept.len() == 1 => {
                     return (None, rest, Some((kept[0], stuck.why)));
                 }
@@ -84,23 +93,23 @@ impl Partition<'_> {
         let mut step = kept.len();
         while step > 0 {
             if fits + step <= kept.len()
-                && let Ok(shifts) = self.place(&kept[..fits + step])
+                && let Ok(migrations) = self.place(&kept[..fits + step])
             {
                 fits += step;
-                found = Some(shifts);
+                found = Some(migrations);
             } else {
                 step /= 2;
             }
         }
         rest.extend(kept.split_off(fits));
-        let Some(shifts) = found else {
+        let Some(migrations) = found else {
             // Not even the first: it is named when it stands alone.
             let first = rest.remove(0);
             return match self.place(&[first]) {
-                Ok(shifts) => (
+                Ok(migrations) => (
                     Some(Placed {
                         hosts: vec![first],
-                        shifts,
+                        migrations,
                     }),
                     rest,
                     None,
@@ -109,16 +118,23 @@ impl Partition<'_> {
             };
         };
         kept.sort_unstable();
-        (Some(Placed { hosts: kept, shifts }), rest, None)
+        (
+            Some(Placed {
+                hosts: kept,
+                migrations,
+            }),
+            rest,
+            None,
+        )
     }
 
     fn load(&self, at: u32) -> i64 {
         let host = self.hosts[at as usize];
-        let rooms = self.world.rooms;
-        rooms
+        let capacity = self.world.capacity;
+        capacity
             .on(host)
             .iter()
-            .map(|guest| rooms.guest(*guest).takes[0])
+            .map(|guest| capacity.guest(*guest).takes[0])
             .sum()
     }
 
@@ -156,8 +172,8 @@ impl Partition<'_> {
         if !(self.permits)(&hosts) {
             return None;
         }
-        let shifts = self.place(&hosts).ok()?;
-        Some(Placed { hosts, shifts })
+        let migrations = self.place(&hosts).ok()?;
+        Some(Placed { hosts, migrations })
     }
 
     /// A wave without one of its hosts.
@@ -168,11 +184,11 @@ impl Partition<'_> {
             .copied()
             .filter(|other| *other != host)
             .collect();
-        let shifts = self.place(&hosts);
+        let migrations = self.place(&hosts);
         let named = self.named(&hosts);
         Placed {
             // A part of what fits fits, with the moves that it had.
-            shifts: shifts.unwrap_or_else(|_| self.world.of(&wave.shifts, &named)),
+            migrations: migrations.unwrap_or_else(|_| self.world.of(&wave.migrations, &named)),
             hosts,
         }
     }
@@ -279,7 +295,7 @@ impl Partition<'_> {
                 continue;
             }
             match self.place(&hosts) {
-                Ok(shifts) => placed[mask] = Some(Placed { hosts, shifts }),
+                Ok(migrations) => placed[mask] = Some(Placed { hosts, migrations }),
                 Err(_) => {
                     broken.insert(mask);
                 }
@@ -315,7 +331,7 @@ impl Partition<'_> {
     /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
     /// visited by then or never are, before those of far waves, before those of the next.
     pub(in crate::plan) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
-        let mut wave_of: Vec<Option<usize>> = vec![None; self.world.rooms.hosts().len()];
+        let mut wave_of: Vec<Option<usize>> = vec![None; self.world.capacity.hosts().len()];
         for (at, wave) in waves.iter().enumerate() {
             for host in self.named(&wave.hosts) {
                 wave_of[host as usize] = Some(at);
@@ -328,9 +344,9 @@ impl Partition<'_> {
                 Some(_) | None => 2,
             };
             match placed(self.world, &self.named(&wave.hosts), &liking) {
-                Ok(shifts) => Placed {
+                Ok(migrations) => Placed {
                     hosts: wave.hosts,
-                    shifts,
+                    migrations,
                 },
                 Err(_) => wave,
             }
@@ -348,14 +364,14 @@ impl Partition<'_> {
                     return whole.clone();
                 }
                 let named = self.named(&hosts);
-                let shifts = self.place(&hosts).unwrap_or_else(|_| {
+                let migrations = self.place(&hosts).unwrap_or_else(|_| {
                     let from = waves
                         .iter()
                         .find(|wave| hosts.iter().all(|host| wave.hosts.contains(host)));
-                    from.map(|wave| self.world.of(&wave.shifts, &named))
+                    from.map(|wave| self.world.of(&wave.migrations, &named))
                         .unwrap_or_default()
                 });
-                Placed { hosts, shifts }
+                Placed { hosts, migrations }
             })
             .collect()
     }

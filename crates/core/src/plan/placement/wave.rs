@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Code, Cramped, Evacuate, How, Reason, Resource, Rooms, Shift, Spare, Turn, kept,
+    Amounts, Capacity, CapacityViolation, Code, Evacuate, How, Migration, Reason, Resource, Spare, Turn, kept,
 };
 
 use super::World;
@@ -33,7 +33,7 @@ const HOSTS_FOR_TIGHT: usize = 2_000;
 ///
 /// # Errors
 /// A host that cannot be emptied beside the others.
-pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Shift>, Stuck> {
+pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Migration>, Stuck> {
     placed(world, hosts, &|_| 0)
 }
 
@@ -45,9 +45,9 @@ pub(super) fn placed(
     world: &World<'_>,
     hosts: &[u32],
     liking: &dyn Fn(u32) -> i64,
-) -> Result<Vec<Shift>, Stuck> {
+) -> Result<Vec<Migration>, Stuck> {
     let balanced = Attempt::new(world, hosts, liking).run(hosts, Choice::Balanced);
-    if balanced.is_ok() || world.rooms.hosts().len() > HOSTS_FOR_TIGHT {
+    if balanced.is_ok() || world.capacity.hosts().len() > HOSTS_FOR_TIGHT {
         return balanced;
     }
     Attempt::new(world, hosts, liking)
@@ -80,7 +80,7 @@ struct Attempt<'w> {
     kept: Vec<Option<i64>>,
     /// Guests that come, where tags are looked at.
     guests: BTreeMap<u32, Vec<u32>>,
-    shifts: Vec<Shift>,
+    migrations: Vec<Migration>,
 }
 
 impl<'w> Attempt<'w> {
@@ -99,30 +99,30 @@ impl<'w> Attempt<'w> {
             wanted: BTreeMap::new(),
             kept: vec![None; count],
             guests: BTreeMap::new(),
-            shifts: Vec::new(),
+            migrations: Vec::new(),
         }
     }
 
-    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Shift>, Stuck> {
+    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, Stuck> {
         self.fill_standbys(hosts)?;
         self.anywhere(hosts, choice)?;
         if self.world.moving.evacuate == Evacuate::Everything {
             self.new_standbys(hosts, choice)?;
         }
-        Ok(self.shifts)
+        Ok(self.migrations)
     }
 
     fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), Stuck> {
-        let rooms = self.world.rooms;
+        let capacity = self.world.capacity;
         let mut reached: BTreeMap<u32, u32> = BTreeMap::new();
         for host in hosts {
-            for at in rooms.on(*host) {
-                let guest = rooms.guest(*at);
+            for at in capacity.on(*host) {
+                let guest = capacity.guest(*at);
                 let (Turn::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
                     continue;
                 };
                 if self.out[standby as usize] {
-                    let gone = Cramped::Gone {
+                    let gone = CapacityViolation::Gone {
                         guest: *at,
                         host: standby,
                     };
@@ -137,7 +137,7 @@ impl<'w> Attempt<'w> {
                 };
                 self.guests.entry(standby).or_default().push(*at);
                 reached.insert(standby, *host);
-                self.shifts.push(Shift {
+                self.migrations.push(Migration {
                     guest: *at,
                     how: How::Migrate,
                     to: standby,
@@ -146,8 +146,8 @@ impl<'w> Attempt<'w> {
         }
         for (standby, host) in reached {
             let alone = self.senders[standby as usize] != Senders::Several;
-            if let Err(cramped) = self.holds(standby, alone) {
-                return Err(self.stuck(host, &cramped));
+            if let Err(violation) = self.holds(standby, alone) {
+                return Err(self.stuck(host, &violation));
             }
         }
         Ok(())
@@ -159,21 +159,21 @@ impl<'w> Attempt<'w> {
         }
     }
 
-    fn stuck(&self, host: u32, cramped: &Cramped) -> Stuck {
+    fn stuck(&self, host: u32, violation: &CapacityViolation) -> Stuck {
         Stuck {
             host,
-            why: Reason::new(Code::NoRoom, self.world.rooms.words(cramped)),
+            why: Reason::new(Code::NoRoom, self.world.capacity.words(violation)),
         }
     }
 
     /// Whether a host bears what comes to it; `alone`: all of it is what the failure of one host would bring.
-    fn holds(&mut self, host: u32, alone: bool) -> Result<(), Cramped> {
+    fn holds(&mut self, host: u32, alone: bool) -> Result<(), CapacityViolation> {
         let comes = self.comes[host as usize];
-        let has = self.world.rooms.host(host).free;
+        let has = self.world.capacity.host(host).free;
         for ((resource, comes), free) in Resource::ALL.into_iter().zip(comes).zip(has) {
             let lenient = alone && matches!(resource, Resource::Cpus | Resource::Spindles);
             if comes > 0 && comes > free && !lenient {
-                return Err(Cramped::Full {
+                return Err(CapacityViolation::Full {
                     host,
                     resource,
                     comes,
@@ -184,8 +184,8 @@ impl<'w> Attempt<'w> {
         if !(alone && self.world.moving.spare == Spare::Spend) {
             let (of, demand) = self.keeps(host);
             let free = has[0] - comes[0];
-            if Rooms::fails(demand, free) {
-                return Err(Cramped::NPlusOne {
+            if Capacity::fails(demand, free) {
+                return Err(CapacityViolation::NPlusOne {
                     host,
                     of,
                     demand,
@@ -194,14 +194,14 @@ impl<'w> Attempt<'w> {
             }
         }
         if !alone && let Some(tag) = self.meets(host) {
-            return Err(Cramped::Together { host, tag });
+            return Err(CapacityViolation::Together { host, tag });
         }
         Ok(())
     }
 
     /// What a host keeps for the failure of another. What could not be kept before does not count.
     fn keeps(&mut self, host: u32) -> (u32, i64) {
-        let free = self.world.rooms.host(host).free[0];
+        let free = self.world.capacity.host(host).free[0];
         // Of hosts that are down already nothing is moved.
         let emptied = |of: u32| self.out[of as usize] && !self.world.down[of as usize];
         let (of, old) = kept(&self.world.demands[host as usize], free, emptied).unwrap_or((host, 0));
@@ -221,17 +221,20 @@ impl<'w> Attempt<'w> {
 
     /// A tag by which a guest that comes to a host meets another there.
     fn meets(&self, host: u32) -> Option<u32> {
-        let rooms = self.world.rooms;
+        let capacity = self.world.capacity;
         if !self.world.any_tag {
             return None;
         }
-        let there = rooms.on(host).iter().filter(|guest| rooms.guest(**guest).runs);
+        let there = capacity
+            .on(host)
+            .iter()
+            .filter(|guest| capacity.guest(**guest).runs);
         let mut tags: BTreeSet<u32> = there
-            .flat_map(|guest| rooms.guest(*guest).apart.iter().copied())
+            .flat_map(|guest| capacity.guest(*guest).apart.iter().copied())
             .collect();
         let coming = self.guests.get(&host).into_iter().flatten();
         coming
-            .flat_map(|guest| rooms.guest(*guest).apart.iter().copied())
+            .flat_map(|guest| capacity.guest(*guest).apart.iter().copied())
             .find(|tag| !tags.insert(*tag))
     }
 
@@ -251,9 +254,9 @@ impl<'w> Attempt<'w> {
     }
 
     fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
-        let rooms = self.world.rooms;
+        let capacity = self.world.capacity;
         let mut moved: Vec<(u32, How)> = Vec::new();
-        for guest in hosts.iter().flat_map(|host| rooms.on(*host)) {
+        for guest in hosts.iter().flat_map(|host| capacity.on(*host)) {
             match self.world.turn(*guest) {
                 Turn::Anywhere => moved.push((*guest, How::Migrate)),
                 Turn::WithDowntime => moved.push((*guest, How::Relocate)),
@@ -261,15 +264,15 @@ impl<'w> Attempt<'w> {
             }
         }
         // The largest first: the small ones find a place in what is left.
-        moved.sort_by_key(|(guest, _)| (rooms.guest(*guest).takes.map(|amount| -amount), *guest));
+        moved.sort_by_key(|(guest, _)| (capacity.guest(*guest).takes.map(|amount| -amount), *guest));
         let mut ranks = Ranks::new(self.world, Ranked::Running);
         for (guest, how) in moved {
-            let of = rooms.guest(guest);
+            let of = capacity.guest(guest);
             let amounts = match how {
                 How::Relocate => of.takes,
                 How::Migrate | How::ReplaceStandby => [of.takes[0], of.takes[1], of.takes[2], 0],
             };
-            let pool = rooms.host(of.host).pool;
+            let pool = capacity.host(of.host).pool;
             let Some(to) = self.choose(&mut ranks, choice, pool, |attempt, host| {
                 attempt.try_on(guest, amounts, host)
             }) else {
@@ -280,7 +283,7 @@ impl<'w> Attempt<'w> {
                         format!(
                             "no {} of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
                             self.world.terms.host,
-                            rooms.pool(pool),
+                            capacity.pool(pool),
                             of.name,
                             of.takes[0],
                             of.takes[1]
@@ -288,25 +291,25 @@ impl<'w> Attempt<'w> {
                     ),
                 });
             };
-            self.shifts.push(Shift { guest, how, to });
+            self.migrations.push(Migration { guest, how, to });
         }
         Ok(())
     }
 
     fn new_standbys(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
-        let rooms = self.world.rooms;
+        let capacity = self.world.capacity;
         // (guest, where it runs by then, the host that its second copy leaves)
         let mut lost: Vec<(u32, u32, u32)> = Vec::new();
         for host in hosts {
-            for guest in rooms.on(*host) {
+            for guest in capacity.on(*host) {
                 if self.world.turn(*guest) == Turn::ToStandby
-                    && let Some(standby) = rooms.guest(*guest).standby
+                    && let Some(standby) = capacity.guest(*guest).standby
                 {
                     lost.push((*guest, standby, *host));
                 }
             }
-            for guest in rooms.behind(*host) {
-                let runs_on = rooms.guest(*guest).host;
+            for guest in capacity.behind(*host) {
+                let runs_on = capacity.guest(*guest).host;
                 if self.world.turn(*guest) == Turn::ToStandby && !self.out[runs_on as usize] {
                     lost.push((*guest, runs_on, *host));
                 }
@@ -314,15 +317,15 @@ impl<'w> Attempt<'w> {
         }
         lost.sort_by_key(|(guest, ..)| {
             (
-                -rooms.guest(*guest).takes[3],
-                -rooms.guest(*guest).takes[0],
+                -capacity.guest(*guest).takes[3],
+                -capacity.guest(*guest).takes[0],
                 *guest,
             )
         });
         let mut ranks = Ranks::new(self.world, Ranked::Copies);
         for (guest, runs_on, leaves) in lost {
-            let of = rooms.guest(guest);
-            let pool = rooms.host(runs_on).pool;
+            let of = capacity.guest(guest);
+            let pool = capacity.host(runs_on).pool;
             let memory = if of.reserved { of.takes[0] } else { 0 };
             let found = self.choose(&mut ranks, choice, pool, |attempt, host| {
                 host != runs_on && attempt.try_copy(guest, runs_on, memory, host)
@@ -335,14 +338,14 @@ impl<'w> Attempt<'w> {
                         format!(
                             "no {} of {} has room for the second copy of {}, which takes {} MiB of disk",
                             self.world.terms.host,
-                            rooms.pool(pool),
+                            capacity.pool(pool),
                             of.name,
                             of.takes[3]
                         ),
                     ),
                 });
             };
-            self.shifts.push(Shift {
+            self.migrations.push(Migration {
                 guest,
                 how: How::ReplaceStandby,
                 to,
@@ -353,7 +356,7 @@ impl<'w> Attempt<'w> {
 
     /// Makes a host the standby of a guest if it bears that.
     fn try_copy(&mut self, guest: u32, runs_on: u32, memory: i64, host: u32) -> bool {
-        let disk = self.world.rooms.guest(guest).takes[3];
+        let disk = self.world.capacity.guest(guest).takes[3];
         let key = (host, runs_on);
         let before = self.wanted.get(&key).copied();
         if memory > 0 {
@@ -416,17 +419,17 @@ impl Ranks {
     fn new(world: &World<'_>, by: Ranked) -> Self {
         Self {
             by,
-            pools: vec![None; world.rooms.pools()],
+            pools: vec![None; world.capacity.pools()],
         }
     }
 
     fn of(&mut self, attempt: &mut Attempt<'_>, pool: u32) -> &BTreeSet<(i64, u32)> {
         if self.pools[pool as usize].is_none() {
-            let rooms = attempt.world.rooms;
+            let capacity = attempt.world.capacity;
             let hosts: Vec<u32> = attempt.world.pool_hosts[pool as usize]
                 .iter()
                 .copied()
-                .filter(|host| rooms.host(*host).takes && !attempt.out[*host as usize])
+                .filter(|host| capacity.host(*host).takes && !attempt.out[*host as usize])
                 .collect();
             let ranked = hosts
                 .into_iter()
@@ -439,7 +442,7 @@ impl Ranks {
 
     fn rank(&self, attempt: &mut Attempt<'_>, host: u32) -> i64 {
         let (_, kept) = attempt.keeps(host);
-        let of = attempt.world.rooms.host(host);
+        let of = attempt.world.capacity.host(host);
         let comes = attempt.comes[host as usize];
         let share = |resource: usize, kept: i64| {
             let left = of.free[resource] - comes[resource] - kept;

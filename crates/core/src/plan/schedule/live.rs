@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Demand, Down, How, Ix, Moving, Resource, Rooms, SharedGuests, Spare, StageSpec, Standbys,
-    Storage, UnitState, kept,
+    Amounts, Capacity, Demand, Down, EvacuationPolicy, How, Ix, Resource, SharedGuests, Spare, StageSpec,
+    Standbys, Storage, UnitState, kept,
 };
 
-use super::super::Ask;
+use super::super::PlanningInput;
 use super::super::document::{Move, PlannedStage};
 
 /// What one unit brings with it when it goes down.
@@ -27,7 +27,7 @@ struct Brings {
 
 /// What is down, with its guests elsewhere.
 pub(super) struct Live<'a> {
-    ask: &'a Ask<'a>,
+    ask: &'a PlanningInput<'a>,
     parallel: usize,
     /// The budgets of each unit, and how much of each is down.
     budgets_of: Vec<Vec<(u32, u32)>>,
@@ -39,8 +39,8 @@ pub(super) struct Live<'a> {
 }
 
 struct Guests<'a> {
-    rooms: &'a Rooms,
-    moving: &'a Moving,
+    capacity: &'a Capacity,
+    moving: &'a EvacuationPolicy,
     brings: BTreeMap<u32, Brings>,
     /// Hosts that did not serve before.
     down: Vec<bool>,
@@ -59,7 +59,7 @@ struct Guests<'a> {
 }
 
 impl<'a> Live<'a> {
-    pub(super) fn new(ask: &'a Ask<'a>, stage: &'a StageSpec, planned: &PlannedStage) -> Self {
+    pub(super) fn new(ask: &'a PlanningInput<'a>, stage: &'a StageSpec, planned: &PlannedStage) -> Self {
         let snapshot = ask.snapshot;
         let down = snapshot.down();
         let budgets = snapshot.budgets_once_recovered();
@@ -85,7 +85,7 @@ impl<'a> Live<'a> {
                 units
             })
         });
-        let guests = stage.maintenance.as_ref().zip(snapshot.rooms());
+        let guests = stage.maintenance.as_ref().zip(snapshot.capacity());
         Self {
             ask,
             parallel: (planned.parallel as usize).saturating_sub(already),
@@ -94,7 +94,8 @@ impl<'a> Live<'a> {
             down,
             begun: BTreeSet::new(),
             one_at_a_time: one_at_a_time.collect(),
-            guests: guests.map(|(maintenance, rooms)| Guests::new(ask, rooms, &maintenance.moving, planned)),
+            guests: guests
+                .map(|(maintenance, capacity)| Guests::new(ask, capacity, &maintenance.moving, planned)),
         }
     }
 
@@ -140,7 +141,7 @@ impl<'a> Live<'a> {
 
     /// Limits of the policy on failure domains and on the share that is degraded.
     fn within_policy(&self, ix: Ix) -> bool {
-        let Ask { snapshot, policy, .. } = *self.ask;
+        let PlanningInput { snapshot, policy, .. } = *self.ask;
         if policy.max_domains.is_empty() && policy.max_reduced_redundancy.is_none() {
             return true;
         }
@@ -162,18 +163,23 @@ impl<'a> Live<'a> {
 }
 
 impl<'a> Guests<'a> {
-    fn new(ask: &Ask<'_>, rooms: &'a Rooms, moving: &'a Moving, planned: &PlannedStage) -> Self {
-        let hosts = rooms.hosts().len();
+    fn new(
+        ask: &PlanningInput<'_>,
+        capacity: &'a Capacity,
+        moving: &'a EvacuationPolicy,
+        planned: &PlannedStage,
+    ) -> Self {
+        let hosts = capacity.hosts().len();
         let snapshot = ask.snapshot;
         let names: BTreeMap<&str, u32> = (0_u32..)
-            .zip(rooms.guests())
+            .zip(capacity.guests())
             .map(|(at, guest)| (guest.name.as_str(), at))
             .collect();
         let mut brings: BTreeMap<u32, Brings> = BTreeMap::new();
         for wave in &planned.waves {
             let mut now_on: BTreeMap<u32, u32> = BTreeMap::new();
             for a_move in &wave.moves {
-                let (Some(from), Some(to)) = (rooms.find(&a_move.from), rooms.find(&a_move.to)) else {
+                let (Some(from), Some(to)) = (capacity.find(&a_move.from), capacity.find(&a_move.to)) else {
                     continue;
                 };
                 let Some(guest) = names.get(a_move.guest.as_str()) else {
@@ -185,10 +191,10 @@ impl<'a> Guests<'a> {
                 brings
                     .entry(from)
                     .or_default()
-                    .add(rooms, a_move, *guest, to, now_on.get(guest).copied());
+                    .add(capacity, a_move, *guest, to, now_on.get(guest).copied());
             }
         }
-        let down: Vec<bool> = rooms
+        let down: Vec<bool> = capacity
             .hosts()
             .iter()
             .map(|host| {
@@ -205,12 +211,12 @@ impl<'a> Guests<'a> {
             senders: vec![(0, 0); hosts],
             wanted: BTreeMap::new(),
             demands: (0..hosts as u32)
-                .map(|host| rooms.demands(moving, host))
+                .map(|host| capacity.demands(moving, host))
                 .collect(),
-            tags: resident_tags(rooms),
+            tags: resident_tags(capacity),
             shared: vec![0; hosts],
-            floating: vec![0; rooms.pools()],
-            rooms,
+            floating: vec![0; capacity.pools()],
+            capacity,
         }
     }
 
@@ -224,7 +230,7 @@ impl<'a> Guests<'a> {
             self.out[host as usize] = true;
             return true;
         };
-        let pool = self.rooms.host(host).pool as usize;
+        let pool = self.capacity.host(host).pool as usize;
         let standby_taken = self.moving.standbys == Standbys::Exclude
             && brings
                 .standbys
@@ -258,7 +264,7 @@ impl<'a> Guests<'a> {
     fn change(&mut self, host: u32, brings: &Brings, by: i64) {
         let count = |number: u32| number.saturating_add_signed(by as i32);
         if brings.floats {
-            let floating = &mut self.floating[self.rooms.host(host).pool as usize];
+            let floating = &mut self.floating[self.capacity.host(host).pool as usize];
             *floating = count(*floating);
         }
         for (to, amounts, to_standby) in &brings.comes {
@@ -284,10 +290,10 @@ impl<'a> Guests<'a> {
         }
     }
 
-    /// As [`Rooms::permit`] for one host.
+    /// As [`Capacity::permit`] for one host.
     fn holds(&self, host: u32) -> bool {
         let comes = self.comes[host as usize];
-        let has = self.rooms.host(host).free;
+        let has = self.capacity.host(host).free;
         let (to_standby, else_too) = self.senders[host as usize];
         let alone = else_too == 0 && to_standby <= 1;
         let fits = Resource::ALL
@@ -313,7 +319,7 @@ impl<'a> Guests<'a> {
                 })
                 .max()
                 .unwrap_or(0);
-            !Rooms::fails(old.max(new), free)
+            !Capacity::fails(old.max(new), free)
         };
         let apart = alone
             || self
@@ -325,9 +331,9 @@ impl<'a> Guests<'a> {
 }
 
 /// How many guests with each tag are on each host.
-fn resident_tags(rooms: &Rooms) -> BTreeMap<(u32, u32), u32> {
+fn resident_tags(capacity: &Capacity) -> BTreeMap<(u32, u32), u32> {
     let mut tags: BTreeMap<(u32, u32), u32> = BTreeMap::new();
-    for guest in rooms.guests().iter().filter(|guest| guest.runs) {
+    for guest in capacity.guests().iter().filter(|guest| guest.runs) {
         for tag in &guest.apart {
             // Those that meet already are one.
             tags.insert((guest.host, *tag), 1);
@@ -337,8 +343,8 @@ fn resident_tags(rooms: &Rooms) -> BTreeMap<(u32, u32), u32> {
 }
 
 impl Brings {
-    fn add(&mut self, rooms: &Rooms, a_move: &Move, at: u32, to: u32, now_on: Option<u32>) {
-        let guest = rooms.guest(at);
+    fn add(&mut self, capacity: &Capacity, a_move: &Move, at: u32, to: u32, now_on: Option<u32>) {
+        let guest = capacity.guest(at);
         let [memory, cpus, spindles, disk] = guest.takes;
         let to_standby = guest.storage == Storage::Copied && guest.standby == Some(to);
         let amounts = match a_move.how {

@@ -2,7 +2,7 @@
 
 use super::growth::least;
 use super::problem::Rule;
-use super::ties::{FREE, Ties};
+use super::ties::{ConflictGraph, FREE};
 
 /// A number of waves that no split can beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub enum BoundReason {
 const CLIQUE_WORK: usize = 20_000_000;
 
 /// The best of the bounds that are cheap to find.
-pub(super) fn find(ties: &Ties) -> Bound {
+pub(super) fn find(ties: &ConflictGraph) -> Bound {
     if ties.units() == 0 {
         return Bound {
             waves: 0,
@@ -120,7 +120,7 @@ fn spread(costs: impl Iterator<Item = u32>, limit: u64, caps: &[u32]) -> u32 {
 
 /// Each wave touches at most `limit` domains; a domain must be touched by as many waves as its own
 /// units need.
-fn domains(ties: &Ties, index: usize) -> u32 {
+fn domains(ties: &ConflictGraph, index: usize) -> u32 {
     let rule = &ties.domains[index];
     let mut units: Vec<u32> = (0..ties.units())
         .filter(|&unit| rule.of[unit as usize] != FREE)
@@ -143,7 +143,7 @@ fn domains(ties: &Ties, index: usize) -> u32 {
 }
 
 /// A set of units no two of which may share a wave: grown greedily, from the units with most pairs.
-fn clique(ties: &Ties) -> Vec<u32> {
+fn clique(ties: &ConflictGraph) -> Vec<u32> {
     let mut starts: Vec<u32> = (0..ties.units()).collect();
     starts.sort_by_key(|&unit| std::cmp::Reverse(ties.pairs(unit).len()));
     let mut best: Vec<u32> = starts[..1].to_vec();

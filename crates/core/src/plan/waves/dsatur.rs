@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::forming::Forming;
-use super::ties::{PAIR_WEIGHT, Ties};
+use super::ties::{ConflictGraph, PAIR_WEIGHT};
 
 /// Splits all units into waves of at most `cap` units.
-pub(super) fn waves(ties: &Ties, cap: u32) -> Vec<Vec<u32>> {
+pub(super) fn waves(ties: &ConflictGraph, cap: u32) -> Vec<Vec<u32>> {
     // Of equally saturated units comes first what is tied most strongly to others.
     let weights: Vec<u32> = (0..ties.units())
         .map(|unit| {

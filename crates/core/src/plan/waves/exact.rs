@@ -6,13 +6,13 @@
 //! place has another cap, but who is there earlier can spend a wave on any part of what follows.
 
 use super::problem::cap_at;
-use super::ties::{FREE, Ties};
+use super::ties::{ConflictGraph, FREE};
 
 /// Up to this many units all splits are tried: at most 3^10 pairs of set and wave.
 pub(super) const UNITS: u32 = 10;
 
 /// The fewest waves, in an order that keeps to the caps.
-pub(super) fn waves(ties: &Ties) -> Vec<Vec<u32>> {
+pub(super) fn waves(ties: &ConflictGraph) -> Vec<Vec<u32>> {
     let all = (1_usize << ties.units()) - 1;
     let permitted = permitted(ties);
     // The set before the last wave, for each set reached.
@@ -51,7 +51,7 @@ pub(super) fn waves(ties: &Ties) -> Vec<Vec<u32>> {
 }
 
 /// For each set of units, whether it may be down together.
-fn permitted(ties: &Ties) -> Vec<bool> {
+fn permitted(ties: &ConflictGraph) -> Vec<bool> {
     let sets = 1_usize << ties.units();
     let mut permitted = vec![true; sets];
     for unit in 0..ties.units() {

@@ -1,12 +1,12 @@
 //! A wave while units are added to it: who still fits.
 
 use super::room::Room;
-use super::ties::Ties;
+use super::ties::ConflictGraph;
 
 /// A permitted wave that grows. What no longer fits never fits again: the rules are monotone.
 #[derive(Debug)]
 pub(super) struct Forming<'a> {
-    ties: &'a Ties,
+    ties: &'a ConflictGraph,
     room: Room,
     units: Vec<u32>,
     /// Units that a pair or a crowd forbids, and those in the wave.
@@ -18,7 +18,7 @@ pub(super) struct Forming<'a> {
 }
 
 impl<'a> Forming<'a> {
-    pub(super) fn new(ties: &'a Ties, cap: u32) -> Self {
+    pub(super) fn new(ties: &'a ConflictGraph, cap: u32) -> Self {
         Self {
             ties,
             room: Room::new(ties, cap),

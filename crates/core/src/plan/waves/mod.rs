@@ -37,7 +37,7 @@ pub use bound::{Bound, BoundReason};
 pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violation, Wide};
 
 use rng::Rng;
-use ties::Ties;
+use ties::ConflictGraph;
 
 /// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
 /// it is left out. On maps of ten thousand units, of three copies and erasure-coded, with caps and without,
@@ -139,7 +139,7 @@ pub fn solve_until(
     problem.assert_well_formed();
     let impossible = problem.impossible();
     let placeable = without(problem.units, &impossible);
-    let ties = Ties::new(problem, placeable);
+    let ties = ConflictGraph::new(problem, placeable);
     let mut bound = bound::find(&ties);
 
     let kept = parent.map(|parent| Split {
@@ -198,7 +198,7 @@ pub fn solve_until(
 pub fn bound(problem: &Problem) -> Bound {
     problem.assert_well_formed();
     let placeable = without(problem.units, &problem.impossible());
-    bound::find(&Ties::new(problem, placeable))
+    bound::find(&ConflictGraph::new(problem, placeable))
 }
 
 /// Cuts waves so that they keep to the caps; each of the answer is a part of one of them.
@@ -220,7 +220,7 @@ fn fewer(first: Option<Split>, second: Split) -> Split {
 }
 
 /// The best of what is kept of the parent and of the constructions.
-fn construct(ties: &Ties, kept: Option<Split>) -> Split {
+fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
     let steady = ties.steady_cap();
     let waves = rlf::waves(ties, &[steady]);
     let open_waves = waves.len() as u64;
@@ -262,7 +262,7 @@ struct Effort<'a> {
 
 /// One wave fewer, again and again, until the bound is reached or the effort ends. A wave that can be dissolved without a
 /// move is dissolved also when no step is left: whoever was not short of steps did it at that place too.
-fn improve(ties: &Ties, from: Split, bound: u32, mut effort: Effort<'_>) -> Split {
+fn improve(ties: &ConflictGraph, from: Split, bound: u32, mut effort: Effort<'_>) -> Split {
     let mut best = from;
     if *effort.steps_left == 0 {
         return best;
@@ -299,7 +299,7 @@ mod tests {
         let (mut cases, mut beaten) = (0, 0);
         while cases < 2000 {
             let problem = random(&mut rng);
-            let ties = Ties::new(&problem, without(problem.units, &problem.impossible()));
+            let ties = ConflictGraph::new(&problem, without(problem.units, &problem.impossible()));
             if ties.units() == 0 {
                 continue;
             }

@@ -4,12 +4,12 @@
 use super::forming::Forming;
 use super::growth;
 use super::problem::cap_at;
-use super::ties::Ties;
+use super::ties::ConflictGraph;
 
 /// The parent's waves over the units of today. Units that are gone leave their wave, units that no
 /// longer fit theirs and units that are new go to the first wave that takes them. A parent that still
 /// holds comes back as it was.
-pub(super) fn waves(ties: &Ties, parent: &[Vec<u32>]) -> Vec<Vec<u32>> {
+pub(super) fn waves(ties: &ConflictGraph, parent: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut homeless: Vec<bool> = vec![true; ties.units() as usize];
     let mut kept: Vec<Vec<u32>> = Vec::new();
     let steady = ties.steady_cap();

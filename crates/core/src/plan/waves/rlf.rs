@@ -8,7 +8,7 @@
 
 use super::forming::Forming;
 use super::problem::cap_at;
-use super::ties::{PAIR_WEIGHT, Ties};
+use super::ties::{ConflictGraph, PAIR_WEIGHT};
 
 /// What shutting out one unit, or using up one crowd, weighs beside a unit's ties to its crowds. Of
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.
@@ -19,13 +19,13 @@ const CLOSED: i32 = -(3 << 29);
 /// The lowest score of a unit that can join. Four million neighbours would lift a score from one to the other:
 /// so nobody asks, a million times, whether a unit can still join.
 const OPEN: i32 = -(1 << 30);
-/// Ties to crowds count up to this, so that scores stay far from the ends of their type.
+/// ConflictGraph to crowds count up to this, so that scores stay far from the ends of their type.
 const MOST_CROWDED: u32 = 1 << 29;
 /// So many scores are looked at in one go; most goes find nothing.
 const BLOCK: usize = 256;
 
 /// Splits all units into waves; the `i`-th keeps to the `i`-th cap.
-pub(super) fn waves(ties: &Ties, caps: &[u32]) -> Vec<Vec<u32>> {
+pub(super) fn waves(ties: &ConflictGraph, caps: &[u32]) -> Vec<Vec<u32>> {
     let mut left: Vec<u32> = (0..ties.units()).collect();
     let mut scores = Scores::new(ties);
     let mut waves: Vec<Vec<u32>> = Vec::new();
@@ -67,7 +67,7 @@ struct Scores {
 }
 
 impl Scores {
-    fn new(ties: &Ties) -> Self {
+    fn new(ties: &ConflictGraph) -> Self {
         let units = ties.units() as usize;
         Self {
             placed: vec![false; units],
@@ -188,7 +188,7 @@ impl Scores {
     }
 
     /// A unit joined the wave and shut out others.
-    fn added(&mut self, ties: &Ties, forming: &Forming, unit: u32, newly: &[u32]) {
+    fn added(&mut self, ties: &ConflictGraph, forming: &Forming, unit: u32, newly: &[u32]) {
         self.close(unit);
         for &shut_out in newly {
             self.close(shut_out);
@@ -214,7 +214,7 @@ impl Scores {
     }
 
     /// A wave is complete.
-    fn placed(&mut self, ties: &Ties, wave: &[u32]) {
+    fn placed(&mut self, ties: &ConflictGraph, wave: &[u32]) {
         for &unit in wave {
             self.placed[unit as usize] = true;
             for &other in ties.pairs(unit) {

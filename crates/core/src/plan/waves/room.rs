@@ -1,6 +1,6 @@
 //! What one wave has taken of the rules that bind every unit: wide budgets, domains, its cap.
 
-use super::ties::{FREE, Ties};
+use super::ties::{ConflictGraph, FREE};
 
 /// The wide loads of one wave.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(ties: &Ties, cap: u32) -> Self {
+    pub(super) fn new(ties: &ConflictGraph, cap: u32) -> Self {
         Self {
             cap,
             units: 0,
@@ -24,7 +24,7 @@ impl Room {
     }
 
     /// Whether one more unit breaks none of these rules.
-    pub(super) fn fits(&self, ties: &Ties, unit: u32) -> bool {
+    pub(super) fn fits(&self, ties: &ConflictGraph, unit: u32) -> bool {
         if self.units >= self.cap {
             return false;
         }
@@ -42,7 +42,7 @@ impl Room {
         true
     }
 
-    pub(super) fn add(&mut self, ties: &Ties, unit: u32) {
+    pub(super) fn add(&mut self, ties: &ConflictGraph, unit: u32) {
         self.units += 1;
         for (load, wide) in self.wide.iter_mut().zip(&ties.wide) {
             *load += u64::from(wide.costs[unit as usize]);
@@ -59,7 +59,7 @@ impl Room {
     }
 
     /// Takes out a unit that was added.
-    pub(super) fn take(&mut self, ties: &Ties, unit: u32) {
+    pub(super) fn take(&mut self, ties: &ConflictGraph, unit: u32) {
         self.units -= 1;
         for (load, wide) in self.wide.iter_mut().zip(&ties.wide) {
             *load -= u64::from(wide.costs[unit as usize]);
@@ -76,7 +76,7 @@ impl Room {
 
     /// By how much the rules are broken: units over the cap, wide loads over their limits (counted
     /// in the largest cost, lest a budget in bytes drown all others), domains too many.
-    pub(super) fn excess(&self, ties: &Ties) -> u64 {
+    pub(super) fn excess(&self, ties: &ConflictGraph) -> u64 {
         let mut excess = u64::from(self.units.saturating_sub(self.cap));
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             excess += over(load, wide.limit, wide.largest);
@@ -88,7 +88,7 @@ impl Room {
     }
 
     /// What one more unit would add to the excess.
-    pub(super) fn pain(&self, ties: &Ties, unit: u32) -> u64 {
+    pub(super) fn pain(&self, ties: &ConflictGraph, unit: u32) -> u64 {
         let mut pain = u64::from(self.units >= self.cap);
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             let with = load + u64::from(wide.costs[unit as usize]);
@@ -104,7 +104,7 @@ impl Room {
     }
 
     /// What taking out a unit that was added would take off the excess.
-    pub(super) fn relief(&self, ties: &Ties, unit: u32) -> u64 {
+    pub(super) fn relief(&self, ties: &ConflictGraph, unit: u32) -> u64 {
         let mut relief = u64::from(self.units > self.cap);
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             let without = load - u64::from(wide.costs[unit as usize]);

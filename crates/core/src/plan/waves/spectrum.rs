@@ -18,7 +18,7 @@
 //! Only plain arithmetic is used, in one order, so the answer is the same on every machine.
 
 use super::rng::Rng;
-use super::ties::Ties;
+use super::ties::ConflictGraph;
 
 /// Vectors that are filtered side by side.
 const LANES: usize = 4;
@@ -45,7 +45,7 @@ pub(super) struct Spectrum {
 }
 
 /// More waves than `known`, if the eigenvalues prove that they are needed.
-pub(super) fn at_least(ties: &Ties, known: u32) -> Option<Spectrum> {
+pub(super) fn at_least(ties: &ConflictGraph, known: u32) -> Option<Spectrum> {
     let graph = Graph::core(ties, known)?;
     let (lowest, highest) = graph.ends()?;
     // As many as the guess gives, or one fewer where that is too close to prove.
@@ -79,7 +79,7 @@ type Lanes = [f64; LANES];
 impl Graph {
     /// The largest connected part of what is left when units with fewer than `known` pairs are taken away,
     /// again and again: these find a wave among `known` in any case.
-    fn core(ties: &Ties, known: u32) -> Option<Self> {
+    fn core(ties: &ConflictGraph, known: u32) -> Option<Self> {
         let units = ties.units();
         let mut degree: Vec<u32> = (0..units).map(|unit| ties.pairs(unit).len() as u32).collect();
         if degree.iter().map(|&degree| degree as usize).sum::<usize>() > ENTRIES {

@@ -10,7 +10,7 @@ use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
 use super::room::Room;
-use super::ties::{Crowd, Ties};
+use super::ties::{Clause, ConflictGraph};
 use super::{Effort, Tenure};
 
 /// The search keeps tables of units × waves and crowds × waves; beyond so many cells (of 4 bytes) it
@@ -24,7 +24,11 @@ const NONE: u32 = u32::MAX;
 const MOVES_A_QUESTION: u32 = 32;
 
 /// A split into one wave fewer, or `None` if none was found with this effort; its steps are moves.
-pub(super) fn one_fewer(ties: &Ties, waves: &[Vec<u32>], effort: &mut Effort<'_>) -> Option<Vec<Vec<u32>>> {
+pub(super) fn one_fewer(
+    ties: &ConflictGraph,
+    waves: &[Vec<u32>],
+    effort: &mut Effort<'_>,
+) -> Option<Vec<Vec<u32>>> {
     let count = waves.len().checked_sub(1).filter(|&count| count > 0)?;
     let cells = count as u64 * (u64::from(ties.units()) * 2 + ties.crowds.len() as u64);
     if cells > CELLS {
@@ -38,7 +42,7 @@ pub(super) fn one_fewer(ties: &Ties, waves: &[Vec<u32>], effort: &mut Effort<'_>
 }
 
 struct Tabu<'a> {
-    ties: &'a Ties,
+    ties: &'a ConflictGraph,
     count: usize,
     wave_of: Vec<u32>,
     /// `pain[unit × count + wave]`: what the pairs and crowds of the unit would add to the excess
@@ -69,7 +73,7 @@ struct Move {
 }
 
 impl<'a> Tabu<'a> {
-    fn new(ties: &'a Ties, count: usize) -> Self {
+    fn new(ties: &'a ConflictGraph, count: usize) -> Self {
         let units = ties.units() as usize;
         Self {
             ties,
@@ -323,13 +327,13 @@ impl<'a> Tabu<'a> {
 }
 
 /// What a member of this cost adds to the excess on top of the load of others.
-fn share(crowd: &Crowd, others: u32, cost: u32) -> i32 {
+fn share(crowd: &Clause, others: u32, cost: u32) -> i32 {
     (over(crowd, others + cost) - over(crowd, others)).cast_signed()
 }
 
 /// The excess of a load, counted in the largest cost: a crowd in gigabytes must not drown one of
 /// placement groups.
-fn over(crowd: &Crowd, load: u32) -> u32 {
+fn over(crowd: &Clause, load: u32) -> u32 {
     load.saturating_sub(crowd.limit).div_ceil(crowd.largest)
 }
 

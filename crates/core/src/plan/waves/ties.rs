@@ -22,13 +22,13 @@ pub(super) const FREE: u32 = u32::MAX;
 
 /// The rules over placeable units, which are renumbered `0..units()`.
 #[derive(Debug)]
-pub(super) struct Ties {
+pub(super) struct ConflictGraph {
     /// What the problem calls each unit. Ascending.
     original: Vec<u32>,
     pair_ends: Vec<u32>,
     pair_units: Vec<u32>,
-    pub(super) crowds: Vec<Crowd>,
-    seats: Vec<Seat>,
+    pub(super) crowds: Vec<Clause>,
+    seats: Vec<Member>,
     joined_ends: Vec<u32>,
     joined: Vec<Joined>,
     pub(super) wide: Vec<WideTie>,
@@ -39,7 +39,7 @@ pub(super) struct Ties {
 
 /// A budget that is more than pairs: several members may be down together, but not all.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crowd {
+pub(super) struct Clause {
     seats_start: u32,
     seats_end: u32,
     pub(super) limit: u32,
@@ -53,7 +53,7 @@ pub(super) struct Crowd {
 
 /// A member of a crowd, and its cost there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seat {
+pub(super) struct Member {
     pub(super) unit: u32,
     pub(super) cost: u32,
 }
@@ -90,7 +90,7 @@ pub(super) struct Level {
     units: Vec<u32>,
 }
 
-impl Ties {
+impl ConflictGraph {
     pub(super) fn new(problem: &Problem, placeable: Vec<u32>) -> Self {
         let mut renumbered = vec![None; problem.units as usize];
         for (unit, &original) in (0_u32..).zip(&placeable) {
@@ -101,12 +101,12 @@ impl Ties {
         let mut crowds = Vec::new();
         let mut seats = Vec::new();
         let mut wide = wide(problem, &placeable);
-        let mut members: Vec<Seat> = Vec::new();
+        let mut members: Vec<Member> = Vec::new();
         for (index, budget) in (0_u32..).zip(problem.budgets.iter()) {
             members.clear();
             members.extend(budget.iter().filter_map(|(original, cost)| {
                 let unit = renumbered[original as usize]?;
-                (cost > 0).then_some(Seat { unit, cost })
+                (cost > 0).then_some(Member { unit, cost })
             }));
             merge_repeated(&mut members);
             let total: u64 = members.iter().map(|seat| u64::from(seat.cost)).sum();
@@ -128,7 +128,7 @@ impl Ties {
             let together = (budget.limit / smallest).max(1);
             members.sort_unstable();
             seats.extend_from_slice(&members);
-            crowds.push(Crowd {
+            crowds.push(Clause {
                 seats_start,
                 seats_end: seats.len() as u32,
                 limit: budget.limit,
@@ -189,7 +189,7 @@ impl Ties {
     }
 
     /// The members of a crowd. Ascending.
-    pub(super) fn seats(&self, crowd: u32) -> &[Seat] {
+    pub(super) fn seats(&self, crowd: u32) -> &[Member] {
         self.crowds[crowd as usize].seats_in(&self.seats)
     }
 
@@ -234,8 +234,8 @@ impl Level {
     }
 }
 
-impl Crowd {
-    fn seats_in(self, seats: &[Seat]) -> &[Seat] {
+impl Clause {
+    fn seats_in(self, seats: &[Member]) -> &[Member] {
         &seats[self.seats_start as usize..self.seats_end as usize]
     }
 
@@ -245,7 +245,7 @@ impl Crowd {
 }
 
 /// A unit listed twice in one budget costs the sum of both.
-fn merge_repeated(members: &mut Vec<Seat>) {
+fn merge_repeated(members: &mut Vec<Member>) {
     members.sort_unstable();
     members.dedup_by(|later, first| {
         let same = later.unit == first.unit;
@@ -258,8 +258,8 @@ fn merge_repeated(members: &mut Vec<Seat>) {
 
 /// Adds the pairs whose costs together break the limit, unless they are many. Members come dearest
 /// first. Answers whether they are few enough to have been added, and whether they say all.
-fn push_pairs(members: &[Seat], limit: u32, edges: &mut Vec<(u32, u32)>) -> (bool, bool) {
-    let breaks = |a: Seat, b: Seat| u64::from(a.cost) + u64::from(b.cost) > u64::from(limit);
+fn push_pairs(members: &[Member], limit: u32, edges: &mut Vec<(u32, u32)>) -> (bool, bool) {
+    let breaks = |a: Member, b: Member| u64::from(a.cost) + u64::from(b.cost) > u64::from(limit);
     let alone = match members {
         [.., a, b] => breaks(*a, *b),
         _ => true,
@@ -286,7 +286,7 @@ fn push_pairs(members: &[Seat], limit: u32, edges: &mut Vec<(u32, u32)>) -> (boo
 
 /// Of crowds that say the same, keeps the first: where a few hosts carry a million placement groups,
 /// most do.
-fn drop_repeated(crowds: &mut Vec<Crowd>, seats: &[Seat]) {
+fn drop_repeated(crowds: &mut Vec<Clause>, seats: &[Member]) {
     let mut order: Vec<u32> = (0..crowds.len() as u32).collect();
     let key = |&index: &u32| {
         let crowd = crowds[index as usize];
@@ -304,7 +304,7 @@ fn drop_repeated(crowds: &mut Vec<Crowd>, seats: &[Seat]) {
     });
 }
 
-fn joined(units: usize, crowds: &[Crowd], seats: &[Seat]) -> (Vec<u32>, Vec<Joined>) {
+fn joined(units: usize, crowds: &[Clause], seats: &[Member]) -> (Vec<u32>, Vec<Joined>) {
     let mut starts = vec![0_u32; units + 1];
     for seat in crowds.iter().flat_map(|crowd| crowd.seats_in(seats)) {
         starts[seat.unit as usize + 1] += 1;
@@ -330,7 +330,7 @@ fn joined(units: usize, crowds: &[Crowd], seats: &[Seat]) -> (Vec<u32>, Vec<Join
 
 /// Loads of crowds are kept in u32. The rare budget that needs more (in bytes, say) is treated as
 /// one that binds every unit, at a cost of 0 for most.
-fn summed_in_u64(members: &[Seat], limit: u32, budget: u32, units: usize) -> WideTie {
+fn summed_in_u64(members: &[Member], limit: u32, budget: u32, units: usize) -> WideTie {
     let mut costs = vec![0; units];
     for seat in members {
         costs[seat.unit as usize] = seat.cost;

@@ -7,12 +7,12 @@
 
 use super::forming::Forming;
 use super::problem::cap_at;
-use super::ties::{Level, Ties};
+use super::ties::{ConflictGraph, Level};
 
 /// Offers all walks that take fewer waves than `fewest`; `offer` answers how many are the fewest then. Each
 /// keeps to the caps as whoever does it would: the `i`-th wave holds what the `i`-th cap lets it hold. Where
 /// caps bind the first waves, the walks are done without them too, to be cut.
-pub(super) fn each(ties: &Ties, mut fewest: usize, mut offer: impl FnMut(Vec<Vec<u32>>) -> usize) {
+pub(super) fn each(ties: &ConflictGraph, mut fewest: usize, mut offer: impl FnMut(Vec<Vec<u32>>) -> usize) {
     let steady = [ties.steady_cap()];
     let grows = ties.caps.iter().any(|&cap| cap < steady[0]);
     let all_caps = [Some(&steady[..]), grows.then_some(&ties.caps[..])];
@@ -33,7 +33,12 @@ pub(super) fn each(ties: &Ties, mut fewest: usize, mut offer: impl FnMut(Vec<Vec
 }
 
 /// One domain of the level after another; within it, each wave takes whoever fits, in order.
-fn domain_by_domain(ties: &Ties, level: &Level, caps: &[u32], fewest: usize) -> Option<Vec<Vec<u32>>> {
+fn domain_by_domain(
+    ties: &ConflictGraph,
+    level: &Level,
+    caps: &[u32],
+    fewest: usize,
+) -> Option<Vec<Vec<u32>>> {
     if level.domains().count() >= fewest {
         return None;
     }
@@ -71,7 +76,7 @@ enum Done {
 
 /// Ceph's own walk (`ok-to-stop --max`), from the first unit that is left: up its failure domains, the
 /// smallest first, adding what fits in order, up to the first domain in which something did not fit.
-fn up_the_tree(ties: &Ties, caps: &[u32], done: Done, fewest: usize) -> Option<Vec<Vec<u32>>> {
+fn up_the_tree(ties: &ConflictGraph, caps: &[u32], done: Done, fewest: usize) -> Option<Vec<Vec<u32>>> {
     let mut placed = vec![false; ties.units() as usize];
     let mut joined = vec![usize::MAX; placed.len()];
     let mut waves: Vec<Vec<u32>> = Vec::new();

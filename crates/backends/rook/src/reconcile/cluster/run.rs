@@ -12,7 +12,7 @@ use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, Topology, UnitId};
-use stagger_core::plan::{Ask, plan};
+use stagger_core::plan::{PlanningInput, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::backend::Backend;
 use stagger_engine::clock::{Clock as _, SystemClock};
@@ -164,7 +164,7 @@ impl ClusterReconciler {
             named,
         )?;
         drop(facts);
-        let planned = plan(&Ask {
+        let planned = plan(&PlanningInput {
             snapshot: &seen,
             target: &target,
             policy: &policy,

@@ -2,9 +2,9 @@ use super::at_least;
 use crate::plan::waves::exact;
 use crate::plan::waves::problem::Problem;
 use crate::plan::waves::rng::Rng;
-use crate::plan::waves::ties::Ties;
+use crate::plan::waves::ties::ConflictGraph;
 
-fn graph(units: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> Ties {
+fn graph(units: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> ConflictGraph {
     let mut problem = Problem {
         units,
         ..Problem::default()
@@ -12,10 +12,10 @@ fn graph(units: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> Ties {
     for (a, b) in pairs {
         problem.budgets.push(&[a, b], 1);
     }
-    Ties::new(&problem, (0..units).collect())
+    ConflictGraph::new(&problem, (0..units).collect())
 }
 
-fn waves(ties: &Ties, known: u32) -> Option<u32> {
+fn waves(ties: &ConflictGraph, known: u32) -> Option<u32> {
     at_least(ties, known).map(|found| found.waves)
 }
 
@@ -24,7 +24,7 @@ fn all_pairs(units: u32) -> impl Iterator<Item = (u32, u32)> {
 }
 
 /// Vertices are neighbours if they differ by a square modulo a prime; the eigenvalues are known.
-fn paley(prime: u32) -> Ties {
+fn paley(prime: u32) -> ConflictGraph {
     let squares: Vec<u32> = (1..prime).map(|root| root * root % prime).collect();
     graph(
         prime,
@@ -105,7 +105,7 @@ fn a_map_of_a_thousand_needs_nine() {
         }
         problem.budgets.push(&members, 1);
     }
-    let ties = Ties::new(&problem, (0..1000).collect());
+    let ties = ConflictGraph::new(&problem, (0..1000).collect());
     assert_eq!(
         at_least(&ties, 7).map(|found| (found.waves, found.units)),
         Some((9, 1000))

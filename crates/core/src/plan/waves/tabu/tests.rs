@@ -1,7 +1,7 @@
 use super::Tabu;
 use crate::plan::waves::problem::{DomainRule, Problem, Wide};
 use crate::plan::waves::rng::Rng;
-use crate::plan::waves::ties::Ties;
+use crate::plan::waves::ties::ConflictGraph;
 
 /// After any moves, the tables say what counting anew says.
 #[test]
@@ -43,7 +43,7 @@ fn tables_stay_true() {
     }
 }
 
-fn counted(ties: &Ties, wave_of: &[u32]) -> i64 {
+fn counted(ties: &ConflictGraph, wave_of: &[u32]) -> i64 {
     let mut excess = 0;
     for wave in 0..3 {
         let inside = |unit: u32| wave_of[unit as usize] == wave;
@@ -67,7 +67,7 @@ fn counted(ties: &Ties, wave_of: &[u32]) -> i64 {
     excess
 }
 
-fn random_ties(rng: &mut Rng) -> Ties {
+fn random_ties(rng: &mut Rng) -> ConflictGraph {
     let units = 4 + rng.below(8);
     let mut problem = Problem {
         units,
@@ -100,5 +100,5 @@ fn random_ties(rng: &mut Rng) -> Ties {
     if placeable.is_empty() {
         return random_ties(rng);
     }
-    Ties::new(&problem, placeable)
+    ConflictGraph::new(&problem, placeable)
 }

@@ -1,4 +1,4 @@
-use super::Ties;
+use super::ConflictGraph;
 use crate::plan::waves::problem::Problem;
 
 #[test]
@@ -12,7 +12,7 @@ fn budgets_become_pairs_where_pairs_say_all_and_crowds_where_not() {
     problem.budgets.push(&[2, 3, 4], 2);
     problem.budgets.push(&[4, 2, 3], 2); // neither does this
     problem.budgets.push(&[0, 3], 2); // nor this
-    let ties = Ties::new(&problem, vec![0, 1, 2, 3, 4]);
+    let ties = ConflictGraph::new(&problem, vec![0, 1, 2, 3, 4]);
     assert_eq!(ties.pairs(0), [1, 2]);
     assert_eq!(ties.pairs(2), [0, 1]);
     assert_eq!(ties.pairs(3), [0_u32; 0]);
@@ -27,7 +27,7 @@ fn a_unit_listed_twice_costs_both() {
         ..Problem::default()
     };
     problem.budgets.push(&[0, 0, 1], 2);
-    let ties = Ties::new(&problem, vec![0, 1]);
+    let ties = ConflictGraph::new(&problem, vec![0, 1]);
     assert_eq!(ties.pairs(0), [1]);
 }
 
@@ -40,7 +40,7 @@ fn a_large_budget_of_one_becomes_pairs_and_one_of_several_stays_a_crowd() {
     let all: Vec<u32> = (0..60).collect();
     problem.budgets.push(&all, 1);
     problem.budgets.push(&all, 2);
-    let ties = Ties::new(&problem, all);
+    let ties = ConflictGraph::new(&problem, all);
     assert_eq!(ties.pairs(7).len(), 59);
     assert_eq!(ties.crowds.len(), 1);
     assert_eq!(ties.crowds[0].limit, 2);

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::moving::{Moving, Spare};
-use super::{Amounts, How, Resource, Rooms, Shift, Storage};
+use super::super::evacuation::{EvacuationPolicy, Spare};
+use super::{Amounts, Capacity, How, Migration, Resource, Storage};
 
 /// Why moves do not fit, by places of hosts and guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cramped {
+pub enum CapacityViolation {
     /// A guest is moved to a host that is down then.
     Gone {
         /// Which guest.
@@ -69,7 +69,7 @@ impl Coming {
     }
 }
 
-impl Rooms {
+impl Capacity {
     /// **The constraint predicate** of moves: whether the hosts of `set` may go down beside those that are
     /// down, with these moves of their guests.
     ///
@@ -85,19 +85,19 @@ impl Rooms {
     /// The first host, in order, on which something does not fit.
     pub fn permit(
         &self,
-        moving: &Moving,
+        moving: &EvacuationPolicy,
         down: &[u32],
         set: &[u32],
-        shifts: &[Shift],
-    ) -> Result<(), Cramped> {
+        migrations: &[Migration],
+    ) -> Result<(), CapacityViolation> {
         let out: BTreeSet<u32> = down.iter().chain(set).copied().collect();
-        if let Some(shift) = shifts.iter().find(|shift| out.contains(&shift.to)) {
-            return Err(Cramped::Gone {
-                guest: shift.guest,
-                host: shift.to,
+        if let Some(migration) = migrations.iter().find(|migration| out.contains(&migration.to)) {
+            return Err(CapacityViolation::Gone {
+                guest: migration.guest,
+                host: migration.to,
             });
         }
-        for (host, coming) in self.coming(shifts) {
+        for (host, coming) in self.coming(migrations) {
             self.fits(host, &coming)?;
             self.keeps_n_plus_one(*moving, host, &coming)?;
             self.stay_apart(host, &coming)?;
@@ -105,14 +105,14 @@ impl Rooms {
         Ok(())
     }
 
-    fn coming(&self, shifts: &[Shift]) -> BTreeMap<u32, Coming> {
+    fn coming(&self, migrations: &[Migration]) -> BTreeMap<u32, Coming> {
         let mut coming: BTreeMap<u32, Coming> = BTreeMap::new();
         let mut host_of: BTreeMap<u32, u32> = BTreeMap::new();
-        for shift in shifts {
-            let guest = self.guest(shift.guest);
-            let to = coming.entry(shift.to).or_default();
+        for migration in migrations {
+            let guest = self.guest(migration.guest);
+            let to = coming.entry(migration.to).or_default();
             let [memory, cpus, spindles, disk] = guest.takes;
-            let more: Amounts = match shift.how {
+            let more: Amounts = match migration.how {
                 How::Migrate => [memory, cpus, spindles, 0],
                 How::Relocate => guest.takes,
                 How::ReplaceStandby => [0, 0, 0, disk],
@@ -120,13 +120,13 @@ impl Rooms {
             for (sum, more) in to.amounts.iter_mut().zip(more) {
                 *sum += more;
             }
-            if shift.how == How::ReplaceStandby {
+            if migration.how == How::ReplaceStandby {
                 to.else_too = true;
                 continue;
             }
-            host_of.insert(shift.guest, shift.to);
-            to.guests.push(shift.guest);
-            if guest.storage == Storage::Copied && guest.standby == Some(shift.to) {
+            host_of.insert(migration.guest, migration.to);
+            to.guests.push(migration.guest);
+            if guest.storage == Storage::Copied && guest.standby == Some(migration.to) {
                 to.to_standby.insert(guest.host);
                 if guest.reserved {
                     *to.arrived.entry(guest.host).or_default() += memory;
@@ -135,18 +135,21 @@ impl Rooms {
                 to.else_too = true;
             }
         }
-        for shift in shifts.iter().filter(|shift| shift.how == How::ReplaceStandby) {
-            let guest = self.guest(shift.guest);
+        for migration in migrations
+            .iter()
+            .filter(|migration| migration.how == How::ReplaceStandby)
+        {
+            let guest = self.guest(migration.guest);
             if guest.reserved {
-                let host = host_of.get(&shift.guest).copied().unwrap_or(guest.host);
-                let to = coming.entry(shift.to).or_default();
+                let host = host_of.get(&migration.guest).copied().unwrap_or(guest.host);
+                let to = coming.entry(migration.to).or_default();
                 *to.demands.entry(host).or_default() += guest.takes[0];
             }
         }
         coming
     }
 
-    fn fits(&self, host: u32, coming: &Coming) -> Result<(), Cramped> {
+    fn fits(&self, host: u32, coming: &Coming) -> Result<(), CapacityViolation> {
         for ((resource, comes), free) in Resource::ALL
             .into_iter()
             .zip(coming.amounts)
@@ -157,7 +160,7 @@ impl Rooms {
                 Resource::Cpus | Resource::Spindles => coming.is_one_hosts(),
             };
             if comes > 0 && comes > free && !lenient {
-                return Err(Cramped::Full {
+                return Err(CapacityViolation::Full {
                     host,
                     resource,
                     comes,
@@ -168,7 +171,12 @@ impl Rooms {
         Ok(())
     }
 
-    fn keeps_n_plus_one(&self, moving: Moving, host: u32, coming: &Coming) -> Result<(), Cramped> {
+    fn keeps_n_plus_one(
+        &self,
+        moving: EvacuationPolicy,
+        host: u32,
+        coming: &Coming,
+    ) -> Result<(), CapacityViolation> {
         if moving.spare == Spare::Spend && coming.is_one_hosts() {
             return Ok(());
         }
@@ -183,7 +191,7 @@ impl Rooms {
             let demand = old - sum(&coming.arrived, of) + sum(&coming.demands, of);
             let failed = Self::fails(old, was);
             if Self::fails(demand, free) && !(failed && demand <= old) {
-                return Err(Cramped::NPlusOne {
+                return Err(CapacityViolation::NPlusOne {
                     host,
                     of,
                     demand,
@@ -194,7 +202,7 @@ impl Rooms {
         Ok(())
     }
 
-    fn stay_apart(&self, host: u32, coming: &Coming) -> Result<(), Cramped> {
+    fn stay_apart(&self, host: u32, coming: &Coming) -> Result<(), CapacityViolation> {
         if coming.is_one_hosts() {
             return Ok(());
         }
@@ -212,24 +220,24 @@ impl Rooms {
             .flat_map(|guest| self.guest(*guest).apart.iter())
         {
             if !tags.insert(*tag) {
-                return Err(Cramped::Together { host, tag: *tag });
+                return Err(CapacityViolation::Together { host, tag: *tag });
             }
         }
         Ok(())
     }
 
     /// Why moves do not fit, in words.
-    pub fn words(&self, cramped: &Cramped) -> String {
+    pub fn words(&self, violation: &CapacityViolation) -> String {
         let name = |host: u32| &self.host(host).unit;
-        match *cramped {
-            Cramped::Gone { guest, host } => {
+        match *violation {
+            CapacityViolation::Gone { guest, host } => {
                 format!(
                     "{} would go to {}, which is down then",
                     self.guest(guest).name,
                     name(host)
                 )
             }
-            Cramped::Full {
+            CapacityViolation::Full {
                 host,
                 resource,
                 comes,
@@ -238,7 +246,7 @@ impl Rooms {
                 "{comes} {resource} would come to {}, which has {free} free",
                 name(host)
             ),
-            Cramped::NPlusOne {
+            CapacityViolation::NPlusOne {
                 host,
                 of,
                 demand,
@@ -248,7 +256,7 @@ impl Rooms {
                 name(host),
                 name(of)
             ),
-            Cramped::Together { host, tag } => {
+            CapacityViolation::Together { host, tag } => {
                 format!("two with the tag {} would meet on {}", self.tag(tag), name(host))
             }
         }
@@ -257,7 +265,7 @@ impl Rooms {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::moving::Spare;
+    use super::super::super::evacuation::Spare;
     use super::super::{Guest, Host};
     use super::*;
 
@@ -293,8 +301,8 @@ mod tests {
         }
     }
 
-    fn rooms(free: &[Amounts], guests: Vec<Guest>) -> Rooms {
-        Rooms::new(
+    fn capacity(free: &[Amounts], guests: Vec<Guest>) -> Capacity {
+        Capacity::new(
             hosts(free),
             guests,
             vec!["default".to_owned()],
@@ -303,8 +311,8 @@ mod tests {
         .unwrap()
     }
 
-    fn migrate(guest: u32, to: u32) -> Shift {
-        Shift {
+    fn migrate(guest: u32, to: u32) -> Migration {
+        Migration {
             guest,
             how: How::Migrate,
             to,
@@ -319,15 +327,15 @@ mod tests {
             apart: Vec::new(),
             ..guest(host, Some(2), [60, 1, 1, 1])
         };
-        let rooms = rooms(&[ROOMY, ROOMY, ROOMY], vec![copied(0), copied(1)]);
-        let keep = Moving::default();
-        let spend = Moving {
+        let capacity = capacity(&[ROOMY, ROOMY, ROOMY], vec![copied(0), copied(1)]);
+        let keep = EvacuationPolicy::default();
+        let spend = EvacuationPolicy {
             spare: Spare::Spend,
             ..keep
         };
         // Alone each fits, but node2 could then not take over the other's.
-        let alone = rooms.permit(&keep, &[], &[0], &[migrate(0, 2)]);
-        let lost = Cramped::NPlusOne {
+        let alone = capacity.permit(&keep, &[], &[0], &[migrate(0, 2)]);
+        let lost = CapacityViolation::NPlusOne {
             host: 2,
             of: 1,
             demand: 60,
@@ -335,13 +343,13 @@ mod tests {
         };
         assert_eq!(alone, Err(lost));
         assert_eq!(
-            rooms.words(&lost),
+            capacity.words(&lost),
             "node2 would have 40 MiB of memory free and could not take over 60 MiB if node1 failed"
         );
-        assert_eq!(rooms.permit(&spend, &[], &[0], &[migrate(0, 2)]), Ok(()));
+        assert_eq!(capacity.permit(&spend, &[], &[0], &[migrate(0, 2)]), Ok(()));
         // Both do not fit in any way.
-        let both = rooms.permit(&spend, &[], &[0, 1], &[migrate(0, 2), migrate(1, 2)]);
-        let full = Cramped::Full {
+        let both = capacity.permit(&spend, &[], &[0, 1], &[migrate(0, 2), migrate(1, 2)]);
+        let full = CapacityViolation::Full {
             host: 2,
             resource: Resource::Memory,
             comes: 120,
@@ -355,11 +363,11 @@ mod tests {
                 ..copied(1)
             };
             let hosts = hosts(&[ROOMY, ROOMY, [70, 9, 9, 9]]);
-            let rooms = Rooms::new(hosts, vec![copied(0), other], vec![String::new()], vec![]).unwrap();
-            rooms.permit(&keep, &[], &[0], &[migrate(0, 2)])
+            let capacity = Capacity::new(hosts, vec![copied(0), other], vec![String::new()], vec![]).unwrap();
+            capacity.permit(&keep, &[], &[0], &[migrate(0, 2)])
         };
         assert_eq!(with(71), Ok(()));
-        assert!(matches!(with(70), Err(Cramped::NPlusOne { of: 1, .. })));
+        assert!(matches!(with(70), Err(CapacityViolation::NPlusOne { of: 1, .. })));
         assert_eq!(with(10), Ok(()), "to the last MiB, as Ganeti has it");
         assert!(with(11).is_err());
     }
@@ -372,11 +380,11 @@ mod tests {
             apart: Vec::new(),
             ..guest(host, Some(2), [memory, 1, 1, 1])
         };
-        let all = |other: Guest| rooms(&[ROOMY, ROOMY, ROOMY], vec![guest(0, 60, true), other]);
-        let keep = Moving::default();
+        let all = |other: Guest| capacity(&[ROOMY, ROOMY, ROOMY], vec![guest(0, 60, true), other]);
+        let keep = EvacuationPolicy::default();
         let permit = |other: Guest, down: &[u32], set: &[u32]| {
             let found = all(other).permit(&keep, down, set, &[migrate(0, 2)]);
-            found.map_err(|cramped| matches!(cramped, Cramped::NPlusOne { of: 1, .. }))
+            found.map_err(|violation| matches!(violation, CapacityViolation::NPlusOne { of: 1, .. }))
         };
         let idle = || guest(1, 60, false);
         for (down, set) in [(&[][..], &[0][..]), (&[], &[0, 1]), (&[1], &[0])] {
@@ -385,7 +393,7 @@ mod tests {
         let mut unreserved = idle();
         unreserved.reserved = false;
         assert_eq!(permit(unreserved, &[], &[0]), Ok(()));
-        let as_if_down = Moving {
+        let as_if_down = EvacuationPolicy {
             as_if_down: true,
             ..keep
         };
@@ -399,8 +407,8 @@ mod tests {
     fn processors_and_tags_bind_what_no_failure_would_bring() {
         let mut one = guest(0, Some(2), [1, 20, 1, 1]);
         let resident = guest(2, None, [1, 1, 1, 1]);
-        let all = |one: &Guest| rooms(&[ROOMY, ROOMY, ROOMY], vec![one.clone(), resident.clone()]);
-        let keep = Moving::default();
+        let all = |one: &Guest| capacity(&[ROOMY, ROOMY, ROOMY], vec![one.clone(), resident.clone()]);
+        let keep = EvacuationPolicy::default();
         assert_eq!(all(&one).permit(&keep, &[], &[0], &[migrate(0, 2)]), Ok(()));
         one.standby = None;
         one.storage = Storage::Shared;
@@ -411,23 +419,23 @@ mod tests {
         );
         one.takes[1] = 1;
         let met = all(&one).permit(&keep, &[], &[0], &[migrate(0, 2)]);
-        assert_eq!(met, Err(Cramped::Together { host: 2, tag: 0 }));
+        assert_eq!(met, Err(CapacityViolation::Together { host: 2, tag: 0 }));
         assert_eq!(all(&one).permit(&keep, &[], &[0], &[migrate(0, 1)]), Ok(()));
         let gone = all(&one).permit(&keep, &[1], &[0], &[migrate(0, 1)]);
-        assert_eq!(gone, Err(Cramped::Gone { guest: 0, host: 1 }));
+        assert_eq!(gone, Err(CapacityViolation::Gone { guest: 0, host: 1 }));
     }
 
     #[test]
     fn a_new_standby_needs_disk_and_memory_in_reserve() {
         let free: Amounts = [50, 10, 10, 10];
-        let rooms = rooms(&[ROOMY, ROOMY, free], vec![guest(0, Some(1), [60, 1, 1, 4])]);
-        let to = |to| Shift {
+        let capacity = capacity(&[ROOMY, ROOMY, free], vec![guest(0, Some(1), [60, 1, 1, 4])]);
+        let to = |to| Migration {
             guest: 0,
             how: How::ReplaceStandby,
             to,
         };
-        let found = rooms.permit(&Moving::default(), &[], &[1], &[to(2)]);
-        let lost = Cramped::NPlusOne {
+        let found = capacity.permit(&EvacuationPolicy::default(), &[], &[1], &[to(2)]);
+        let lost = CapacityViolation::NPlusOne {
             host: 2,
             of: 0,
             demand: 60,

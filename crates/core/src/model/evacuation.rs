@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Code, Guest, Reason, Rooms, Storage, UnitId};
+use super::{Capacity, Code, Guest, Reason, Storage, UnitId};
 
 /// A maintenance: which units, which of them last, and what becomes of their guests.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct Maintenance {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub one_at_a_time: Vec<OneAtATime>,
     /// What becomes of guests.
-    pub moving: Moving,
+    pub moving: EvacuationPolicy,
     /// Units begin as soon as there is room for them, without waiting for the whole wave before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub flowing: bool,
@@ -49,7 +49,7 @@ impl Maintenance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
-pub struct Moving {
+pub struct EvacuationPolicy {
     /// Every guest is treated as if it did not run: none is moved, and those that run go down with their host.
     pub as_if_down: bool,
     /// Guests that are not redundant.
@@ -141,7 +141,7 @@ pub enum Turn {
     WithDowntime,
 }
 
-impl Moving {
+impl EvacuationPolicy {
     /// What becomes of that guest when its host goes down.
     pub fn turn(&self, guest: &Guest) -> Turn {
         if self.as_if_down || !guest.runs {
@@ -156,9 +156,9 @@ impl Moving {
     }
 
     /// Why that host must be left alone because of a guest, if it must.
-    pub fn forbids(&self, rooms: &Rooms, host: u32) -> Option<Reason> {
+    pub fn forbids(&self, capacity: &Capacity, host: u32) -> Option<Reason> {
         let because_of = |guest: &u32| {
-            let guest = rooms.guest(*guest);
+            let guest = capacity.guest(*guest);
             let name = &guest.name;
             let runs = guest.runs && !self.as_if_down;
             match (guest.storage, self.local) {
@@ -186,17 +186,17 @@ impl Moving {
             }
         };
         let of_others = || {
-            let guest = rooms.that_may_run_on(host).find(|at| {
-                let guest = rooms.guest(*at);
+            let guest = capacity.that_may_run_on(host).find(|at| {
+                let guest = capacity.guest(*at);
                 guest.runs && !self.as_if_down
             })?;
-            let Guest { name, stuck, .. } = rooms.guest(guest);
+            let Guest { name, stuck, .. } = capacity.guest(guest);
             let why = stuck.as_deref().unwrap_or("nobody knows where it runs");
             Some(Reason::new(
                 Code::GuestStuck,
                 format!("{name} may run there: {why}"),
             ))
         };
-        rooms.on(host).iter().find_map(because_of).or_else(of_others)
+        capacity.on(host).iter().find_map(because_of).or_else(of_others)
     }
 }

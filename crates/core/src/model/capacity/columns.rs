@@ -1,15 +1,15 @@
-//! Rooms as stored in documents, and what makes them whole.
+//! Capacity as stored in documents, and what makes them whole.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Guest, Host, Rooms, Storage};
+use super::{Capacity, Guest, Host, Storage};
 use crate::model::UnitId;
 
 /// Hosts and guests that do not fit together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RoomsError {
+pub enum CapacityError {
     /// Two hosts of one name, or hosts that are not sorted as people count.
     #[error("host {0} is listed twice or out of order")]
     Order(UnitId),
@@ -33,7 +33,7 @@ pub enum RoomsError {
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub(super) struct RoomsDocument {
+pub(super) struct CapacityDocument {
     hosts: Vec<Host>,
     guests: Vec<Guest>,
     pools: Vec<String>,
@@ -41,10 +41,10 @@ pub(super) struct RoomsDocument {
     tags: Vec<String>,
 }
 
-impl TryFrom<RoomsDocument> for Rooms {
-    type Error = RoomsError;
-    fn try_from(document: RoomsDocument) -> Result<Self, RoomsError> {
-        let RoomsDocument {
+impl TryFrom<CapacityDocument> for Capacity {
+    type Error = CapacityError;
+    fn try_from(document: CapacityDocument) -> Result<Self, CapacityError> {
+        let CapacityDocument {
             hosts,
             guests,
             pools,
@@ -54,9 +54,9 @@ impl TryFrom<RoomsDocument> for Rooms {
     }
 }
 
-impl From<Rooms> for RoomsDocument {
-    fn from(rooms: Rooms) -> Self {
-        let Rooms {
+impl From<Capacity> for CapacityDocument {
+    fn from(capacity: Capacity) -> Self {
+        let Capacity {
             hosts,
             guests,
             pools,
@@ -64,7 +64,7 @@ impl From<Rooms> for RoomsDocument {
             on: _,
             behind: _,
             elsewhere: _,
-        } = rooms;
+        } = capacity;
         Self {
             hosts,
             guests,
@@ -80,15 +80,15 @@ pub(super) fn fit(
     guests: &[Guest],
     pools: &[String],
     tags: &[String],
-) -> Result<(), RoomsError> {
+) -> Result<(), CapacityError> {
     if let Some(pair) = hosts
         .windows(2)
         .find(|pair| pair[0].unit.natural() >= pair[1].unit.natural())
     {
-        return Err(RoomsError::Order(pair[1].unit.clone()));
+        return Err(CapacityError::Order(pair[1].unit.clone()));
     }
     if let Some(host) = hosts.iter().find(|host| host.pool as usize >= pools.len()) {
-        return Err(RoomsError::Pool(host.unit.clone()));
+        return Err(CapacityError::Pool(host.unit.clone()));
     }
     let mut names: BTreeSet<&str> = BTreeSet::new();
     for guest in guests {
@@ -108,7 +108,7 @@ pub(super) fn fit(
         } else {
             continue;
         };
-        return Err(RoomsError::Guest {
+        return Err(CapacityError::Guest {
             name: guest.name.clone(),
             why,
         });

@@ -2,9 +2,9 @@
 //!
 //! A *guest* runs on a host and leaves it before the host goes down: to its *standby*, the host that holds a
 //! second copy of its disks; to any host of the same *pool*, where its disks are shared; or it stays, since it
-//! does not run. A *shift* is one such step, a planned one is a [`Move`](crate::plan::Move).
+//! does not run. A *migration* is one such step, a planned one is a [`Move`](crate::plan::Move).
 //!
-//! [`Rooms::permit`] is the constraint predicate: whether all that is moved because of what is down together
+//! [`Capacity::permit`] is the constraint predicate: whether all that is moved because of what is down together
 //! fits where it goes, without an N+1 failure that was not there before. *N+1* holds on a host for one of
 //! those whose standby it is, if it has memory for all guests that would fail over from there: also for those
 //! that do not run now, since somebody may start them.
@@ -15,9 +15,9 @@ mod undone;
 
 use serde::{Deserialize, Serialize};
 
-use super::{UnitId, moving::Moving, moving::Turn};
-pub use columns::RoomsError;
-pub use permit::Cramped;
+use super::{UnitId, evacuation::EvacuationPolicy, evacuation::Turn};
+pub use columns::CapacityError;
+pub use permit::CapacityViolation;
 
 /// A resource of hosts that guests take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -117,8 +117,8 @@ pub struct Guest {
 /// All hosts and their guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "columns::RoomsDocument", into = "columns::RoomsDocument")]
-pub struct Rooms {
+#[serde(try_from = "columns::CapacityDocument", into = "columns::CapacityDocument")]
+pub struct Capacity {
     hosts: Vec<Host>,
     guests: Vec<Guest>,
     pools: Vec<String>,
@@ -178,7 +178,7 @@ pub enum How {
 
 /// One step of one guest, by places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Shift {
+pub struct Migration {
     /// Which guest.
     pub guest: u32,
     /// What is done.
@@ -187,7 +187,7 @@ pub struct Shift {
     pub to: u32,
 }
 
-impl Rooms {
+impl Capacity {
     /// Hosts and guests, and the names of pools and of what keeps guests apart.
     ///
     /// # Errors
@@ -198,7 +198,7 @@ impl Rooms {
         guests: Vec<Guest>,
         pools: Vec<String>,
         tags: Vec<String>,
-    ) -> Result<Self, RoomsError> {
+    ) -> Result<Self, CapacityError> {
         columns::fit(&hosts, &guests, &pools, &tags)?;
         let on = Lists::new(hosts.len(), guests.iter().map(|guest| Some(guest.host)));
         let behind = Lists::new(hosts.len(), guests.iter().map(|guest| guest.standby));
@@ -281,7 +281,7 @@ impl Rooms {
 
     /// What `standby` would have to take over, from each host whose failure would bring it anything: the largest
     /// first, hosts ascending among equals. What does not run counts too: it may be started.
-    pub fn demands(&self, moving: &Moving, standby: u32) -> Vec<Demand> {
+    pub fn demands(&self, moving: &EvacuationPolicy, standby: u32) -> Vec<Demand> {
         let mut demands: Vec<Demand> = Vec::new();
         let mut from: Vec<&Guest> = self
             .behind(standby)
@@ -338,7 +338,7 @@ pub(crate) fn kept(demands: &[Demand], free: i64, emptied: impl Fn(u32) -> bool)
         if most.is_some_and(|(_, most)| demand.memory <= most) {
             break;
         }
-        if Rooms::fails(demand.memory, free) {
+        if Capacity::fails(demand.memory, free) {
             continue;
         }
         let wanted = if emptied(demand.of) {

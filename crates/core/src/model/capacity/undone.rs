@@ -1,11 +1,11 @@
-//! Rooms as if moves had not been made.
+//! Capacity as if moves had not been made.
 
 use std::collections::BTreeMap;
 
-use super::{Guest, How, Rooms, Storage};
+use super::{Capacity, Guest, How, Storage};
 use crate::plan::Move;
 
-impl Rooms {
+impl Capacity {
     /// The same with these moves taken back, the last first. One that does not fit what is so is left out: others have
     /// moved that guest.
     #[must_use]
