@@ -3,7 +3,7 @@
 //! It shares with the planner only the constraint predicate, and finds each fault by the plainest
 //! means there is. A plan of ours has no findings; a fault planted in one is found.
 
-mod moves;
+mod evacuation;
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::model::{
     Growth, Ix, Part, PartName, Policy, Revision, Snapshot, StageSpec, UnitId, UnitState, Width,
 };
 use crate::plan::{Plan, PlannedPart, PlannedStage, PlanningInput};
-pub use moves::may_empty;
+pub use evacuation::may_empty;
 
 /// What is wrong with a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -142,7 +142,7 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
     snapshot
         .budgets()
         .permit(&down, set)
-        .map_err(|found| crate::explain::violation(snapshot, snapshot.budgets(), &found))
+        .map_err(|found| snapshot.describe_violation(snapshot.budgets(), &found))
 }
 
 /// A run stops before the part that waits for what was left alone: a plan that does not name it promises what will not
@@ -290,7 +290,7 @@ impl Judge<'_> {
         for (at, ((earned, set), permitted)) in (before..).zip(sets).zip(permitted).enumerate() {
             let name = format!("wave {}", at + 1);
             if let Err(violation) = permitted {
-                let text = crate::explain::violation(snapshot, budgets, &violation);
+                let text = snapshot.describe_violation(budgets, &violation);
                 findings.push(self.found(Fault::OverBudget, format!("{name}: {text}")));
             }
             if self.stage.width == Width::Single && set.len() > 1 {

@@ -1,58 +1,9 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Budgets, Code, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Terms, Turn, UnitId,
-    UnitState, Violation,
+    Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Turn, UnitId, UnitState,
 };
 use crate::plan::{Move, Plan, PlannedStage};
-
-/// A budget in words: `placement group of pool rbd 2.1f (osd.0 osd.7 osd.9): 1 may be down`.
-/// It is one of `budgets`, over the units of the snapshot.
-pub fn budget(snapshot: &Snapshot, budgets: &Budgets, budget: usize) -> String {
-    let mut members: Vec<_> = budgets.members(budget).map(|(unit, _)| unit).collect();
-    members.sort_unstable();
-    let (shown, rest) = members.split_at(members.len().min(12));
-    let names: Vec<_> = shown
-        .iter()
-        .map(|unit| snapshot.unit(*unit).id.as_str())
-        .collect();
-    let more = if rest.is_empty() {
-        String::new()
-    } else {
-        format!(" and {} more", rest.len())
-    };
-    let may = match budgets.limit(budget) {
-        0 => "none may be down".to_owned(),
-        limit => format!("{limit} may be down"),
-    };
-    let group = budgets.group(budget);
-    let name = budgets.name(budget);
-    let label = if name.is_empty() {
-        group.to_owned()
-    } else {
-        format!("{group} {name}")
-    };
-    format!("{label} ({}{more}): {may}", names.join(" "))
-}
-
-/// In words, what breaks one of `budgets`.
-pub fn violation(snapshot: &Snapshot, budgets: &Budgets, violation: &Violation) -> String {
-    let Violation {
-        budget: at,
-        down,
-        adds,
-        limit: _,
-    } = violation;
-    let already = if *down > 0 {
-        format!(", {down} down already")
-    } else {
-        String::new()
-    };
-    format!(
-        "{}{already}, and this takes {adds} more",
-        budget(snapshot, budgets, *at)
-    )
-}
 
 /// Where a unit stands in a plan and what holds it there.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -84,7 +35,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
             unit: unit.clone(),
             place: format!("{unit} is left alone ({})", left.reason.code),
             held_by: vec![left.reason.detail.clone()],
-            freed_by: vec![freed_by_reason(&left.reason.code, snapshot.terms())],
+            freed_by: vec![left.reason.code.remedy(snapshot.terms())],
         });
     }
     let found = plan.stages().find_map(|stage| {
@@ -212,7 +163,7 @@ fn why_not(
                 .collect();
             let verb = if mates.len() == 1 { "serves" } else { "serve" };
             WhyNot::Broken(
-                violation(snapshot, budgets, &found),
+                snapshot.describe_violation(budgets, &found),
                 format!("{} {verb}", mates.join(" and ")),
             )
         }
@@ -293,40 +244,4 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         .collect();
     let violation = capacity.permit(moving, &down, &hosts, &migrations).err()?;
     Some(capacity.words(&violation))
-}
-
-#[expect(clippy::wildcard_enum_match_arm, reason = "most reasons say it themselves")]
-pub(crate) fn freed_by_reason(code: &Code, terms: &Terms) -> String {
-    let Terms {
-        host, guest, standby, ..
-    } = terms;
-    let said = match code {
-        Code::NeverOkToStop => {
-            "more members of that budget serving, or a lower min_size where that is safe for your data"
-        }
-        Code::UnitDown => {
-            "starting it, or removing it from the cluster; an OSD that is marked out is not waited for"
-        }
-        Code::UnitUnknown | Code::RevisionUnknown => {
-            "an observation that tells: see the conditions in `stagger observe`"
-        }
-        Code::NonRedundant => {
-            return format!("--accept-non-redundant once no such {guest} runs, or --move-non-redundant");
-        }
-        Code::NonRedundantRunning => {
-            return format!("stopping it, or --move-non-redundant: such {guest}s are down meanwhile");
-        }
-        Code::NoRoom => {
-            return format!(
-                "memory on the {standby}, or --spend-spare where only what is kept for a failure is lacking"
-            );
-        }
-        Code::NoRoomAnywhere | Code::NoRoomForCopies => return format!("room on other {host}s of the group"),
-        Code::GuestStuck => return format!("what keeps the {guest} there: see its reason"),
-        Code::InterruptionNotPermitted => "a person's word: --interrupt, or interruptions in [policy]",
-        Code::OneAtATime => "the other one serving again",
-        Code::MaxInParallelUsedUp => "what is down coming back, or a larger max_in_parallel",
-        _ => "what its reason names; see docs/reference/reasons.md",
-    };
-    said.to_owned()
 }

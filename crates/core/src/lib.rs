@@ -10,6 +10,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod check;
+mod evacuation;
 pub mod explain;
 pub mod model;
 pub mod plan;

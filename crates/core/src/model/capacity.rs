@@ -2,7 +2,7 @@
 //!
 //! A *guest* runs on a host and leaves it before the host goes down: to its *standby*, the host that holds a
 //! second copy of its disks; to any host of the same *pool*, where its disks are shared; or it stays, since it
-//! does not run. A *migration* is one such step, a planned one is a [`Move`](crate::plan::Move).
+//! does not run. A *migration* is one such step, a planned one is a [`Move`](super::Move).
 //!
 //! [`Capacity::permit`] is the constraint predicate: whether all that is moved because of what is down together
 //! fits where it goes, without an N+1 failure that was not there before. *N+1* holds on a host for one of
@@ -15,7 +15,7 @@ mod undone;
 
 use serde::{Deserialize, Serialize};
 
-use super::{UnitId, evacuation::EvacuationPolicy, evacuation::Turn};
+use super::{How, UnitId, evacuation::EvacuationPolicy, evacuation::Turn};
 pub use columns::CapacityError;
 pub use permit::CapacityViolation;
 
@@ -161,19 +161,6 @@ impl Lists {
     fn of(&self, host: u32) -> &[u32] {
         &self.flat[self.ends[host as usize] as usize..self.ends[host as usize + 1] as usize]
     }
-}
-
-/// What is done with a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum How {
-    /// It goes on running while it is moved.
-    Migrate,
-    /// It is stopped, its disks are copied, and it is started there.
-    Relocate,
-    /// Its second copy is made anew elsewhere; until that is done there is only one.
-    ReplaceStandby,
 }
 
 /// One step of one guest, by places.

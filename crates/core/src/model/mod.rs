@@ -1,6 +1,7 @@
 //! The nouns, one a file.
 
 mod absent;
+mod budget_text;
 mod capacity;
 mod condition;
 mod constraint;
@@ -9,9 +10,13 @@ mod evacuation;
 mod guard;
 mod ids;
 mod interruption;
+mod moves;
 mod names;
+mod plan;
+mod planning_input;
 mod policy;
 mod reason;
+mod remedy;
 mod snapshot;
 mod target;
 mod terms;
@@ -22,8 +27,7 @@ mod window;
 pub use absent::Absent;
 pub(crate) use capacity::kept;
 pub use capacity::{
-    Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, How, Migration, Resource,
-    Storage,
+    Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, Migration, Resource, Storage,
 };
 pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
@@ -36,7 +40,12 @@ pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,
 };
 pub use interruption::{Bystander, Interruption};
+pub use moves::{How, Move};
 pub use names::{HostName, plain};
+pub use plan::{
+    Interrupted, LeftAlone, Plan, PlannedPart, PlannedStage, PlannedStep, Schedule, ScheduledVisit, Wave,
+};
+pub use planning_input::{PlanningInput, USUAL_VISIT};
 pub use policy::{Doors, Growth, Limit, LimitError, OnFailure, Order, Policy, Retry, Search};
 pub use reason::{Code, Reason};
 pub(crate) use snapshot::hex;

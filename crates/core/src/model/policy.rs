@@ -119,6 +119,16 @@ pub enum Growth {
     None,
 }
 
+impl Growth {
+    /// How many units the wave after `earned` passed ones may hold: 1, 2, 4 … `parallel`.
+    pub(crate) fn cap(self, earned: u32, parallel: u32) -> u32 {
+        match self {
+            Self::None => parallel,
+            Self::Double => 1_u32.checked_shl(earned).unwrap_or(u32::MAX).min(parallel),
+        }
+    }
+}
+
 /// In what order the units of a stage are taken.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,12 +1,10 @@
 //! Waves of hosts whose guests have to go somewhere meanwhile.
 
-use super::placement::{Partition, Placed, World};
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Group, GroupWave, PlanningInput};
+use crate::evacuation::{Limit, Partition, Placed, World};
 use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
-
-use super::placement::Limit;
 
 /// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
 pub(super) fn group(

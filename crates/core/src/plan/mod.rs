@@ -4,56 +4,32 @@
 //! 2. [`order`]: which of them come before which, as groups;
 //! 3. [`problem`]: the constraints as the solver takes them;
 //! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go;
-//! 5. [`placement`]: where the guests of hosts go meanwhile, for a maintenance of hosts.
+//! 5. [`evacuation`]: where the guests of hosts go, for a maintenance of hosts.
 //!
 //! Stages are never batched together. What is left alone is named, and so is what then waits for it: [`reach`].
 
-mod document;
 mod maintenance;
 mod order;
-mod placement;
 pub(crate) mod problem;
 mod reach;
-mod schedule;
 pub(crate) mod select;
 mod selection;
 pub mod waves;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
-
-pub use document::{Interrupted, LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
+pub use crate::model::{
+    Interrupted, LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, PlanningInput, Schedule,
+    ScheduledVisit, USUAL_VISIT, Wave,
+};
 pub use reach::out_of_reach;
-pub(crate) use schedule::kind_of_move;
-pub use schedule::{Schedule, Turn};
 pub use selection::{Selection, SelectionError};
 
+use crate::evacuation;
 use crate::model::{
-    Down, Ix, Migration, Part, PartName, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, Target,
-    UnitId, Verdict, Width,
+    Capacity, Down, How, Ix, Migration, Part, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, UnitId,
+    Verdict, Width,
 };
-
-/// All that a plan is a function of.
-#[derive(Debug, Clone, Copy)]
-pub struct PlanningInput<'a> {
-    /// What was observed.
-    pub snapshot: &'a Snapshot,
-    /// What is wanted.
-    pub target: &'a Target,
-    /// How bold to be.
-    pub policy: &'a Policy,
-    /// Units that a run has set aside for now, with the reason.
-    pub aside: &'a BTreeMap<UnitId, Reason>,
-    /// How many waves of each stage have passed their gates: growth goes on from there.
-    pub earned: &'a BTreeMap<PartName, u32>,
-    /// The plan that is carried on. The new one never has more waves than it had left, as long as
-    /// nothing unexpected happened.
-    pub parent: Option<&'a Plan>,
-}
-
-/// A visit is expected to take this long where nothing was measured.
-pub const USUAL_VISIT: SignedDuration = SignedDuration::from_secs(60);
 
 /// The plan that leads from the snapshot to the target.
 pub fn plan(ask: &PlanningInput<'_>) -> Plan {
@@ -177,7 +153,7 @@ fn plan_stage(
     let world = hosts.map(|(maintenance, capacity)| {
         (
             maintenance,
-            placement::World::new(snapshot, capacity, &maintenance.moving),
+            evacuation::World::new(snapshot, capacity, &maintenance.moving),
         )
     });
     let mut left_alone = selected.left_alone;
@@ -263,7 +239,7 @@ fn plan_stage(
         schedule: None,
     };
     if scheduled && (world.is_some() || !policy.barrier) {
-        planned.schedule = Some(schedule::schedule(ask, stage, &planned));
+        planned.schedule = Some(evacuation::schedule(ask, stage, &planned));
     }
     (Some(planned), left)
 }
@@ -340,7 +316,31 @@ fn plan_group(
 fn moves(snapshot: &Snapshot, migrations: &[Migration]) -> Vec<Move> {
     snapshot
         .capacity()
-        .map_or_else(Vec::new, |capacity| Move::all(capacity, migrations))
+        .map_or_else(Vec::new, |capacity| by_names(capacity, migrations))
+}
+
+/// The moves by names.
+fn by_names(capacity: &Capacity, migrations: &[Migration]) -> Vec<Move> {
+    let unit = |host: u32| capacity.host(host).unit.clone();
+    let mut moved: BTreeSet<u32> = BTreeSet::new();
+    let name = |migration: &Migration| {
+        let guest = capacity.guest(migration.guest);
+        // Once a guest has gone to its standby, its second copy is where it came from.
+        let from = match (migration.how, guest.standby) {
+            (How::ReplaceStandby, Some(standby)) if !moved.contains(&migration.guest) => standby,
+            (How::ReplaceStandby | How::Migrate | How::Relocate, _) => {
+                moved.insert(migration.guest);
+                guest.host
+            }
+        };
+        Move {
+            guest: guest.name.clone(),
+            how: migration.how,
+            from: unit(from),
+            to: unit(migration.to),
+        }
+    };
+    migrations.iter().map(name).collect()
 }
 
 fn earned_nothing(ask: &PlanningInput<'_>, stage: &StageSpec) -> bool {
@@ -353,7 +353,7 @@ fn soak_seconds(policy: &Policy, canary: bool) -> u32 {
 
 /// How long a wave is expected to take, without its soak: the longest of its visits.
 fn wave_seconds(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, moves: &[Move]) -> u32 {
-    schedule::longest_visit(snapshot, stage, moves).saturating_add(policy.gate_hold)
+    evacuation::longest_visit(snapshot, stage, moves).saturating_add(policy.gate_hold)
 }
 
 /// The parent's waves of that stage, of units that are still to be visited, as places in `units`.

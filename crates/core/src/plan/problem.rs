@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::placement::Limit;
 use super::waves::{Budgets, DomainRule, Problem, Wide};
+use crate::evacuation::Limit;
 use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 
 /// One group of a stage as the solver takes it, and how to say its answers in words.
@@ -34,14 +34,6 @@ pub(super) struct Frame {
     pub(super) down: u32,
     /// How many waves of this stage have passed their gates, or are planned before this group.
     pub(super) earned: u32,
-}
-
-/// How many units the wave after `earned` passed ones may hold: 1, 2, 4 … `parallel`.
-pub(crate) fn growth_cap(growth: Growth, earned: u32, parallel: u32) -> u32 {
-    match growth {
-        Growth::None => parallel,
-        Growth::Double => 1_u32.checked_shl(earned).unwrap_or(u32::MAX).min(parallel),
-    }
 }
 
 pub(super) fn pose<'a>(
@@ -153,7 +145,7 @@ fn largest_touch(snapshot: &Snapshot, units: &[Ix]) -> u32 {
 fn growth_caps(frame: Frame) -> Vec<u32> {
     let mut caps = Vec::new();
     for earned in frame.earned.. {
-        let cap = growth_cap(Growth::Double, earned, frame.parallel);
+        let cap = Growth::Double.cap(earned, frame.parallel);
         caps.push(cap);
         if cap >= frame.parallel {
             break;
@@ -236,7 +228,8 @@ impl Posed<'_> {
     }
 
     fn budget(&self, at: usize) -> String {
-        crate::explain::budget(self.snapshot, self.snapshot.budgets_once_recovered(), at)
+        self.snapshot
+            .describe_budget(self.snapshot.budgets_once_recovered(), at)
     }
 
     /// Why a unit may not even go down alone.

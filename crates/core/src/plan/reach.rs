@@ -99,7 +99,7 @@ pub fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Vec<Reason> 
         let detail = format!(
             "{}{more} left alone, and {needed_by} waits for that. {reason}. What would help: {}",
             names.join(" "),
-            crate::explain::freed_by_reason(&reason.code, terms)
+            reason.code.remedy(terms)
         );
         Reason::new(Code::TargetOutOfReach, detail)
     });

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::back;
+use super::blame::never_came_to;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, Wanted};
@@ -248,23 +249,6 @@ fn has_recovered(snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> boo
     let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
     wave.units.values().all(|visit| visit.went_back.is_none())
         && gate::not_serving(wanted, snapshot).is_empty()
-}
-
-/// The wave fails because of these.
-pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
-    let alone = never_came_to(snapshot, wave, &units);
-    Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
-}
-
-/// Whether the change never came to those that are to blame, so that nothing speaks against it: they are as they were, or serve
-/// on what they ran before.
-fn never_came_to(snapshot: &Snapshot, wave: &OpenWave, blamed: &[UnitId]) -> bool {
-    let changed = blamed
-        .iter()
-        .filter_map(|unit| Some((unit, wave.units.get(unit)?)))
-        .filter(|(_, visit)| !visit.is_untouched());
-    let wanted = changed.map(|(unit, visit)| (unit, Wanted::On(&visit.before)));
-    !blamed.is_empty() && gate::not_serving(wanted, snapshot).is_empty()
 }
 
 /// Why a wave cannot go back, after why it should.

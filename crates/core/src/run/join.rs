@@ -15,7 +15,6 @@ use super::state::State;
 use super::visit::{OpenWave, VisitState};
 use crate::check::may_empty;
 use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
-use crate::plan::problem::growth_cap;
 use crate::plan::{Move, Plan, PlannedPart, PlanningInput, Wave, plan};
 
 impl State {
@@ -124,7 +123,7 @@ impl State {
         let planned = plan.stage(&wave.stage)?;
         // Each wave that growth keeps small earns the next.
         let earned = self.earned.get(&wave.stage).copied().unwrap_or(0);
-        let grown = growth_cap(self.start.policy.growth, earned, planned.parallel) >= planned.parallel;
+        let grown = self.start.policy.growth.cap(earned, planned.parallel) >= planned.parallel;
         let last = stage.maintenance.as_ref().and_then(|wished| wished.last.as_ref());
         let may = grown && first.door.is_none() && !last.is_some_and(|last| first.units.contains(last));
         may.then_some(plan)

@@ -6,7 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::event::{Action, Entry, Event, Outcome, Seq};
 use crate::model::{Kind, Part, PartName, Phase, StageSpec, UnitId};
-use crate::plan::kind_of_move;
 
 /// The median of what each kind of unit took to be visited, without moves, and of what each kind of move took, in these
 /// journals. Moves of one unit follow one another, so each is taken for its share of them; they come back while the unit is
@@ -113,7 +112,7 @@ fn phase_done<'a>(
                 [first, rest @ ..] => {
                     visit.moves = took;
                     if rest.iter().all(|next| next.how == first.how)
-                        && let Ok(kind) = Kind::new(kind_of_move(first.how))
+                        && let Ok(kind) = Kind::new(first.how.name())
                     {
                         let count = i32::try_from(1 + rest.len()).unwrap_or(i32::MAX);
                         samples.entry(kind).or_default().push(took / count);

@@ -10,6 +10,7 @@
 mod approval;
 mod aside;
 mod back;
+mod blame;
 mod decide;
 mod event;
 mod failure;

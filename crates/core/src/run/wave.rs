@@ -3,9 +3,9 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::approval::next_phase;
+use super::blame::fails;
 use super::decide::Decision;
 use super::event::{Action, Answer, Effect, Event};
-use super::failure::fails;
 use super::gate;
 use super::join::at_home;
 use super::state::{Judgement, State};

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::super::How;
 use super::super::evacuation::{EvacuationPolicy, Spare};
-use super::{Amounts, Capacity, How, Migration, Resource, Storage};
+use super::{Amounts, Capacity, Migration, Resource, Storage};
 
 /// Why moves do not fit, by places of hosts and guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Capacity, Guest, How, Storage};
-use crate::plan::Move;
+use super::super::{How, Move};
+use super::{Capacity, Guest, Storage};
 
 impl Capacity {
     /// The same with these moves taken back, the last first. One that does not fit what is so is left out: others have

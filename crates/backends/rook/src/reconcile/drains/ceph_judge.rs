@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_core::explain::violation;
 use stagger_core::model::{ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
 use stagger_engine::backend::BackendError;
 
@@ -106,7 +105,7 @@ impl Judge for CephJudge {
     fn may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
         let budgets = self.0.budgets();
         let permitted = budgets.permit(&self.down(gone), &self.units(set)?);
-        permitted.map_err(|found| violation(&self.0, budgets, &found))
+        permitted.map_err(|found| self.0.describe_violation(budgets, &found))
     }
 
     fn any_one_may_go(&self, gone: &BTreeSet<u32>, set: &BTreeSet<u32>) -> Result<(), String> {
@@ -114,7 +113,7 @@ impl Judge for CephJudge {
         let each: Vec<Vec<Ix>> = self.units(set)?.into_iter().map(|unit| vec![unit]).collect();
         let mut permitted = budgets.permit_each(&self.down(gone), &each).into_iter();
         let refused = permitted.find_map(Result::err);
-        refused.map_or(Ok(()), |found| Err(violation(&self.0, budgets, &found)))
+        refused.map_or(Ok(()), |found| Err(self.0.describe_violation(budgets, &found)))
     }
 }
 

@@ -17,27 +17,27 @@ const NAMED: usize = 8;
 
 /// A wave with its moves; hosts by their places among those to be visited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Placed {
+pub(crate) struct Placed {
     /// Which hosts, ascending.
-    pub(in crate::plan) hosts: Vec<u32>,
+    pub(crate) hosts: Vec<u32>,
     /// The moves that empty them.
-    pub(in crate::plan) migrations: Vec<Migration>,
+    pub(crate) migrations: Vec<Migration>,
 }
 
 /// Hosts to be visited, and what else binds them.
-pub(in crate::plan) struct Partition<'a> {
+pub(crate) struct Partition<'a> {
     /// Where guests live.
-    pub(in crate::plan) world: &'a World<'a>,
+    pub(crate) world: &'a World<'a>,
     /// The hosts to be visited.
-    pub(in crate::plan) hosts: &'a [u32],
+    pub(crate) hosts: &'a [u32],
     /// Whether these may share a wave by all that is not a matter of placing.
-    pub(in crate::plan) permits: &'a dyn Fn(&[u32]) -> bool,
+    pub(crate) permits: &'a dyn Fn(&[u32]) -> bool,
     /// How many hosts the wave at a place may hold.
-    pub(in crate::plan) cap: &'a dyn Fn(usize) -> u32,
+    pub(crate) cap: &'a dyn Fn(usize) -> u32,
     /// How many steps the search may make.
-    pub(in crate::plan) steps: u64,
+    pub(crate) steps: u64,
     /// No split has fewer waves than this.
-    pub(in crate::plan) at_least: usize,
+    pub(crate) at_least: usize,
 }
 
 impl Partition<'_> {
@@ -50,7 +50,7 @@ impl Partition<'_> {
     }
 
     /// Places waves as they are; `None` if one of them cannot be.
-    pub(in crate::plan) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<Placed>> {
+    pub(crate) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<Placed>> {
         let place = |wave: &Vec<u32>| {
             let migrations = self.place(wave).ok()?;
             let mut hosts = wave.clone();
@@ -62,7 +62,7 @@ impl Partition<'_> {
 
     /// Places what can be of a wave: what can, and what is left over. A host that is alone and cannot be
     /// emptied comes with the reason.
-    pub(in crate::plan) fn cut(&self, wave: &[u32]) -> (Option<Placed>, Vec<u32>, Option<(u32, Reason)>) {
+    pub(crate) fn cut(&self, wave: &[u32]) -> (Option<Placed>, Vec<u32>, Option<(u32, Reason)>) {
         let mut kept = wave.to_vec();
         kept.sort_unstable();
         let mut rest = Vec::new();
@@ -139,7 +139,7 @@ impl Partition<'_> {
     }
 
     /// Puts hosts that were left over into waves that are there, as far as they fit.
-    pub(in crate::plan) fn fill(&self, waves: &mut [Placed], rest: Vec<u32>) -> Vec<u32> {
+    pub(crate) fn fill(&self, waves: &mut [Placed], rest: Vec<u32>) -> Vec<u32> {
         if self.hosts.len() > REFINED {
             return rest;
         }
@@ -195,7 +195,7 @@ impl Partition<'_> {
 
     /// One wave fewer, again and again: its hosts go into the others, if need be in exchange for one that
     /// finds a place in a third.
-    pub(in crate::plan) fn refine(&self, mut waves: Vec<Placed>) -> Vec<Placed> {
+    pub(crate) fn refine(&self, mut waves: Vec<Placed>) -> Vec<Placed> {
         if self.hosts.len() > REFINED || !self.world.has_choice(self.hosts) {
             return waves;
         }
@@ -264,14 +264,14 @@ impl Partition<'_> {
     }
 
     /// Whether all ways to split the hosts can be tried.
-    pub(in crate::plan) fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.hosts.len() <= EXACT
     }
 
     /// The fewest waves of all there are, for few hosts, each of which can be emptied alone; growth is not
     /// looked at.
     #[expect(clippy::needless_range_loop, reason = "masks are both numbers and places")]
-    pub(in crate::plan) fn exact(&self, hosts: &[u32]) -> Option<Vec<Placed>> {
+    pub(crate) fn exact(&self, hosts: &[u32]) -> Option<Vec<Placed>> {
         let count = hosts.len();
         if count > EXACT {
             return None;
@@ -330,7 +330,7 @@ impl Partition<'_> {
 
     /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
     /// visited by then or never are, before those of far waves, before those of the next.
-    pub(in crate::plan) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
+    pub(crate) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
         let mut wave_of: Vec<Option<usize>> = vec![None; self.world.capacity.hosts().len()];
         for (at, wave) in waves.iter().enumerate() {
             for host in self.named(&wave.hosts) {
@@ -356,7 +356,7 @@ impl Partition<'_> {
 
     /// Cuts waves so that they keep to growth; a part keeps the moves of its wave where it cannot be placed
     /// anew.
-    pub(in crate::plan) fn regrown(&self, waves: &[Placed], cut: Vec<Vec<u32>>) -> Vec<Placed> {
+    pub(crate) fn regrown(&self, waves: &[Placed], cut: Vec<Vec<u32>>) -> Vec<Placed> {
         cut.into_iter()
             .map(|mut hosts| {
                 hosts.sort_unstable();

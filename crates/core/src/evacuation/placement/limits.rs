@@ -11,16 +11,16 @@ use super::World;
 
 /// A budget over the hosts that are to be visited, by their places among these.
 #[derive(Debug, Clone)]
-pub(in crate::plan) struct Limit {
+pub(crate) struct Limit {
     /// Members and costs.
-    pub(in crate::plan) members: Vec<(u32, u32)>,
+    pub(crate) members: Vec<(u32, u32)>,
     /// How much may be down together.
-    pub(in crate::plan) most: u32,
+    pub(crate) most: u32,
     /// The same without what the solver cannot say exactly: nothing that is possible breaks it, so that a
     /// bound below which nobody can go may rest on it.
-    pub(in crate::plan) loose: Option<(Vec<(u32, u32)>, u32)>,
+    pub(crate) loose: Option<(Vec<(u32, u32)>, u32)>,
     /// Why it is there.
-    pub(in crate::plan) why: Reason,
+    pub(crate) why: Reason,
 }
 
 /// What comes to a standby from one host.

@@ -7,44 +7,11 @@ mod live;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-
-use super::document::{Move, PlannedStage};
-use super::problem::growth_cap;
-use super::{PlanningInput, USUAL_VISIT};
-use crate::model::{Growth, How, Ix, Kind, Snapshot, StageSpec, UnitId};
+use crate::model::{
+    Growth, How, Ix, Kind, Move, PlannedStage, PlanningInput, Schedule, ScheduledVisit, Snapshot, StageSpec,
+    USUAL_VISIT, UnitId,
+};
 use live::Live;
-
-/// When each unit begins if nobody waits for a whole wave.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Schedule {
-    /// How long everything takes so, in seconds.
-    pub seconds: u32,
-    /// In the order in which they begin.
-    pub turns: Vec<Turn>,
-}
-
-/// One unit's visit in a schedule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Turn {
-    /// Which.
-    pub unit: UnitId,
-    /// When it begins, in seconds.
-    pub start: u32,
-    /// How long it takes: its moves there and back, the change, the gates.
-    pub seconds: u32,
-}
-
-impl Turn {
-    /// When it is done.
-    pub fn end(&self) -> u32 {
-        self.start.saturating_add(self.seconds)
-    }
-}
 
 /// At each end of a visit so many of those that wait are looked at, in their order.
 const LOOKED_AT: usize = 256;
@@ -58,22 +25,13 @@ fn usual_move(how: How) -> i64 {
     }
 }
 
-/// The name under which a snapshot has the duration of a move.
-pub(crate) fn kind_of_move(how: How) -> &'static str {
-    match how {
-        How::Migrate => "migrate",
-        How::Relocate => "relocate",
-        How::ReplaceStandby => "replace-standby",
-    }
-}
-
 /// How long the moves of a unit and the rest of its visit take, in seconds: one move after another, there and back.
 fn visit_seconds(snapshot: &Snapshot, stage: &StageSpec, moves: &[&Move]) -> u32 {
     let visit = snapshot.duration(&stage.kind).unwrap_or(USUAL_VISIT).as_secs();
     let moves: i64 = moves
         .iter()
         .map(|a_move| {
-            let kind = Kind::new(kind_of_move(a_move.how)).ok();
+            let kind = Kind::new(a_move.how.name()).ok();
             let measured = kind.and_then(|kind| snapshot.duration(&kind));
             2 * measured.map_or(usual_move(a_move.how), |measured| measured.as_secs())
         })
@@ -91,7 +49,7 @@ fn by_unit(moves: &[Move]) -> BTreeMap<&UnitId, Vec<&Move>> {
 }
 
 /// How long a wave with these moves takes: as long as the longest of its visits.
-pub(super) fn longest_visit(snapshot: &Snapshot, stage: &StageSpec, moves: &[Move]) -> u32 {
+pub(crate) fn longest_visit(snapshot: &Snapshot, stage: &StageSpec, moves: &[Move]) -> u32 {
     by_unit(moves)
         .values()
         .map(|moves| visit_seconds(snapshot, stage, moves))
@@ -100,7 +58,7 @@ pub(super) fn longest_visit(snapshot: &Snapshot, stage: &StageSpec, moves: &[Mov
 }
 
 /// The schedule of a planned stage.
-pub(super) fn schedule(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
+pub(crate) fn schedule(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
     let PlanningInput { snapshot, policy, .. } = *ask;
     let earned = ask.earned.get(&stage.name).copied().unwrap_or(0);
     let soak = u32::try_from(policy.soak_after(false).as_secs()).unwrap_or(u32::MAX);
@@ -109,11 +67,11 @@ pub(super) fn schedule(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &Pla
         .as_ref()
         .and_then(|maintenance| maintenance.last.as_ref());
     let mut live = Live::new(ask, stage, planned);
-    let mut turns: Vec<Turn> = Vec::new();
+    let mut turns: Vec<ScheduledVisit> = Vec::new();
     let (mut now, mut index) = (0_u32, 0_usize);
     while index < planned.waves.len() {
         // Growth: one wave, and its end is waited for; then all that are left, freely.
-        let cap = growth_cap(policy.growth, earned + index as u32, planned.parallel);
+        let cap = policy.growth.cap(earned + index as u32, planned.parallel);
         let grows = policy.growth != Growth::None && cap < planned.parallel;
         let waves = if grows {
             index..index + 1
@@ -166,7 +124,7 @@ fn by_waves(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) 
         let moves = by_unit(&wave.moves);
         turns.extend(wave.units.iter().map(|unit| {
             let moves = moves.get(unit).map_or(&[][..], Vec::as_slice);
-            Turn {
+            ScheduledVisit {
                 unit: unit.clone(),
                 start: seconds,
                 seconds: visit_seconds(ask.snapshot, stage, moves)
@@ -195,7 +153,7 @@ fn freely(
     live: &mut Live<'_>,
     mut waiting: VecDeque<Waiting>,
     from: u32,
-    turns: &mut Vec<Turn>,
+    turns: &mut Vec<ScheduledVisit>,
 ) -> u32 {
     let (mut now, mut last) = (from, from);
     // Those that are down now, by when they end.
@@ -210,7 +168,7 @@ fn freely(
                 still.push(next);
                 continue;
             }
-            let turn = Turn {
+            let turn = ScheduledVisit {
                 unit: snapshot.unit(next.unit).id.clone(),
                 start: now,
                 seconds: next.seconds,

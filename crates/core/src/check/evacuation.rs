@@ -107,7 +107,7 @@ impl Judge<'_> {
             let set: Vec<Ix> = down.iter().filter_map(|unit| snapshot.find(unit)).collect();
             let budgets = snapshot.budgets_once_recovered();
             if let Err(violation) = budgets.permit(&snapshot.down(), &set) {
-                let text = crate::explain::violation(snapshot, budgets, &violation);
+                let text = snapshot.describe_violation(budgets, &violation);
                 said.push((Fault::OverBudget, text));
             }
             let passed = waves.iter().filter(|end| **end <= at).count();

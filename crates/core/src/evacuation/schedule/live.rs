@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Capacity, Demand, Down, EvacuationPolicy, How, Ix, Resource, SharedGuests, Spare, StageSpec,
-    Standbys, Storage, UnitState, kept,
+    Amounts, Capacity, Demand, Down, EvacuationPolicy, How, Ix, Move, PlannedStage, PlanningInput, Resource,
+    SharedGuests, Spare, StageSpec, Standbys, Storage, UnitState, kept,
 };
-
-use super::super::PlanningInput;
-use super::super::document::{Move, PlannedStage};
 
 /// What one unit brings with it when it goes down.
 #[derive(Debug, Default)]

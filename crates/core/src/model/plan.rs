@@ -1,15 +1,11 @@
 //! The plan as a value.
 
-use std::collections::BTreeSet;
-
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::schedule::Schedule;
-use crate::model::{
-    Absent, Bystander, Capacity, ClusterName, Door, GoingBack, How, Kind, Migration, PartName, Reason,
-    Revision, Search, UnitId,
+use super::{
+    Absent, Bystander, ClusterName, Door, GoingBack, Kind, Move, PartName, Reason, Revision, Search, UnitId,
 };
 
 /// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
@@ -118,44 +114,34 @@ pub struct Wave {
     pub moves: Vec<Move>,
 }
 
-/// One step of one guest.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// When each unit begins if nobody waits for a whole wave.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Move {
-    /// Which guest.
-    pub guest: String,
-    /// What is done.
-    pub how: How,
-    /// From which unit: that where it runs, or that of its second copy.
-    pub from: UnitId,
-    /// To which.
-    pub to: UnitId,
+pub struct Schedule {
+    /// How long everything takes so, in seconds.
+    pub seconds: u32,
+    /// In the order in which they begin.
+    pub turns: Vec<ScheduledVisit>,
 }
 
-impl Move {
-    /// The moves by names.
-    pub(super) fn all(capacity: &Capacity, migrations: &[Migration]) -> Vec<Self> {
-        let unit = |host: u32| capacity.host(host).unit.clone();
-        let mut moved: BTreeSet<u32> = BTreeSet::new();
-        let name = |migration: &Migration| {
-            let guest = capacity.guest(migration.guest);
-            // Once a guest has gone to its standby, its second copy is where it came from.
-            let from = match (migration.how, guest.standby) {
-                (How::ReplaceStandby, Some(standby)) if !moved.contains(&migration.guest) => standby,
-                (How::ReplaceStandby | How::Migrate | How::Relocate, _) => {
-                    moved.insert(migration.guest);
-                    guest.host
-                }
-            };
-            Self {
-                guest: guest.name.clone(),
-                how: migration.how,
-                from: unit(from),
-                to: unit(migration.to),
-            }
-        };
-        migrations.iter().map(name).collect()
+/// One unit's visit in a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ScheduledVisit {
+    /// Which.
+    pub unit: UnitId,
+    /// When it begins, in seconds.
+    pub start: u32,
+    /// How long it takes: its moves there and back, the change, the gates.
+    pub seconds: u32,
+}
+
+impl ScheduledVisit {
+    /// When it is done.
+    pub fn end(&self) -> u32 {
+        self.start.saturating_add(self.seconds)
     }
 }
 
@@ -216,10 +202,10 @@ impl Plan {
 
     /// The same with its id computed from its content.
     #[must_use]
-    pub(super) fn identified(mut self) -> Self {
+    pub(crate) fn identified(mut self) -> Self {
         self.id.clear();
         let bytes = serde_json::to_vec(&self).unwrap_or_default();
-        crate::model::hex(&Sha256::digest(bytes))[..16].clone_into(&mut self.id);
+        super::hex(&Sha256::digest(bytes))[..16].clone_into(&mut self.id);
         self
     }
 

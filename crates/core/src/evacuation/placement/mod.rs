@@ -10,16 +10,16 @@ mod limits;
 mod partition;
 mod wave;
 
-pub(super) use limits::Limit;
-pub(super) use partition::{Partition, Placed};
+pub(crate) use limits::Limit;
+pub(crate) use partition::{Partition, Placed};
 
 use crate::model::{
-    Capacity, Demand, EvacuationPolicy, Ix, Migration, Snapshot, Standbys, Terms, Turn, UnitState,
+    Capacity, Demand, Evacuate, EvacuationPolicy, Ix, Migration, Snapshot, Standbys, Terms, Turn, UnitState,
 };
 
 /// What placing looks at again and again.
 #[derive(Debug)]
-pub(super) struct World<'a> {
+pub(crate) struct World<'a> {
     capacity: &'a Capacity,
     moving: &'a EvacuationPolicy,
     /// Hosts that do not serve.
@@ -33,7 +33,7 @@ pub(super) struct World<'a> {
 
 impl<'a> World<'a> {
     /// The world of a snapshot.
-    pub(super) fn new(snapshot: &Snapshot, capacity: &'a Capacity, moving: &'a EvacuationPolicy) -> Self {
+    pub(crate) fn new(snapshot: &Snapshot, capacity: &'a Capacity, moving: &'a EvacuationPolicy) -> Self {
         let hosts = 0..capacity.hosts().len() as u32;
         let down = capacity.hosts().iter().map(|host| {
             let unit = snapshot.find(&host.unit);
@@ -55,7 +55,7 @@ impl<'a> World<'a> {
     }
 
     /// The hosts that these units are.
-    pub(super) fn hosts_of(&self, snapshot: &Snapshot, units: &[Ix]) -> Vec<u32> {
+    pub(crate) fn hosts_of(&self, snapshot: &Snapshot, units: &[Ix]) -> Vec<u32> {
         units
             .iter()
             .filter_map(|unit| self.capacity.find(&snapshot.unit(*unit).id))
@@ -67,12 +67,12 @@ impl<'a> World<'a> {
     }
 
     /// The budgets for these hosts.
-    pub(super) fn limits(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn limits(&self, hosts: &[u32]) -> Vec<Limit> {
         limits::limits(self, hosts)
     }
 
     /// Budgets that keep apart hosts with a standby in common, where its room is all that would bind them.
-    pub(super) fn standbys_apart(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn standbys_apart(&self, hosts: &[u32]) -> Vec<Limit> {
         match self.moving.standbys {
             Standbys::Capacity => limits::standbys_apart(self, hosts),
             Standbys::Exclude => Vec::new(),
@@ -81,7 +81,7 @@ impl<'a> World<'a> {
 
     /// Whether a guest of these hosts has a choice of where to go.
     fn has_choice(&self, hosts: &[u32]) -> bool {
-        self.moving.evacuate == crate::model::Evacuate::Everything
+        self.moving.evacuate == Evacuate::Everything
             || hosts
                 .iter()
                 .flat_map(|host| self.capacity.on(*host))

@@ -1,0 +1,24 @@
+//! Who is to blame when a wave fails, and whether the change ever came to them.
+
+use super::decide::Decision;
+use super::event::Event;
+use super::gate::{self, Wanted};
+use super::visit::OpenWave;
+use crate::model::{Reason, Snapshot, UnitId};
+
+/// The wave fails because of these.
+pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
+    let alone = never_came_to(snapshot, wave, &units);
+    Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
+}
+
+/// Whether the change never came to those that are to blame, so that nothing speaks against it: they are as they were, or serve
+/// on what they ran before.
+pub(super) fn never_came_to(snapshot: &Snapshot, wave: &OpenWave, blamed: &[UnitId]) -> bool {
+    let changed = blamed
+        .iter()
+        .filter_map(|unit| Some((unit, wave.units.get(unit)?)))
+        .filter(|(_, visit)| !visit.is_untouched());
+    let wanted = changed.map(|(unit, visit)| (unit, Wanted::On(&visit.before)));
+    !blamed.is_empty() && gate::not_serving(wanted, snapshot).is_empty()
+}
