@@ -16,18 +16,21 @@ use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
 
 use crate::artifacts::Artifacts;
-use crate::backend::{Anchor, Backend, BackendError, LockRecord, Retryability};
 use crate::clock::{Clock, Steady};
+use crate::cluster::{Anchor, Backend, BackendError, LockRecord, Retryability};
 use crate::lease::Watch;
 use crate::protocol;
 pub use crate::protocol::units_of;
-use crate::raising::{self, Unguarded};
 use crate::store::{Store, StoreError};
-use crate::strays::{InDoubtCalls, pause_after};
 
 mod calls;
+mod in_doubt;
+mod raising;
 
 use calls::Answered;
+use in_doubt::InDoubtCalls;
+pub(crate) use in_doubt::pause_after;
+use raising::Unguarded;
 
 /// Why a run cannot be driven on by this process.
 #[derive(Debug, thiserror::Error)]
@@ -286,7 +289,7 @@ impl Driver {
         let protocol::TakingOver {
             raise: fenced,
             wait: bound,
-        } = protocol::taking_over(open, |action| self.backend.rail(action));
+        } = protocol::taking_over(open, |action| self.backend.fencing(action));
         let unguarded = self.keep_out(&fenced, bound).await;
         for (seq, action) in self.run.open() {
             if let Some(why) = units_of(action).iter().find_map(|unit| unguarded.why(unit)) {
@@ -301,7 +304,7 @@ impl Driver {
     async fn rule_out_a_strangers_calls(&mut self, snapshot: &Snapshot) -> Result<(), DriveError> {
         let units: Vec<_> = snapshot.units().iter().map(|unit| unit.id.clone()).collect();
         let bound = protocol::longest_bound(&self.run.start().target, &units, |action| {
-            self.backend.rail(action)
+            self.backend.fencing(action)
         });
         self.keep_out(&units, bound).await.error().map_or(Ok(()), Err)
     }
@@ -523,7 +526,7 @@ impl Driver {
             };
             let theirs = self
                 .backend
-                .may_stop(&units)
+                .check_stop(&units)
                 .await
                 .unwrap_or_else(|error| Answer::Unknown {
                     why: error.to_string(),
@@ -549,22 +552,5 @@ impl Driver {
         }
         let looked = self.observe(now).await?;
         Ok(matches!(looked, Step::Wait { .. }).then_some(looked))
-    }
-
-    /// Steps until the run is over, held, or `stop` says so between two waits.
-    ///
-    /// # Errors
-    /// As [`Driver::step`].
-    pub async fn drive(&mut self, mut stop: impl FnMut() -> Option<DriveError>) -> Result<Step, DriveError> {
-        loop {
-            if let Some(error) = stop() {
-                return Err(error);
-            }
-            match self.step().await? {
-                Step::Again => {}
-                Step::Wait { until, .. } => self.clock.sleep_until(until).await,
-                end @ (Step::Held(_) | Step::Over(_)) => return Ok(end),
-            }
-        }
     }
 }

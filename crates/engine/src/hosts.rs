@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::process::Command;
 
 use self::script::{Mark, Of, PATIENCE, PIECE, Word};
-use crate::backend::BackendError;
+use crate::cluster::BackendError;
 use crate::template;
 
 /// How hosts are reached, and where they keep locks and results.
@@ -112,7 +112,7 @@ impl Hosts {
     ///
     /// # Errors
     /// The host cannot be reached, refuses the fencing token, or cannot keep locks; or nothing was begun, as
-    /// `may_begin` said no ([`Retryability::Expired`](crate::backend::Retryability::Expired)). A command that ran
+    /// `may_begin` said no ([`Retryability::Expired`](crate::cluster::Retryability::Expired)). A command that ran
     /// and failed is no error: see [`Ran::code`].
     pub async fn run(
         &self,

@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 
 use stagger_core::run::Seq;
 
-use crate::backend::{Anchor, Backend, LockError, LockRecord, Retryability};
 use crate::clock::{Clock, Moment, within};
+use crate::cluster::{Anchor, Backend, LockError, LockRecord, Retryability};
 use crate::store::{Mark, Store};
 
 /// The lock held, renewed in the background until this is dropped or given back.
@@ -338,8 +338,8 @@ mod tests {
     use stagger_core::run::{Action, Answer};
 
     use super::*;
-    use crate::backend::{BackendError, Call, Fencing};
     use crate::clock::SystemClock;
+    use crate::cluster::{BackendError, Call, Executor, Fencing, Lock};
 
     const EXPIRES: Duration = Duration::from_secs(2);
 
@@ -364,32 +364,47 @@ mod tests {
     }
 
     #[async_trait]
-    impl Backend for LeftBehind {
-        fn cluster(&self) -> &ClusterName {
-            &self.name
-        }
+    impl Executor for LeftBehind {
         async fn observe(&self) -> Result<Snapshot, BackendError> {
             unreachable!("only the lock is asked for")
         }
-        async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+
+        async fn check_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
             unreachable!("only the lock is asked for")
         }
-        fn rail(&self, _: &Action) -> Fencing {
+
+        fn fencing(&self, _: &Action) -> Fencing {
             Fencing::Fenced
         }
+
         async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
             unreachable!("only the lock is asked for")
         }
+
         async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
             Ok(())
         }
-        async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+
+        async fn diagnostics(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
             unreachable!("only the lock is asked for")
         }
+
+        fn poll(&self) -> Duration {
+            EXPIRES
+        }
+    }
+
+    #[async_trait]
+    impl Lock for LeftBehind {
+        fn cluster(&self) -> &ClusterName {
+            &self.name
+        }
+
         async fn lock(&self, _: &LockRecord, at_least: u64) -> Result<u64, LockError> {
             tokio::time::sleep(EXPIRES * 2).await;
             Ok(at_least + 1)
         }
+
         async fn renew(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
             if self
                 .unanswered
@@ -399,13 +414,12 @@ mod tests {
             }
             Ok(())
         }
+
         async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
             Ok(())
         }
+
         fn lock_expires(&self) -> Duration {
-            EXPIRES
-        }
-        fn poll(&self) -> Duration {
             EXPIRES
         }
     }

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend::LockRecord;
-
 /// By what a process is known on its machine, also after its number was given to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -36,29 +34,20 @@ impl Life {
             begun: begun(process)?,
         })
     }
-}
 
-/// Whether the process of a claim is alive. Only here: same host, same start of the machine, same namespace of processes.
-pub fn pulse(claim: &LockRecord) -> Pulse {
-    let LockRecord {
-        host, process, life, ..
-    } = claim;
-    let Some(Life {
-        boot: of,
-        pids: within,
-        begun: since,
-    }) = life
-    else {
-        return Pulse::Unknown;
-    };
-    let here = *host == hostname() && boot().as_ref() == Some(of) && pids().as_ref() == Some(within);
-    // Where those of others are hidden, one that cannot be seen may be there.
-    if !here || begun(1).is_none() {
-        return Pulse::Unknown;
-    }
-    match begun(*process) {
-        Some(found) if found == *since => Pulse::Alive,
-        Some(_) | None => Pulse::Gone,
+    /// Whether the process that is said to be known by this on that host is alive. Only here: same host, same start of the
+    /// machine, same namespace of processes.
+    pub(crate) fn pulse(&self, host: &str, process: u32) -> Pulse {
+        let is_here =
+            host == hostname() && boot().as_ref() == Some(&self.boot) && pids().as_ref() == Some(&self.pids);
+        // Where those of others are hidden, one that cannot be seen may be there.
+        if !is_here || begun(1).is_none() {
+            return Pulse::Unknown;
+        }
+        match begun(process) {
+            Some(found) if found == self.begun => Pulse::Alive,
+            Some(_) | None => Pulse::Gone,
+        }
     }
 }
 
@@ -93,85 +82,4 @@ fn begun(process: u32) -> Option<u64> {
     }
     // The 22nd of all; the state was the third.
     fields.nth(18)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use stagger_core::model::RunId;
-
-    use super::*;
-
-    fn claim(process: u32) -> LockRecord {
-        LockRecord {
-            incarnation: "1".to_owned(),
-            run: RunId::new("r").unwrap(),
-            host: hostname(),
-            process,
-            since: jiff::Timestamp::UNIX_EPOCH,
-            life: Life::of(process),
-        }
-    }
-
-    #[test]
-    fn a_process_that_was_killed_is_gone_also_before_it_is_noticed() {
-        let mut child = Command::new("sleep")
-            .arg("60")
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let claim = claim(child.id());
-        assert_eq!(pulse(&claim), Pulse::Alive);
-        child.kill().unwrap();
-        let begun = std::time::Instant::now();
-        while pulse(&claim) == Pulse::Alive && begun.elapsed().as_secs() < 10 {
-            std::thread::yield_now();
-        }
-        assert_eq!(
-            pulse(&claim),
-            Pulse::Gone,
-            "it has ended, and nobody has asked how"
-        );
-        child.wait().unwrap();
-        assert_eq!(pulse(&claim), Pulse::Gone);
-    }
-
-    #[test]
-    fn a_number_that_was_given_to_another_is_not_the_same_process() {
-        let mut other = claim(std::process::id());
-        assert_eq!(pulse(&other), Pulse::Alive);
-        other.life.as_mut().unwrap().begun -= 1;
-        assert_eq!(pulse(&other), Pulse::Gone);
-    }
-
-    #[test]
-    fn of_another_machine_nothing_is_known() {
-        let here = claim(std::process::id());
-        let mut elsewhere = Vec::new();
-        for change in [
-            |claim: &mut LockRecord| claim.host.push('x'),
-            |claim: &mut LockRecord| claim.life.as_mut().unwrap().boot.push('x'),
-            |claim: &mut LockRecord| claim.life.as_mut().unwrap().pids.push('x'),
-            |claim: &mut LockRecord| claim.life = None,
-        ] {
-            let mut claim = here.clone();
-            claim.process = u32::MAX;
-            change(&mut claim);
-            elsewhere.push(pulse(&claim));
-        }
-        assert_eq!(elsewhere, [Pulse::Unknown; 4]);
-    }
-
-    #[test]
-    fn a_process_is_known_by_what_the_machine_says_of_itself() {
-        let says = |program: &str, of: &str| {
-            let said = Command::new(program).arg(of).output().unwrap().stdout;
-            String::from_utf8(said).unwrap().trim().to_owned()
-        };
-        let life = Life::of(std::process::id()).unwrap();
-        assert_eq!(hostname(), says("uname", "-n"));
-        assert_eq!(life.boot, says("cat", "/proc/sys/kernel/random/boot_id"));
-        assert_eq!(life.pids, says("readlink", "/proc/self/ns/pid"));
-    }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::backend::BackendError;
+use crate::cluster::BackendError;
 use crate::hosts::Hosts;
 
 /// What came of one look.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stagger_core::model::{Part, Target, UnitId};
 use stagger_core::run::{Action, Outcome, Seq};
 
-use crate::backend::{BackendError, Fencing, Retryability};
+use crate::cluster::{BackendError, Fencing, Retryability};
 use crate::redact::redact;
 
 /// What a new holder does before its first effect, so that no call of a holder before does harm.

@@ -14,7 +14,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
-use crate::backend::LockRecord;
+use crate::cluster::LockRecord;
 use crate::rows::{self, JournalRow, Reader};
 use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
 

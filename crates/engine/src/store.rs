@@ -11,8 +11,8 @@ use stagger_core::releases::{Own, numbered};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::{Chain, Row, Version, Versioned};
 
-use crate::backend::{LockError, LockRecord};
-use crate::life::{Pulse, pulse};
+use crate::cluster::{LockError, LockRecord};
+use crate::life::Pulse;
 
 /// A store that could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ impl Presence {
             return Some(format!("it was stopped {} s ago", ago.as_secs()));
         };
         let LockRecord { host, process, .. } = claim;
-        if pulse(claim) == Pulse::Gone {
+        if claim.pulse() == Pulse::Gone {
             return Some(format!("process {process} on {host} is gone"));
         }
         (ago >= expires).then(|| {

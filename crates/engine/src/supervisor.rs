@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target, Topology};
 use stagger_core::run::{Command, Event, Run, Start};
 
-use crate::backend::{Backend, BackendError, Holder, LockError, LockRecord};
+use crate::cluster::{Backend, BackendError, Holder, LockError, LockRecord};
 use crate::driver::{DriveError, Driver, Notice, Parts, Unread};
 use crate::lease::Lease;
-use crate::life::{Life, Pulse, hostname, pulse};
+use crate::life::{Life, Pulse, hostname};
 use crate::protocol;
 use crate::store::{Store, StoreError};
 
@@ -229,7 +229,7 @@ async fn taken(
     let now = parts.clock.now();
     // Whether somebody lives who seems to hold it may take a while to see. What cannot be read now is told by what follows.
     if let Ok(Some(Holder { claim, expires })) = parts.backend.holder().await
-        && pulse(&claim) != Pulse::Gone
+        && claim.pulse() != Pulse::Gone
     {
         let expires = SignedDuration::try_from(expires).unwrap_or(SignedDuration::MAX);
         parts.listener.notice(&Notice::Locked {

@@ -2,7 +2,7 @@
 
 use stagger_core::model::plain;
 
-use crate::backend::BackendError;
+use crate::cluster::BackendError;
 
 /// The template with these words in place of their names in braces, in one pass: a word that reads `{host}` is not
 /// filled again. Names that are none of these stay, and so does `${…}`, which is the shell's.

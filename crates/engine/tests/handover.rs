@@ -19,10 +19,11 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer, Ending, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::SystemClock;
+use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
 use stagger_engine::database::Place;
-use stagger_engine::driver::{Driver, Listener, Parts, Step};
+use stagger_engine::drive::{NoSignals, Stopped, drive};
+use stagger_engine::driver::{Driver, Listener, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::postgres::{self, Address, PostgresLocks};
 use stagger_engine::sqlite::SqliteLocks;
@@ -106,11 +107,7 @@ impl Setting {
 }
 
 #[async_trait]
-impl Backend for Folder {
-    fn cluster(&self) -> &ClusterName {
-        &self.cluster
-    }
-
+impl Executor for Folder {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let units = (0..UNITS).map(|nth| {
             let name = format!("u.{nth}");
@@ -137,11 +134,11 @@ impl Backend for Folder {
         snapshot.map_err(|error| BackendError::permanent("observe", error.to_string()))
     }
 
-    async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
         Ok(Answer::NoOracle)
     }
 
-    fn rail(&self, _: &Action) -> Fencing {
+    fn fencing(&self, _: &Action) -> Fencing {
         Fencing::Fenced
     }
 
@@ -179,8 +176,19 @@ impl Backend for Folder {
         Ok(())
     }
 
-    async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn diagnostics(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         Ok(Vec::new())
+    }
+
+    fn poll(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+}
+
+#[async_trait]
+impl Lock for Folder {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
@@ -201,10 +209,6 @@ impl Backend for Folder {
 
     fn lock_expires(&self) -> Duration {
         self.setting.expires
-    }
-
-    fn poll(&self) -> Duration {
-        Duration::from_millis(50)
     }
 }
 
@@ -271,7 +275,7 @@ async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease)
 }
 
 /// Waits for the lock, and carries the run out as far as it may.
-async fn hold(setting: &Setting) -> Result<Step, String> {
+async fn hold(setting: &Setting) -> Result<Stopped, String> {
     let world = setting.world();
     let begun = Instant::now();
     let (mut driver, lease) = loop {
@@ -283,8 +287,7 @@ async fn hold(setting: &Setting) -> Result<Step, String> {
             Err(error) => return Err(format!("{error:?}")),
         }
     };
-    let end = driver
-        .drive(|| None)
+    let end = drive(&mut driver, &mut NoSignals)
         .await
         .map_err(|error| format!("{error:?}"))?;
     let backend: Arc<dyn Backend> = world;
@@ -335,13 +338,13 @@ fn a_holder_carries_the_run_out() {
             expires: Duration::from_millis(expires),
         };
         let end = in_runtime(hold(&setting));
-        assert_eq!(end, Ok(Step::Over(Ending::Done)));
+        assert_eq!(end, Ok(Stopped::Over(Ending::Done)));
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let place = Place::File(folder.path().join("journal.db"));
     let setting = new_world(folder.path(), place, Duration::from_secs(5));
-    assert_eq!(in_runtime(hold(&setting)), Ok(Step::Over(Ending::Done)));
+    assert_eq!(in_runtime(hold(&setting)), Ok(Stopped::Over(Ending::Done)));
     all_is_well(&setting, 1);
 }
 

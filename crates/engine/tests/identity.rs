@@ -15,10 +15,13 @@ use stagger_core::model::{
 };
 use stagger_core::run::{Action, Answer, Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::SystemClock;
+use stagger_engine::cluster::{
+    Anchor, Backend, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 use stagger_engine::database::Place;
-use stagger_engine::driver::{Driver, Listener, Notice, Parts, Step};
+use stagger_engine::drive::{NoSignals, Stopped, drive};
+use stagger_engine::driver::{Driver, Listener, Notice, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Presence, Store, StoreError};
@@ -42,15 +45,7 @@ struct Named {
 }
 
 #[async_trait]
-impl Backend for Named {
-    fn cluster(&self) -> &ClusterName {
-        &self.name
-    }
-
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        Ok(self.identity.clone())
-    }
-
+impl Executor for Named {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let truth = self.truth.lock().unwrap();
         let units = truth.units.iter().map(|(name, (up, runs))| Unit {
@@ -74,11 +69,11 @@ impl Backend for Named {
         snapshot.map_err(|error| BackendError::permanent("observe", error.to_string()))
     }
 
-    async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
         Ok(Answer::NoOracle)
     }
 
-    fn rail(&self, _: &Action) -> Fencing {
+    fn fencing(&self, _: &Action) -> Fencing {
         Fencing::Fenced
     }
 
@@ -114,8 +109,23 @@ impl Backend for Named {
         Ok(())
     }
 
-    async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn diagnostics(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         Ok(Vec::new())
+    }
+
+    fn poll(&self) -> Duration {
+        Duration::from_millis(10)
+    }
+}
+
+#[async_trait]
+impl Lock for Named {
+    fn cluster(&self) -> &ClusterName {
+        &self.name
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        Ok(self.identity.clone())
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
@@ -151,10 +161,6 @@ impl Backend for Named {
 
     fn lock_expires(&self) -> Duration {
         Duration::from_mins(1)
-    }
-
-    fn poll(&self) -> Duration {
-        Duration::from_millis(10)
     }
 }
 
@@ -278,8 +284,8 @@ fn target(to: &str) -> Target {
 
 /// To the end of a run, and away.
 async fn to_the_end((mut driver, lease): (Driver, Lease), backend: &Arc<dyn Backend>) {
-    let end = driver.drive(|| None).await.unwrap();
-    assert_eq!(end, Step::Over(Ending::Done));
+    let end = drive(&mut driver, &mut NoSignals).await.unwrap();
+    assert_eq!(end, Stopped::Over(Ending::Done));
     drop(driver);
     lease.give_back(backend).await.unwrap();
 }
@@ -581,7 +587,7 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     }
     let taken = setting.resume(&backend, "r1").await.unwrap();
     let (mut driver, lease) = taken;
-    let Step::Over(Ending::Incomplete { left }) = driver.drive(|| None).await.unwrap() else {
+    let Stopped::Over(Ending::Incomplete { left }) = drive(&mut driver, &mut NoSignals).await.unwrap() else {
         panic!("u.0 is down, and nothing tells who has stopped it")
     };
     assert_eq!(left[0].1.code, Code::UnitDown, "{left:?}");
@@ -650,7 +656,7 @@ async fn a_run_that_another_came_after_relies_on_nothing_that_it_had_in_hand() {
         matches!(&noticed[..], [.., Notice::Unheard(anchor)] if anchor.seq == 12),
         "{noticed:?}"
     );
-    driver.drive(|| None).await.unwrap();
+    drive(&mut driver, &mut NoSignals).await.unwrap();
     drop((driver, lease));
     let journal = setting.store().journal(&RunId::new("r1").unwrap()).unwrap();
     let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;

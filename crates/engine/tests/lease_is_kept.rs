@@ -11,8 +11,10 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{ClusterName, Policy, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Event, Seq, Start, VERSION};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::{Clock, Moment};
+use stagger_engine::cluster::{
+    Anchor, Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord,
+};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Presence, Store};
@@ -83,31 +85,46 @@ async fn answer(says: Says) -> Result<(), LockError> {
 }
 
 #[async_trait]
-impl Backend for Cluster {
-    fn cluster(&self) -> &ClusterName {
-        &self.name
-    }
+impl Executor for Cluster {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         unreachable!("only the lock is asked for")
     }
-    async fn may_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
+
+    async fn check_stop(&self, _: &[UnitId]) -> Result<Answer, BackendError> {
         unreachable!("only the lock is asked for")
     }
-    fn rail(&self, _: &Action) -> Fencing {
+
+    fn fencing(&self, _: &Action) -> Fencing {
         Fencing::Fenced
     }
+
     async fn perform(&self, _: &Call, _: &Action) -> Result<String, BackendError> {
         unreachable!("only the lock is asked for")
     }
+
     async fn raise_fence(&self, _: u64, _: &[UnitId]) -> Result<(), BackendError> {
         unreachable!("only the lock is asked for")
     }
-    async fn collect(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+
+    async fn diagnostics(&self, _: &Call, _: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         unreachable!("only the lock is asked for")
     }
+
+    fn poll(&self) -> Duration {
+        Duration::from_secs(EXPIRES)
+    }
+}
+
+#[async_trait]
+impl Lock for Cluster {
+    fn cluster(&self) -> &ClusterName {
+        &self.name
+    }
+
     async fn lock(&self, _: &LockRecord, _: u64) -> Result<u64, LockError> {
         Ok(FENCE)
     }
+
     async fn renew(&self, _: &LockRecord, fence: u64) -> Result<(), LockError> {
         assert_eq!(fence, FENCE);
         let now = self.clock.moment().up.as_secs();
@@ -118,6 +135,7 @@ impl Backend for Cluster {
         };
         answer(says).await
     }
+
     async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
         let says = {
             let mut world = self.world.lock().unwrap();
@@ -126,15 +144,14 @@ impl Backend for Cluster {
         };
         answer(says).await
     }
+
     async fn unlock(&self, _: &LockRecord, fence: u64) -> Result<(), LockError> {
         assert_eq!(fence, FENCE);
         self.world.lock().unwrap().given_back = true;
         Ok(())
     }
+
     fn lock_expires(&self) -> Duration {
-        Duration::from_secs(EXPIRES)
-    }
-    fn poll(&self) -> Duration {
         Duration::from_secs(EXPIRES)
     }
 }

@@ -21,7 +21,7 @@ mod model {
 use std::collections::BTreeSet;
 
 use model::laws::Law;
-use model::rails::{Fencing, Setup, Visits};
+use model::rails::{Safeguard, Setup, Visits};
 use model::scenario::{self, Scenario};
 use model::search::search;
 
@@ -78,7 +78,7 @@ struct Case {
     name: &'static str,
     visits: Visits,
     guard: bool,
-    without: &'static [Fencing],
+    without: &'static [Safeguard],
     breaks: Law,
     says: &'static str,
 }
@@ -88,7 +88,7 @@ const CASES: &[Case] = &[
         name: "journal",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::JournalToken, Fencing::JournalPlace],
+        without: &[Safeguard::JournalToken, Safeguard::JournalPlace],
         // Two units go down for it no more: what it writes cannot follow, and whoever reads it next is refused.
         breaks: Law::JournalMakesSense,
         says: "A holder that was overtaken writes on, as if nobody had taken over.",
@@ -97,7 +97,7 @@ const CASES: &[Case] = &[
         name: "world-fence",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::WorldFence],
+        without: &[Safeguard::WorldFence],
         breaks: Law::OneDownAtMost,
         says: "A late enter of the holder before takes down a unit that the new one has finished with.",
     },
@@ -105,7 +105,7 @@ const CASES: &[Case] = &[
         name: "raise-first",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::RaiseFirst],
+        without: &[Safeguard::RaiseFirst],
         breaks: Law::OneDownAtMost,
         says: "The new holder cannot reach the unit and goes on without it; the unit has never met the new token, \
                and the late enter of the holder before takes it down.",
@@ -114,7 +114,7 @@ const CASES: &[Case] = &[
         name: "raise-first-conditional",
         visits: Visits::Conditional,
         guard: false,
-        without: &[Fencing::RaiseFirst],
+        without: &[Safeguard::RaiseFirst],
         breaks: Law::OneDownAtMost,
         says: "The new holder leaves the unit as it is, so that its generation stays the same, and the late enter \
                of the holder before still fits.",
@@ -123,7 +123,7 @@ const CASES: &[Case] = &[
         name: "wait-out",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::WaitOut],
+        without: &[Safeguard::WaitOut],
         breaks: Law::OneDownAtMost,
         says: "The new holder does not wait until the call of the one before has died; it lands afterwards.",
     },
@@ -131,7 +131,7 @@ const CASES: &[Case] = &[
         name: "wait-out-of-a-guard",
         visits: Visits::Fenced,
         guard: true,
-        without: &[Fencing::WaitOut],
+        without: &[Safeguard::WaitOut],
         breaks: Law::GuardGivenBack,
         says: "A guard is given back, and then a late call of the holder before takes it once more.",
     },
@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
         name: "sender-stops",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::SenderStops],
+        without: &[Safeguard::SenderStops],
         breaks: Law::OneDownAtMost,
         says: "A holder is paused between announcing a call and sending it, and sends it when its lock is long \
                another's: there was nothing to wait out.",
@@ -148,7 +148,7 @@ const CASES: &[Case] = &[
         name: "sender-stops-conditional",
         visits: Visits::Conditional,
         guard: false,
-        without: &[Fencing::SenderStops],
+        without: &[Safeguard::SenderStops],
         breaks: Law::OneDownAtMost,
         says: "A holder that was paused reads the newest generation when it wakes up, so that its late call fits.",
     },
@@ -156,7 +156,7 @@ const CASES: &[Case] = &[
         name: "generation",
         visits: Visits::Conditional,
         guard: false,
-        without: &[Fencing::Generation],
+        without: &[Safeguard::Generation],
         breaks: Law::OneDownAtMost,
         says: "A late call lands on a unit that has changed since it was sent.",
     },
@@ -164,7 +164,7 @@ const CASES: &[Case] = &[
         name: "adopt",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::Adopt],
+        without: &[Safeguard::Adopt],
         breaks: Law::EndReachable,
         says: "The new holder does not carry out again what the one before had announced: the run never ends.",
     },
@@ -172,7 +172,7 @@ const CASES: &[Case] = &[
         name: "effect-lock",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::EffectLock],
+        without: &[Safeguard::EffectLock],
         breaks: Law::OneDownAtMost,
         says: "The answer of a command is lost and it is asked for again; the first call arrives when the visit is over, \
                and runs once more.",
@@ -181,7 +181,7 @@ const CASES: &[Case] = &[
         name: "lock",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::Lock],
+        without: &[Safeguard::Lock],
         breaks: Law::OneDownAtMost,
         says: "Two believe that they hold the lock; the one that was overtaken still sends a call that has no other \
                rail.",
@@ -190,7 +190,7 @@ const CASES: &[Case] = &[
         name: "lost-is-not-failed",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::LostIsNotFailed],
+        without: &[Safeguard::LostIsNotFailed],
         breaks: Law::OneDownAtMost,
         says: "A call that goes unanswered is taken for one that failed; the unit is left again while the call is \
                still on its way, and the next wave begins.",
@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
         name: "lost-is-not-failed-bounded",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::LostIsNotFailed],
+        without: &[Safeguard::LostIsNotFailed],
         breaks: Law::OneDownAtMost,
         says: "A call that goes unanswered is taken for one that failed; the wave passes, and then it lands.",
     },
@@ -207,7 +207,7 @@ const CASES: &[Case] = &[
         name: "stranger",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::Stranger],
+        without: &[Safeguard::Stranger],
         breaks: Law::OneDownAtMost,
         says: "A run begins on another machine, whose journal knows nothing of the holder before; that one's command \
                is still on its way to another unit.",
@@ -216,7 +216,7 @@ const CASES: &[Case] = &[
         name: "stranger-conditional",
         visits: Visits::Conditional,
         guard: false,
-        without: &[Fencing::Stranger],
+        without: &[Safeguard::Stranger],
         breaks: Law::OneDownAtMost,
         says: "A run begins on another machine and touches one unit; the call of the holder before to another one \
                still fits there.",
@@ -225,7 +225,7 @@ const CASES: &[Case] = &[
         name: "stranger-bounded",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::Stranger],
+        without: &[Safeguard::Stranger],
         breaks: Law::OneDownAtMost,
         says: "A run begins on another machine and waits for nothing; the call of the holder before lands afterwards.",
     },
@@ -233,7 +233,7 @@ const CASES: &[Case] = &[
         name: "begun-in-time",
         visits: Visits::Fenced,
         guard: false,
-        without: &[Fencing::BegunInTime],
+        without: &[Safeguard::BegunInTime],
         breaks: Law::NoOldWord,
         says: "A command is on its way to its host for longer than the judges' word lasts; another unit goes down \
                meanwhile.",
@@ -242,7 +242,7 @@ const CASES: &[Case] = &[
         name: "sent-in-time",
         visits: Visits::Bounded,
         guard: false,
-        without: &[Fencing::SentInTime],
+        without: &[Safeguard::SentInTime],
         breaks: Law::NoOldWord,
         says: "A holder is paused between what the judges said and the call, and makes it when another unit has long \
                gone down.",
@@ -255,7 +255,7 @@ impl Case {
         if self.breaks == Law::NoOldWord {
             return setup.with_time();
         }
-        if self.without.contains(&Fencing::Stranger) {
+        if self.without.contains(&Safeguard::Stranger) {
             setup.with_a_stranger()
         } else {
             setup
@@ -311,8 +311,8 @@ fn without_any_rail_something_goes_wrong() {
 
 #[test]
 fn every_rail_has_a_case_and_every_file_is_replayed() {
-    let switched_off: BTreeSet<Fencing> = CASES.iter().flat_map(|case| case.without).copied().collect();
-    assert_eq!(switched_off.len(), Fencing::ALL.len());
+    let switched_off: BTreeSet<Safeguard> = CASES.iter().flat_map(|case| case.without).copied().collect();
+    assert_eq!(switched_off.len(), Safeguard::ALL.len());
     let files = std::fs::read_dir(scenario::folder()).unwrap();
     let files: BTreeSet<String> = files
         .map(|file| {
@@ -333,7 +333,7 @@ fn every_rail_has_a_case_and_every_file_is_replayed() {
 /// token, expiry only permits a takeover, and the fence decides.
 #[test]
 fn either_rail_of_the_journal_is_enough_and_the_fence_needs_no_lock() {
-    for rail in [Fencing::JournalToken, Fencing::JournalPlace, Fencing::Lock] {
+    for rail in [Safeguard::JournalToken, Safeguard::JournalPlace, Safeguard::Lock] {
         holds(&Setup::new(Visits::Fenced, false, 2, 2).without(&[rail]));
     }
 }

@@ -16,7 +16,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPool;
 use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Command, Entry, Event, Seq, Start, VERSION};
-use stagger_engine::backend::{LockError, LockRecord};
+use stagger_engine::cluster::{LockError, LockRecord};
 use stagger_engine::database::Place;
 use stagger_engine::postgres::{self, Address, PostgresLocks, PostgresStore};
 use stagger_engine::sqlite::{SqliteLocks, SqliteStore};

@@ -11,8 +11,8 @@ use stagger_core::view::Waiting;
 
 use super::{DriveError, Driver, Step};
 use crate::artifacts::Artifacts;
-use crate::backend::{Backend, BackendError, Call, Fencing};
 use crate::clock::{Clock as _, within};
+use crate::cluster::{Backend, BackendError, Call, Fencing};
 use crate::deadline::Deadline;
 use crate::protocol::{self, Earlier, units_of};
 
@@ -194,7 +194,7 @@ impl Driver {
     /// says that the host is off there is nothing to rule out.
     fn raised_first(&self, action: &Action) -> Vec<UnitId> {
         let unguarded = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut units = match self.backend.rail(action) {
+        let mut units = match self.backend.fencing(action) {
             Fencing::Fenced | Fencing::Conditional => units_of(action),
             Fencing::Bounded(_) => Vec::new(),
         };
@@ -215,7 +215,7 @@ impl Driver {
 
     fn try_later(&mut self, seq: Seq, error: &BackendError) {
         tracing::warn!(seq, %error, "the outcome of a call is unknown");
-        let bound = match self.run.intent(seq).map(|action| self.backend.rail(action)) {
+        let bound = match self.run.intent(seq).map(|action| self.backend.fencing(action)) {
             Some(Fencing::Bounded(bound)) => bound,
             Some(Fencing::Fenced | Fencing::Conditional) | None => Duration::ZERO,
         };
@@ -257,7 +257,7 @@ async fn perform(
 ) -> Result<String, BackendError> {
     match action {
         Action::Collect { units } => {
-            let files = backend.collect(call, units).await?;
+            let files = backend.diagnostics(call, units).await?;
             artifacts
                 .keep(&call.run, call.seq, files)
                 .map_err(|error| BackendError::permanent("keep the artifacts", error.to_string()))

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use stagger_core::model::ClusterId;
 
 use super::*;
-use crate::backend::Retryability;
+use crate::cluster::Retryability;
 
 /// Whoever asks may begin.
 const YES: MayBegin<'static> = &|| Ok(());
@@ -432,7 +432,7 @@ fn guides() -> Vec<String> {
     let pages = [
         include_str!("../../../../docs/guides/ceph.md"),
         include_str!("../../../../docs/guides/ironic.md"),
-        include_str!("../../../../docs/guides/ganeti-rapi.md"),
+        include_str!("../../../../docs/reference/ganeti.md"),
         include_str!("../../../../docs/guides/ganeti.md"),
     ];
     let lines = pages.iter().flat_map(|page| page.lines());

@@ -7,7 +7,7 @@ use sqlx::postgres::PgPool;
 use stagger_core::model::ClusterName;
 
 use super::{Address, answered};
-use crate::backend::{BackendError, LockError, LockRecord};
+use crate::cluster::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
 /// The locks of a database.

@@ -18,7 +18,7 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 use tokio::runtime::Handle;
 
-use crate::backend::LockRecord;
+use crate::cluster::LockRecord;
 use crate::rows::{self, JournalRow, Reader};
 use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
 

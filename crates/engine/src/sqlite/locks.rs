@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use stagger_core::model::ClusterName;
 
 use super::SqliteStore;
-use crate::backend::{BackendError, LockError, LockRecord};
+use crate::cluster::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
 /// The locks of a file, for processes of one machine.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use stagger_core::model::UnitId;
 use stagger_core::run::{Action, Answer as Judgement, Decision, Event};
-use stagger_engine::backend::{self, BackendError};
+use stagger_engine::cluster::{BackendError, Fencing};
 use stagger_engine::protocol::{self, Earlier};
 
 use super::book::{Book, FoldIx, Sight, is_modelled, name, place, what};
 use super::laws::Law;
-use super::rails::{Fencing, Setup, Visits};
+use super::rails::{Safeguard, Setup, Visits};
 use super::system::{Conductor, Stands, System};
 use super::world::{Answer, What};
 
@@ -25,7 +25,7 @@ enum Appended {
 
 /// The rail of an action, as a backend would say it: also of those that the model does not have, which are
 /// like visits or like guards.
-fn rail(setup: &Setup, action: &Action) -> backend::Fencing {
+fn rail(setup: &Setup, action: &Action) -> Fencing {
     let like = match action {
         Action::TakeGuard { .. }
         | Action::DropGuard { .. }
@@ -34,9 +34,9 @@ fn rail(setup: &Setup, action: &Action) -> backend::Fencing {
         Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => setup.visits,
     };
     match like {
-        Visits::Fenced => backend::Fencing::Fenced,
-        Visits::Conditional => backend::Fencing::Conditional,
-        Visits::Bounded => backend::Fencing::Bounded(Duration::from_secs(1)),
+        Visits::Fenced => Fencing::Fenced,
+        Visits::Conditional => Fencing::Conditional,
+        Visits::Bounded => Fencing::Bounded(Duration::from_secs(1)),
     }
 }
 
@@ -50,8 +50,8 @@ impl System {
         run: FoldIx,
         events: &[Event],
     ) -> Appended {
-        if setup.has(Fencing::JournalToken) && token != self.token
-            || setup.has(Fencing::JournalPlace) && book.seq(run) != book.seq(self.journal)
+        if setup.has(Safeguard::JournalToken) && token != self.token
+            || setup.has(Safeguard::JournalPlace) && book.seq(run) != book.seq(self.journal)
         {
             return Appended::Refused;
         }
@@ -134,7 +134,7 @@ impl System {
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
         let of = &book.fold(run).run;
         let had_a_stranger = protocol::had_a_stranger(of.ruled_out(), of.taken(), u64::from(token));
-        if setup.has(Fencing::Stranger) && had_a_stranger {
+        if setup.has(Safeguard::Stranger) && had_a_stranger {
             // Nothing is known of what may be open there: it is waited for.
             if but.is_some() {
                 return None;
@@ -146,15 +146,15 @@ impl System {
             }));
             units = (0..self.world.units.len()).collect();
         }
-        let is_raised = |unit: &usize| units.contains(unit) && setup.has(Fencing::RaiseFirst);
+        let is_raised = |unit: &usize| units.contains(unit) && setup.has(Safeguard::RaiseFirst);
         if but.is_some_and(|but| !is_raised(&but)) {
             return None;
         }
         units.retain(|unit| Some(*unit) != but);
-        if setup.has(Fencing::RaiseFirst) && !self.world.raise_fence(setup, token, &units) {
+        if setup.has(Safeguard::RaiseFirst) && !self.world.raise_fence(setup, token, &units) {
             return None;
         }
-        if setup.has(Fencing::WaitOut) && !wait.is_zero() && self.world.has_older_bounded(setup, token) {
+        if setup.has(Safeguard::WaitOut) && !wait.is_zero() && self.world.has_older_bounded(setup, token) {
             return None;
         }
         // What is open on a unit that was not reached may still land.
@@ -231,7 +231,7 @@ impl System {
                 };
             }
             Decision::Act { fresh, again } => {
-                let again = if setup.has(Fencing::Adopt) {
+                let again = if setup.has(Safeguard::Adopt) {
                     again
                 } else {
                     Vec::new()
@@ -371,7 +371,7 @@ impl System {
         let ends = book.ends(*run, seq).filter(|_| setup.ages);
         let is_late = ends.is_some_and(|ends| ends < i16::from(self.world.tick));
         let mut ends = ends.and_then(|ends| u8::try_from(ends).ok());
-        if is_late && setup.has(Fencing::SentInTime) {
+        if is_late && setup.has(Safeguard::SentInTime) {
             if earlier == Earlier::None {
                 let answer = Answer::Expired;
                 *stands = Stands::Answered { earlier, answer };
@@ -385,7 +385,7 @@ impl System {
         }
         *stands = Stands::Sent { earlier };
         let rail = what.rail(setup);
-        if rail != Visits::Fenced && setup.has(Fencing::SenderStops) && !self.lock.lives.contains(&token) {
+        if rail != Visits::Fenced && setup.has(Safeguard::SenderStops) && !self.lock.lives.contains(&token) {
             return None;
         }
         if earlier == Earlier::Stray && !self.waited_out(setup, token, seq, what)
@@ -427,7 +427,7 @@ impl System {
     fn waited_out(&self, setup: &Setup, token: u8, seq: u8, what: What) -> bool {
         let mut flight = self.world.flight.iter();
         what.rail(setup) != Visits::Bounded
-            || !setup.has(Fencing::WaitOut)
+            || !setup.has(Safeguard::WaitOut)
             || !flight.any(|call| call.seq == seq && call.token == token)
     }
 
@@ -494,14 +494,14 @@ impl System {
                 *stands = Stands::Ready { earlier };
                 return Some(Ok(()));
             }
-            Answer::Lost if setup.has(Fencing::LostIsNotFailed) => {
+            Answer::Lost if setup.has(Safeguard::LostIsNotFailed) => {
                 Err(BackendError::transient("call", "no answer").outcome_unknown())
             }
             Answer::Lost | Answer::NotSent => Err(BackendError::transient("call", "no answer")),
             Answer::Expired => Err(BackendError::expired("call", "it was agreed to too long ago")),
         };
         let earlier = match earlier {
-            Earlier::Stray if !setup.has(Fencing::LostIsNotFailed) => Earlier::None,
+            Earlier::Stray if !setup.has(Safeguard::LostIsNotFailed) => Earlier::None,
             Earlier::None | Earlier::Adopted | Earlier::Stray => earlier,
         };
         match protocol::settles(answer, earlier) {

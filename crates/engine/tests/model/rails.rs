@@ -9,7 +9,7 @@ use super::laws::Law;
 /// A rail that can be switched off: then something must go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Fencing {
+pub(crate) enum Safeguard {
     /// The journal takes appends of the newest token only.
     JournalToken,
     /// The journal takes appends only at the place where the writer believes it to stand.
@@ -40,7 +40,7 @@ pub(crate) enum Fencing {
     BegunInTime,
 }
 
-impl Fencing {
+impl Safeguard {
     /// All of them.
     pub(crate) const ALL: [Self; 14] = [
         Self::JournalToken,
@@ -92,7 +92,7 @@ pub(crate) struct Setup {
     pub(crate) ages: bool,
     /// What is switched off.
     #[serde(default)]
-    pub(crate) without: BTreeSet<Fencing>,
+    pub(crate) without: BTreeSet<Safeguard>,
     /// The law that is watched; none: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) only: Option<Law>,
@@ -124,7 +124,7 @@ impl Setup {
         self
     }
 
-    pub(crate) fn without(mut self, rails: &[Fencing]) -> Self {
+    pub(crate) fn without(mut self, rails: &[Safeguard]) -> Self {
         self.without = rails.iter().copied().collect();
         self
     }
@@ -139,7 +139,7 @@ impl Setup {
         self.only.is_none_or(|only| only == law)
     }
 
-    pub(crate) fn has(&self, rail: Fencing) -> bool {
+    pub(crate) fn has(&self, rail: Safeguard) -> bool {
         !self.without.contains(&rail)
     }
 }

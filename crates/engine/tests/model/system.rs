@@ -5,7 +5,7 @@ use stagger_engine::protocol::Earlier;
 
 use super::book::{Book, FoldIx, Sight};
 use super::laws::{self, Law};
-use super::rails::{Fencing, Setup};
+use super::rails::{Safeguard, Setup};
 use super::world::{Answer, Call, UNITS, World};
 
 /// The lock in the cluster. Who holds it is known by its token.
@@ -199,7 +199,7 @@ impl System {
                 continue;
             };
             // Whatever one that was overtaken writes is refused: all that it can still do is to send.
-            if setup.has(Fencing::JournalToken) && *token < self.token {
+            if setup.has(Safeguard::JournalToken) && *token < self.token {
                 *seen = None;
                 calls.retain(|(_, stands)| match stands {
                     Stands::Ready { .. } | Stands::Sent { .. } => true,
@@ -233,7 +233,7 @@ impl System {
         let over = book.fold(self.journal).run.ended().is_some();
         match step {
             Step::TakeLock => {
-                let free = !self.lock.held || self.lock.lapsed() || !setup.has(Fencing::Lock);
+                let free = !self.lock.held || self.lock.lapsed() || !setup.has(Safeguard::Lock);
                 let at = self.conductors.iter().position(|c| *c == Conductor::Away)?;
                 if !free || over || !faults_left {
                     return None;

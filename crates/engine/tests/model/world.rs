@@ -1,7 +1,7 @@
 //! The cluster: two units that may not be down together, and the calls that are on their way to them.
 
 use super::laws::Law;
-use super::rails::{Fencing, Setup, Visits};
+use super::rails::{Safeguard, Setup, Visits};
 
 /// How many units there are.
 pub(crate) const UNITS: usize = 2;
@@ -197,7 +197,7 @@ impl World {
     /// `false`: an older command is at work, which is waited for.
     pub(crate) fn raise_fence(&mut self, setup: &Setup, token: u8, units: &[usize]) -> bool {
         match setup.visits {
-            Visits::Fenced => !setup.has(Fencing::WorldFence) || self.raise(token, units),
+            Visits::Fenced => !setup.has(Safeguard::WorldFence) || self.raise(token, units),
             Visits::Conditional => {
                 for unit in units {
                     self.units[*unit].generation += 1;
@@ -231,7 +231,7 @@ impl World {
         match call.what.rail(setup) {
             Visits::Fenced => return self.land_on_host(setup, at),
             Visits::Conditional => {
-                if setup.has(Fencing::Generation)
+                if setup.has(Safeguard::Generation)
                     && call.generation != self.units[call.what.unit()].generation
                 {
                     self.flight.remove(at);
@@ -250,7 +250,7 @@ impl World {
     fn land_on_host(&mut self, setup: &Setup, at: usize) -> Option<Result<Option<Answer>, Law>> {
         let call = self.flight[at].clone();
         let at_work = |other: &&Call| other.running && other.what.unit() == call.what.unit();
-        if setup.has(Fencing::WorldFence) {
+        if setup.has(Safeguard::WorldFence) {
             let fence = self.units[call.what.unit()].fence;
             if call.token < fence {
                 self.flight.remove(at);
@@ -261,7 +261,7 @@ impl World {
                 return None;
             }
         }
-        if setup.has(Fencing::EffectLock) {
+        if setup.has(Safeguard::EffectLock) {
             if self.kept.contains(&call.seq) {
                 self.flight.remove(at);
                 return Some(Ok(Some(Answer::Done)));
@@ -275,7 +275,7 @@ impl World {
                 return None;
             }
         }
-        if setup.has(Fencing::BegunInTime) && call.ends.is_some_and(|ends| ends < self.tick) {
+        if setup.has(Safeguard::BegunInTime) && call.ends.is_some_and(|ends| ends < self.tick) {
             self.flight.remove(at);
             return Some(Ok(Some(Answer::Expired)));
         }
@@ -331,11 +331,11 @@ impl World {
             let unit = &units[call.what.unit()];
             let dead = match call.what.rail(setup) {
                 Visits::Fenced => {
-                    setup.has(Fencing::WorldFence) && call.token < unit.fence
-                        || setup.has(Fencing::EffectLock) && kept.contains(&call.seq)
-                        || setup.has(Fencing::BegunInTime) && call.ends.is_some_and(|ends| ends < tick)
+                    setup.has(Safeguard::WorldFence) && call.token < unit.fence
+                        || setup.has(Safeguard::EffectLock) && kept.contains(&call.seq)
+                        || setup.has(Safeguard::BegunInTime) && call.ends.is_some_and(|ends| ends < tick)
                 }
-                Visits::Conditional => setup.has(Fencing::Generation) && call.generation != unit.generation,
+                Visits::Conditional => setup.has(Safeguard::Generation) && call.generation != unit.generation,
                 Visits::Bounded => false,
             };
             !(dead && call.forgotten && !call.running)

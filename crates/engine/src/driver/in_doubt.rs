@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use stagger_core::model::{Code, Reason};
 use stagger_core::run::Seq;
 
-use crate::backend::BackendError;
 use crate::clock::{Clock as _, Steady};
+use crate::cluster::BackendError;
 
 /// The longest pause before something that failed is tried again, in seconds.
 pub(crate) const LONGEST_PAUSE: u64 = 60;

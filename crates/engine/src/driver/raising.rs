@@ -7,8 +7,8 @@ use std::sync::Arc;
 use stagger_core::model::UnitId;
 use tokio::task::JoinSet;
 
-use crate::backend::{Backend, BackendError};
-use crate::driver::DriveError;
+use super::DriveError;
+use crate::cluster::{Backend, BackendError};
 
 /// So many hosts at once.
 const AT_ONCE: usize = 16;

@@ -1,0 +1,138 @@
+//! The one loop that carries a run out: step, wait, listen, until there is nothing more for this process to do.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use stagger_core::model::Reason;
+use stagger_core::run::Ending;
+
+use crate::clock::Clock as _;
+use crate::driver::{DriveError, Driver, Step};
+
+/// What a process that carries a run out hears while it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// Begin nothing more: finish the open wave, clear the guards, and stop. Heard again, it is [`Signal::Leave`].
+    Stop,
+    /// Stop at once, whatever is under way.
+    Leave,
+    /// Something changed that a step may want to know: do not wait any longer.
+    Wake,
+}
+
+/// Where the signals of a process come from, and what it does around each step.
+#[async_trait]
+pub trait Signals: Send {
+    /// The next signal. It is dropped and asked again at any time, and must not lose one by that.
+    async fn next(&mut self) -> Signal;
+
+    /// Called before each step.
+    fn before_step(&mut self) {}
+
+    /// Called after each step.
+    fn after_step(&mut self) {}
+
+    /// The first [`Signal::Stop`] was heard: the open wave is finished.
+    fn stopping(&mut self) {}
+
+    /// How long a run that is held for you waits until it is looked at again; `None`: the loop ends there.
+    fn held_for(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// No signals: the run goes on until it is over or held.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoSignals;
+
+#[async_trait]
+impl Signals for NoSignals {
+    async fn next(&mut self) -> Signal {
+        std::future::pending().await
+    }
+}
+
+/// Why this process carries the run on no further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stopped {
+    /// It was asked to stop, and nothing is under way: no open wave, no open call, no guard.
+    BetweenWaves,
+    /// It was asked to leave at once.
+    AtOnce,
+    /// The run is held for you.
+    Held(Reason),
+    /// The run is over.
+    Over(Ending),
+}
+
+/// Steps until the run is over or held, or until a signal ends that.
+///
+/// # Errors
+/// As [`Driver::step`].
+pub async fn drive(driver: &mut Driver, signals: &mut dyn Signals) -> Result<Stopped, DriveError> {
+    let clock = driver.clock();
+    let mut stopping = false;
+    loop {
+        if stopping && is_at_rest(driver) {
+            return Ok(Stopped::BetweenWaves);
+        }
+        signals.before_step();
+        let (step, heard) = step(driver, signals).await;
+        signals.after_step();
+        let until = match step.transpose()? {
+            None => None,
+            Some(Step::Again) => continue,
+            Some(Step::Wait { until, .. }) => Some(until),
+            Some(Step::Over(ending)) => return Ok(Stopped::Over(ending)),
+            Some(Step::Held(reason)) => match signals.held_for() {
+                None => return Ok(Stopped::Held(reason)),
+                Some(pause) => clock.now().checked_add(pause).ok(),
+            },
+        };
+        let heard = match (heard, until) {
+            (Some(heard), _) => Some(heard),
+            (None, None) => None,
+            (None, Some(until)) => tokio::select! {
+                () = clock.sleep_until(until) => None,
+                heard = signals.next() => Some(heard),
+            },
+        };
+        match heard {
+            None | Some(Signal::Wake) => {}
+            Some(Signal::Leave) => return Ok(Stopped::AtOnce),
+            Some(Signal::Stop) if stopping => return Ok(Stopped::AtOnce),
+            Some(Signal::Stop) => {
+                stopping = true;
+                driver.close();
+                signals.stopping();
+            }
+        }
+    }
+}
+
+/// One step, and what was heard while it was taken. A step is cut short by what ends the loop; what only wakes it waits for
+/// its end.
+async fn step(
+    driver: &mut Driver,
+    signals: &mut dyn Signals,
+) -> (Option<Result<Step, DriveError>>, Option<Signal>) {
+    let step = driver.step();
+    tokio::pin!(step);
+    let mut woken = None;
+    loop {
+        tokio::select! {
+            biased;
+            heard = signals.next() => match heard {
+                Signal::Wake => woken = Some(Signal::Wake),
+                Signal::Stop | Signal::Leave => return (None, Some(heard)),
+            },
+            step = &mut step => return (Some(step), woken),
+        }
+    }
+}
+
+/// Whether a process may stop here: what it had begun is finished.
+fn is_at_rest(driver: &Driver) -> bool {
+    let run = driver.run();
+    run.wave().is_none() && run.open().next().is_none() && !run.owes_guards()
+}
