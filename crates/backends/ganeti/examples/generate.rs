@@ -5,8 +5,8 @@
 
 use std::io::Write as _;
 
-use stagger_ganeti::generated::{Layout, MIRRORED, MIXED, MOVABLE, Rng, Shape, USUAL, cluster};
-use stagger_ganeti::text::write;
+use stagger_ganeti::loaders::generated::{Layout, MIRRORED, MIXED, MOVABLE, Rng, Shape, USUAL, cluster};
+use stagger_ganeti::loaders::text::write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();

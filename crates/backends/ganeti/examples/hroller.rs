@@ -4,8 +4,8 @@
 use std::io::Write as _;
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::hroller::{Options, Shown, answer};
-use stagger_ganeti::text::read;
+use stagger_ganeti::hroller::{Options, OutputOptions, answer};
+use stagger_ganeti::loaders::text::read;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let answer = answer(&read(&std::fs::read_to_string(file)?)?, &options)?;
-    let shown = Shown {
+    let shown = OutputOptions {
         headers: false,
         one_step_only: false,
         moves: false,

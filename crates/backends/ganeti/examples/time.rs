@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::model::{EvacuationPolicy, Growth, Limit, LocalGuests, Policy, Search, Standbys};
 use stagger_core::plan::{PlanningInput, plan};
-use stagger_ganeti::target::{Wish, reboot};
-use stagger_ganeti::text;
-use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
@@ -30,13 +30,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         durations: BTreeMap::new(),
         ignore_ipolicy: false,
     };
-    let wish = Wish {
+    let wish = RebootGoal {
         moving: EvacuationPolicy {
             standbys,
             local: LocalGuests::Relocate,
             ..EvacuationPolicy::default()
         },
-        ..Wish::default()
+        ..RebootGoal::default()
     };
     let (snapshot, target) = (snapshot(&cluster, &view)?, reboot(&cluster, &wish)?);
     let seen = begun.elapsed();

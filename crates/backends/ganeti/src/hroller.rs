@@ -16,10 +16,11 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{LeftAlone, Plan, PlanningInput, Wave, plan_waves};
 
-use crate::cluster::{Cluster, Instance, Template};
-use crate::select::{SelectError, Selection};
-use crate::target::{TargetError, Wish, stage};
-use crate::translate::{TranslateError, View, named, snapshot};
+use crate::maintenance::selection::{SelectError, Selection};
+use crate::maintenance::snapshot::capacity::named;
+use crate::maintenance::snapshot::{TranslateError, View, snapshot};
+use crate::maintenance::target::{RebootGoal, TargetError, stage};
+use crate::model::{Cluster, Instance, Template};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
 /// 42,000 to 310,000 for 27 groups, in 12 of 18 searches less than this.
@@ -175,7 +176,7 @@ impl Question {
                 .instances
                 .retain(|instance| instance.template == Template::Drbd);
         }
-        let wish = Wish {
+        let wish = RebootGoal {
             selection,
             moving: moving(options),
             local_storage: Vec::new(),
@@ -439,7 +440,7 @@ fn moves(cluster: &Cluster, instances: &BTreeMap<String, &Instance>, wave: &Wave
 
 impl Answer {
     /// What hroller prints, line by line.
-    pub fn lines(&self, shown: Shown) -> Vec<String> {
+    pub fn lines(&self, shown: OutputOptions) -> Vec<String> {
         let mut lines = Vec::new();
         if shown.one_step_only {
             if shown.headers {
@@ -468,7 +469,7 @@ impl Answer {
 
 /// What of an answer is shown.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown {
+pub struct OutputOptions {
     /// Not with `--no-headers`.
     pub headers: bool,
     /// `--one-step-only`.

@@ -1,18 +1,15 @@
-//! Ganeti clusters: what they are, how they are loaded, and how their maintenance is planned.
+//! Ganeti clusters: what they are, how their maintenance is planned, and how it is carried out.
 //!
-//! A [`cluster::Cluster`] comes from Ganeti's text format ([`text`]) from the bodies that its RAPI answers
-//! ([`rapi`]), from the daemon of the master itself ([`luxi`]), or from what it sends to an allocator ([`iallocator`]).
-//! [`translate`] makes a snapshot of it, [`select`] says which nodes are meant, [`target`] what is wanted of them.
-//! [`hroller`] speaks as Ganeti's own tool of that name does. The feature `generated` adds clusters from a seed.
+//! A [`model::Cluster`] is read by one of the [`loaders`]. [`maintenance`] makes a snapshot of it, and says which nodes are
+//! meant and what is wanted of them. What a cluster that answers tells beside that are its [`facts`]; the [`executor`]
+//! reads them and changes the cluster, over Ganeti's remote API (RAPI). [`hroller`] speaks as Ganeti's own tool of that
+//! name does. The feature `generated` adds clusters from a seed.
 
-pub mod cluster;
-#[cfg(feature = "generated")]
-pub mod generated;
+pub mod config;
+pub mod executor;
+pub mod facts;
 pub mod hroller;
-pub mod iallocator;
-pub mod luxi;
-pub mod rapi;
-pub mod select;
-pub mod target;
-pub mod text;
-pub mod translate;
+pub mod loaders;
+pub mod maintenance;
+pub mod model;
+pub mod preflight;

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use stagger_core::model::{ClusterName, Policy, Snapshot};
 use stagger_engine::inventory::Inventory;
-use stagger_ganeti::cluster::Cluster as Ganeti;
-use stagger_ganeti::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
-use stagger_ganeti::translate::{View, snapshot};
-use stagger_ganeti_rapi::facts::Answers;
+use stagger_ganeti::facts::Answers;
+use stagger_ganeti::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::model::Cluster as Ganeti;
 
 use super::{Cluster, unusable};
 use crate::args::{self, Cli, Goal};

@@ -5,7 +5,7 @@ use stagger_core::model::{Part, Spare, Target};
 use stagger_core::plan::Plan;
 
 use super::{Options, Question, RebootGroup};
-use crate::cluster::{Instance, NodeIx, Template};
+use crate::model::{Instance, NodeIx, Template};
 
 /// So many names stand in a line.
 const NAMED: usize = 5;
@@ -136,5 +136,5 @@ fn spent(question: &Question, made: &Plan) -> Option<String> {
 }
 
 fn is_local(instance: &Instance) -> bool {
-    crate::translate::storage(instance) == stagger_core::model::Storage::Local
+    instance.storage() == stagger_core::model::Storage::Local
 }

@@ -2,10 +2,10 @@
 
 use stagger_core::explain::explain;
 use stagger_core::model::{Code, Evacuate, EvacuationPolicy, Limit, Policy, Spare};
-use stagger_ganeti::cluster::Cluster;
-use stagger_ganeti::target::Wish;
-use stagger_ganeti::text::read;
-use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti::loaders::text::read;
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::maintenance::target::RebootGoal;
+use stagger_ganeti::model::Cluster;
 
 use crate::planning::{bold, made, planned, planned_by, told, view, with};
 
@@ -20,7 +20,7 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
         evacuate: Evacuate::Everything,
         ..EvacuationPolicy::default()
     });
-    for wish in [Wish::default(), everything] {
+    for wish in [RebootGoal::default(), everything] {
         for status in ["ERROR_wrongnode", "ERROR_nodedown"] {
             assert_eq!(
                 told(&lost(status, Some(2), "drbd"), &wish),
@@ -30,15 +30,15 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
         }
     }
     assert_eq!(
-        told(&lost("ERROR_wrongnode", None, "ext"), &Wish::default()),
+        told(&lost("ERROR_wrongnode", None, "ext"), &RebootGoal::default()),
         " | node1:guest-stuck node2:guest-stuck node3:guest-stuck"
     );
     assert_eq!(
-        told(&lost("ERROR_nodedown", None, "ext"), &Wish::default()),
+        told(&lost("ERROR_nodedown", None, "ext"), &RebootGoal::default()),
         "node2,node3 | node1:guest-stuck"
     );
     let cluster = lost("ERROR_wrongnode", Some(2), "drbd");
-    let (snapshot, target, made) = planned(&cluster, &Wish::default());
+    let (snapshot, target, made) = planned(&cluster, &RebootGoal::default());
     let said = explain(&snapshot, &target, &made, &"node2".parse().unwrap()).unwrap();
     assert_eq!(
         said.held_by,
@@ -55,7 +55,7 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
 fn a_drained_node_counts_as_down() {
     let mut cluster = made(3, &[("web", 1024, "running", 1, Some(2), "drbd", "")]);
     cluster.nodes[0].drained = true;
-    let mut wish = Wish::default();
+    let mut wish = RebootGoal::default();
     assert_eq!(
         told(&cluster, &wish),
         "node3 | node1:node-drained node2:never-ok-to-stop"
@@ -80,7 +80,7 @@ fn a_node_without_instances_is_left_alone_and_not_taken_for_one_that_is_down() {
     let mut cluster = made(6, &[("web", 1024, "running", 2, Some(3), "drbd", "")]);
     cluster.nodes[0].vm_capable = false;
     cluster.nodes[0].resources = None;
-    let (_, _, made) = planned_by(&cluster, &Wish::default(), &Policy::default());
+    let (_, _, made) = planned_by(&cluster, &RebootGoal::default(), &Policy::default());
     let left: Vec<_> = made
         .left_alone
         .iter()
@@ -89,7 +89,7 @@ fn a_node_without_instances_is_left_alone_and_not_taken_for_one_that_is_down() {
     assert_eq!(left, [("node1", "node-not-vm-capable")]);
     assert_eq!(made.units(), 5);
     cluster.nodes[0].offline = true;
-    let (_, _, made) = planned_by(&cluster, &Wish::default(), &bold());
+    let (_, _, made) = planned_by(&cluster, &RebootGoal::default(), &bold());
     assert_eq!(made.left_alone[0].reason.code, Code::UnitDown);
 }
 
@@ -114,7 +114,7 @@ fn a_policy_binds_only_what_goes_to_another_group() {
         |group: &str| format!("{SPLIT}{group}|128,1,1024,1,1,1|128,1,1,1,1,1;512,8,9,9,9,9|drbd|4.0|32.0\n");
     let elsewhere = |text: &str| read(&text.replacen("|node2|node1|", "|node2|node3|", 1)).unwrap();
     let node2 = |cluster: &Cluster| {
-        let (snapshot, target, made) = planned(cluster, &Wish::default());
+        let (snapshot, target, made) = planned(cluster, &RebootGoal::default());
         let said = explain(&snapshot, &target, &made, &"node2".parse().unwrap()).unwrap();
         if made.left_alone.is_empty() {
             Vec::new()
@@ -168,12 +168,16 @@ fn memory_is_kept_for_what_is_down_too() {
     });
     for status in ["ADMIN_down", "ERROR_down", "USER_down", "ERROR_nodeoffline"] {
         let cluster = read(&KEPT.replacen("ADMIN_down", status, 1)).unwrap();
-        assert_eq!(told(&cluster, &Wish::default()), "n3 n2 | n1:no-room", "{status}");
+        assert_eq!(
+            told(&cluster, &RebootGoal::default()),
+            "n3 n2 | n1:no-room",
+            "{status}"
+        );
         assert_eq!(told(&cluster, &spend), "n3 n1,n2 | ", "{status}");
     }
     for (from, to) in [("ADMIN_down", "ADMIN_offline"), ("ADMIN_down|Y", "ADMIN_down|N")] {
         let cluster = read(&KEPT.replacen(from, to, 1)).unwrap();
-        assert_eq!(told(&cluster, &Wish::default()), "n3 n1,n2 | ", "{to}");
+        assert_eq!(told(&cluster, &RebootGoal::default()), "n3 n1,n2 | ", "{to}");
     }
 }
 
@@ -197,7 +201,7 @@ fn what_begins_as_an_exclusion_tag_says_is_kept_apart() {
             ],
         );
         cluster.tags = vec![format!("htools:iextags:{prefix}")];
-        let (_, _, made) = planned(&cluster, &Wish::default());
+        let (_, _, made) = planned(&cluster, &RebootGoal::default());
         let meet = made.stages().flat_map(|stage| &stage.waves).any(|wave| {
             let to: Vec<_> = wave.moves.iter().map(|a_move| a_move.to.as_str()).collect();
             to.len() == 2 || to.iter().any(|to| *to != "node3")

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::cluster::{Cluster, Status, Template};
-use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
-use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
-use stagger_ganeti::select::Selection;
-use stagger_ganeti::text::read;
+use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
+use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::loaders::text::read;
+use stagger_ganeti::maintenance::selection::Selection;
+use stagger_ganeti::model::{Cluster, Status, Template};
 
 const CELL: &str = "\
 default|u1|preferred||
@@ -34,14 +34,14 @@ fn asks() -> Options {
     }
 }
 
-fn lines(cluster: &Cluster, options: &Options, shown: Shown) -> String {
+fn lines(cluster: &Cluster, options: &Options, shown: OutputOptions) -> String {
     match answer(cluster, options) {
         Ok(answer) => answer.lines(shown).join("\n"),
         Err(error) => format!("Error: {error}"),
     }
 }
 
-const ALL: Shown = Shown {
+const ALL: OutputOptions = OutputOptions {
     headers: true,
     one_step_only: false,
     moves: true,
@@ -56,13 +56,13 @@ fn it_prints_as_hroller_does() {
         text,
         "'Node Reboot Groups'\nnode2,node4\n  ext4 node1\nnode3,node1"
     );
-    let first = Shown {
+    let first = OutputOptions {
         one_step_only: true,
         moves: false,
         ..ALL
     };
     assert_eq!(lines(&cell, &asks(), first), "'First Reboot Group'\nnode2\nnode4");
-    let bare = Shown {
+    let bare = OutputOptions {
         headers: false,
         moves: false,
         ..ALL

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use stagger_ganeti::cluster::{Cluster, Status};
-use stagger_ganeti::iallocator::{RequestError, read};
-use stagger_ganeti::rapi::Bodies;
+use stagger_ganeti::loaders::iallocator::{RequestError, read};
+use stagger_ganeti::loaders::rapi::Bodies;
+use stagger_ganeti::model::{Cluster, Status};
 
 fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")

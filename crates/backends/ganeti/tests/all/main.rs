@@ -1,10 +1,36 @@
-//! The tests of this crate, in one program.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+//! The tests of this crate, in one program: planning on clusters in files, and the backend against a double of RAPI in this
+//! process.
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    dead_code,
+    let_underscore_drop,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::too_many_lines,
+    reason = "test code"
+)]
 
 mod as_ganeti;
+mod client;
+mod common;
+mod crash;
+mod double;
+mod filters;
+mod held_back;
 mod hroller;
 mod iallocator;
+mod jobs;
+mod laws;
+mod lives;
+mod lock;
+mod looks;
+mod master;
 mod planning;
 mod rapi;
+mod recorded;
+mod runs;
 mod select;
 mod text;
+mod tls;

@@ -10,12 +10,12 @@ use stagger_core::model::{
     Standbys, Target, UnitId,
 };
 use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_ganeti::cluster::{Cluster, Template};
-use stagger_ganeti::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
-use stagger_ganeti::select::Selection;
-use stagger_ganeti::target::{Wish, reboot};
-use stagger_ganeti::text::read;
-use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti::loaders::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
+use stagger_ganeti::loaders::text::read;
+use stagger_ganeti::maintenance::selection::Selection;
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
+use stagger_ganeti::model::{Cluster, Template};
 
 /// Name, memory, status, primary, secondary, template, tags.
 type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);
@@ -66,11 +66,11 @@ pub(crate) fn bold() -> Policy {
     }
 }
 
-pub(crate) fn planned(cluster: &Cluster, wish: &Wish) -> (Snapshot, Target, Plan) {
+pub(crate) fn planned(cluster: &Cluster, wish: &RebootGoal) -> (Snapshot, Target, Plan) {
     planned_by(cluster, wish, &bold())
 }
 
-pub(crate) fn planned_by(cluster: &Cluster, wish: &Wish, policy: &Policy) -> (Snapshot, Target, Plan) {
+pub(crate) fn planned_by(cluster: &Cluster, wish: &RebootGoal, policy: &Policy) -> (Snapshot, Target, Plan) {
     let (snapshot, target) = (
         snapshot(cluster, &view()).unwrap(),
         reboot(cluster, wish).unwrap(),
@@ -91,7 +91,7 @@ pub(crate) fn planned_by(cluster: &Cluster, wish: &Wish, policy: &Policy) -> (Sn
 }
 
 /// The waves as names, with what is left alone behind.
-pub(crate) fn told(cluster: &Cluster, wish: &Wish) -> String {
+pub(crate) fn told(cluster: &Cluster, wish: &RebootGoal) -> String {
     let (_, _, made) = planned(cluster, wish);
     let waves = made.stages().flat_map(|stage| &stage.waves).map(|wave| {
         let names: Vec<&str> = wave.units.iter().map(UnitId::as_str).collect();
@@ -105,10 +105,10 @@ pub(crate) fn told(cluster: &Cluster, wish: &Wish) -> String {
     format!("{} | {}", waves.collect::<Vec<_>>().join(" "), left.join(" "))
 }
 
-pub(crate) fn with(moving: EvacuationPolicy) -> Wish {
-    Wish {
+pub(crate) fn with(moving: EvacuationPolicy) -> RebootGoal {
+    RebootGoal {
         moving,
-        ..Wish::default()
+        ..RebootGoal::default()
     }
 }
 
@@ -140,8 +140,12 @@ fn the_two_nodes_of_an_instance_go_apart_also_when_it_is_down() {
         "ADMIN_offline",
     ] {
         let cluster = made(2, &[("web", 1024, status, 1, Some(2), "drbd", "")]);
-        assert_eq!(told(&cluster, &Wish::default()), "node2 node1 | ", "{status}");
-        let (_, _, made) = planned(&cluster, &Wish::default());
+        assert_eq!(
+            told(&cluster, &RebootGoal::default()),
+            "node2 node1 | ",
+            "{status}"
+        );
+        let (_, _, made) = planned(&cluster, &RebootGoal::default());
         let moves = made
             .stages()
             .flat_map(|stage| &stage.waves)
@@ -166,11 +170,11 @@ fn the_secondary_has_room_for_both_or_they_go_apart() {
         standbys: Standbys::Exclude,
         ..EvacuationPolicy::default()
     });
-    assert_eq!(told(&both(1024), &Wish::default()), "node3 node1,node2 | ");
+    assert_eq!(told(&both(1024), &RebootGoal::default()), "node3 node1,node2 | ");
     assert_eq!(told(&both(1024), &exclude).matches(' ').count(), 4, "three waves");
     // 9000 and 9000 are more than 16000: node3 could not take over one while it has the other.
     assert_eq!(
-        told(&both(9000), &Wish::default()),
+        told(&both(9000), &RebootGoal::default()),
         "node3 | node1:no-room node2:no-room"
     );
     let spend = with(EvacuationPolicy {
@@ -270,7 +274,7 @@ fn guests_that_are_kept_apart_stay_apart() {
             ("dns2", 1024, "running", 2, None, "rbd", "service:dns"),
         ],
     );
-    let (_, _, made) = planned(&cluster, &Wish::default());
+    let (_, _, made) = planned(&cluster, &RebootGoal::default());
     for wave in made.stages().flat_map(|stage| &stage.waves) {
         assert!(wave.moves.len() < 2, "{:?}", wave.moves);
         assert!(wave.moves.iter().all(|a_move| a_move.to.as_str() == "node3"));
@@ -334,7 +338,7 @@ fn refining_the_sets_saves_waves() {
 fn the_master_is_last_and_there_is_one() {
     let cluster = made(4, &[("web", 1024, "running", 1, Some(2), "drbd", "")]);
     assert!(
-        told(&cluster, &Wish::default())
+        told(&cluster, &RebootGoal::default())
             .split(" | ")
             .next()
             .unwrap()
@@ -343,13 +347,13 @@ fn the_master_is_last_and_there_is_one() {
     let mut two = cluster.clone();
     two.nodes[1].master = true;
     assert_eq!(
-        reboot(&two, &Wish::default()).unwrap_err().to_string(),
+        reboot(&two, &RebootGoal::default()).unwrap_err().to_string(),
         "there are 2 masters in this cluster: node1, node2; it has one when it is well"
     );
     let mut none = cluster;
     none.nodes[0].master = false;
     assert!(
-        reboot(&none, &Wish::default())
+        reboot(&none, &RebootGoal::default())
             .unwrap_err()
             .to_string()
             .starts_with("there are 0 masters")
@@ -359,9 +363,9 @@ fn the_master_is_last_and_there_is_one() {
 #[test]
 fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
     let cluster = made(3, &[("web", 1024, "running", 2, None, "rbd", "")]);
-    let wish = Wish {
+    let wish = RebootGoal {
         local_storage: vec![Template::Rbd],
-        ..Wish::default()
+        ..RebootGoal::default()
     };
     assert_eq!(
         told(&cluster, &wish)
@@ -373,7 +377,7 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
         3
     );
     assert_eq!(
-        told(&cluster, &Wish::default())
+        told(&cluster, &RebootGoal::default())
             .split(" | ")
             .next()
             .unwrap()
@@ -381,9 +385,9 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
             .count(),
         2
     );
-    let wrong = Wish {
+    let wrong = RebootGoal {
         local_storage: vec![Template::Gluster],
-        ..Wish::default()
+        ..RebootGoal::default()
     };
     assert!(
         reboot(&cluster, &wrong)
@@ -402,12 +406,12 @@ fn only_what_is_selected_is_visited_and_emptied() {
             ("b", 1024, "running", 3, None, "ext", ""),
         ],
     );
-    let wish = Wish {
+    let wish = RebootGoal {
         selection: Selection {
             nodes: vec!["node2".to_owned()],
             ..Selection::default()
         },
-        ..Wish::default()
+        ..RebootGoal::default()
     };
     let (snapshot, target, made) = planned(&cluster, &wish);
     let guests: Vec<_> = made
@@ -432,18 +436,18 @@ fn trouble_is_left_alone_with_its_reason() {
     );
     cluster.nodes[3].drained = true;
     assert_eq!(
-        told(&cluster, &Wish::default()),
+        told(&cluster, &RebootGoal::default()),
         "node1 | node2:guest-stuck node3:guest-stuck node4:node-drained"
     );
     cluster.nodes[3].offline = true;
     assert_eq!(
-        told(&cluster, &Wish::default()),
+        told(&cluster, &RebootGoal::default()),
         "node1 | node2:guest-stuck node3:never-ok-to-stop node4:unit-down"
     );
     cluster.nodes[3].offline = false;
     cluster.nodes[3].resources = None;
     cluster.nodes[3].drained = false;
-    assert!(told(&cluster, &Wish::default()).ends_with("node3:never-ok-to-stop node4:unit-unknown"));
+    assert!(told(&cluster, &RebootGoal::default()).ends_with("node3:never-ok-to-stop node4:unit-unknown"));
 }
 
 /// As `hbal --print-nodes` counts them: a node with one processor for itself and two virtual ones of instances has 3 in use.

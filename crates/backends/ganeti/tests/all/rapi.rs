@@ -4,10 +4,10 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use stagger_core::model::UnitState;
-use stagger_ganeti::cluster::{Status, Template};
-use stagger_ganeti::rapi::{Bodies, RapiError};
-use stagger_ganeti::text;
-use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti::loaders::rapi::{Bodies, RapiError};
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::model::{Status, Template};
 
 fn recorded() -> Bodies {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");

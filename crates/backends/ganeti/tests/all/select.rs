@@ -1,9 +1,9 @@
 //! Which nodes are meant.
 
 use regex::Regex;
-use stagger_ganeti::cluster::Cluster;
-use stagger_ganeti::select::Selection;
-use stagger_ganeti::text::read;
+use stagger_ganeti::loaders::text::read;
+use stagger_ganeti::maintenance::selection::Selection;
+use stagger_ganeti::model::Cluster;
 
 fn cluster() -> Cluster {
     let node = |name: &str, flag: &str, group: &str, tags: &str| {

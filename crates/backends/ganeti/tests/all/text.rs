@@ -1,9 +1,9 @@
 //! The text format: both ways, and what is refused.
 
 use proptest::prelude::*;
-use stagger_ganeti::cluster::{Status, Template};
-use stagger_ganeti::generated::{Rng, Shape, cluster};
-use stagger_ganeti::text::{read, write};
+use stagger_ganeti::loaders::generated::{Rng, Shape, cluster};
+use stagger_ganeti::loaders::text::{read, write};
+use stagger_ganeti::model::{Status, Template};
 
 proptest! {
     #[test]

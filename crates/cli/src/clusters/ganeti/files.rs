@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::value::RawValue;
-use stagger_ganeti::cluster::Cluster;
-use stagger_ganeti::iallocator;
-use stagger_ganeti::luxi;
-use stagger_ganeti::rapi::{Bodies, FILES, without_parameters};
-use stagger_ganeti::text;
+use stagger_ganeti::loaders::iallocator;
+use stagger_ganeti::loaders::luxi;
+use stagger_ganeti::loaders::rapi::{Bodies, FILES, without_parameters};
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::model::Cluster;
 
 use crate::error::CliError;
 use crate::exit::Exit;

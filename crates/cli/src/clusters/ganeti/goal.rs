@@ -6,11 +6,11 @@ use jiff::SignedDuration;
 use stagger_core::model::{
     Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys, Target,
 };
-use stagger_ganeti::cluster::{Cluster, Template};
-use stagger_ganeti::select::Selection;
-use stagger_ganeti::target::{TargetError, Wish, reboot};
-use stagger_ganeti::translate::KIND;
-use stagger_ganeti_rapi::translate::Wished;
+use stagger_ganeti::maintenance::selection::Selection;
+use stagger_ganeti::maintenance::snapshot::KIND;
+use stagger_ganeti::maintenance::snapshot::live::EvacuationGoal;
+use stagger_ganeti::maintenance::target::{RebootGoal, TargetError, reboot};
+use stagger_ganeti::model::{Cluster, Template};
 
 use crate::args::{self, NonDrbd, SharedSecondary};
 use crate::error::CliError;
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 
 /// What is wanted of a cluster.
 pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, CliError> {
-    let wanted = Wish {
+    let wanted = RebootGoal {
         selection: selection(&args.nodes)?,
         moving: moving(args),
         local_storage: templates(&args.local_storage)?,
@@ -33,8 +33,8 @@ pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, C
 }
 
 /// What is wished of instances.
-pub(super) fn wished(args: &args::Reboot) -> Result<Wished, CliError> {
-    Ok(Wished {
+pub(super) fn wished(args: &args::Reboot) -> Result<EvacuationGoal, CliError> {
+    Ok(EvacuationGoal {
         moving: moving(args),
         ignore_ipolicy: args.ignore_ipolicy,
         durations: durations(&args.takes)?,

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot};
 use stagger_core::run::measured;
-use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::cluster::{Backend, BackendError, Lock as _};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
-use stagger_ganeti::cluster::Cluster as Ganeti;
-use stagger_ganeti::rapi::Bodies;
-use stagger_ganeti::translate::{KIND, REBOOTED};
-use stagger_ganeti_rapi::backend::GanetiBackend;
-use stagger_ganeti_rapi::config::{Settings, Visits};
-use stagger_ganeti_rapi::facts::{Facts, facts};
-use stagger_ganeti_rapi::preflight;
-use stagger_ganeti_rapi::target::carried_out;
-use stagger_ganeti_rapi::translate::{Memory, Wished, translate};
+use stagger_ganeti::config::{Settings, Visits};
+use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::facts::{Facts, facts};
+use stagger_ganeti::loaders::rapi::Bodies;
+use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
+use stagger_ganeti::maintenance::snapshot::{KIND, REBOOTED};
+use stagger_ganeti::maintenance::target::with_guards_and_gates;
+use stagger_ganeti::model::Cluster as Ganeti;
+use stagger_ganeti::preflight;
 
 use super::{GanetiAnswers, SYSTEM, goal};
 use crate::args::{self, Cli, Goal};
@@ -53,10 +53,10 @@ impl ObservedGaneti {
     pub(super) fn snapshot(
         &self,
         name: &ClusterName,
-        wished: &Wished,
+        wished: &EvacuationGoal,
         visits: &Visits,
     ) -> Result<Snapshot, CliError> {
-        translate(name, &self.facts, &self.cluster, None, wished, visits).map_err(|error| {
+        live_snapshot(name, &self.facts, &self.cluster, None, wished, visits).map_err(|error| {
             let why = match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -82,7 +82,7 @@ pub(super) fn planned(
     )?;
     super::warn(&looked.cluster);
     let target = goal::target(&looked.cluster, reboot)?;
-    let target = carried_out(target, visits, &policy)
+    let target = with_guards_and_gates(target, visits, &policy)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
     Ok(PlanRequest {
         snapshot,
@@ -112,7 +112,7 @@ impl<'a> LiveGaneti<'a> {
         Ok(ObservedGaneti { facts, cluster })
     }
 
-    fn snapshot_of(&self, looked: &ObservedGaneti, wished: &Wished) -> Result<Snapshot, CliError> {
+    fn snapshot_of(&self, looked: &ObservedGaneti, wished: &EvacuationGoal) -> Result<Snapshot, CliError> {
         let config = &self.settings.cluster;
         looked.snapshot(&config.name, wished, &config.visits)
     }
@@ -128,7 +128,7 @@ impl<'a> LiveGaneti<'a> {
     }
 
     /// What is wished of instances. Things take as long as they did in the runs before, unless it is said.
-    fn wished(&self, reboot: &args::Reboot) -> Result<Wished, CliError> {
+    fn wished(&self, reboot: &args::Reboot) -> Result<EvacuationGoal, CliError> {
         let mut wished = goal::wished(reboot)?;
         // Who only looks makes no store.
         if place(self.cli)?.exists() {
@@ -170,7 +170,7 @@ impl<'a> LiveGaneti<'a> {
 #[async_trait]
 impl Cluster for LiveGaneti<'_> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
-        self.snapshot_of(&self.look().await?, &Wished::default())
+        self.snapshot_of(&self.look().await?, &EvacuationGoal::default())
     }
 
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
@@ -183,7 +183,7 @@ impl Cluster for LiveGaneti<'_> {
         let name = self.settings.cluster.name.clone();
         let inventory = Inventory::new(SYSTEM, name, at, &GanetiAnswers::Rapi(answers))
             .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-        Ok((inventory, self.snapshot_of(&looked, &Wished::default())?))
+        Ok((inventory, self.snapshot_of(&looked, &EvacuationGoal::default())?))
     }
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
@@ -200,7 +200,7 @@ impl ManagedCluster for LiveGaneti<'_> {
         let rebooted = REBOOTED
             .parse()
             .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
-        let memory = Memory::of(&facts, rebooted, self.wished(reboot)?);
+        let memory = Baseline::of(&facts, rebooted, self.wished(reboot)?);
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         let identity = self.backend()?.identity().await?;
@@ -217,7 +217,7 @@ impl ManagedCluster for LiveGaneti<'_> {
         baseline: &serde_json::Value,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
-        let memory: Memory = serde_json::from_value(baseline.clone()).map_err(|error| {
+        let memory: Baseline = serde_json::from_value(baseline.clone()).map_err(|error| {
             CliError::usage(format!("the run keeps no memory of a Ganeti: {error}"))
                 .hint("is it a run of another cluster? --config names the configuration")
         })?;

@@ -5,9 +5,9 @@ use std::path::Path;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterName, Policy, Snapshot};
 use stagger_engine::inventory::Inventory;
-use stagger_ganeti_rapi::config::Visits;
-use stagger_ganeti_rapi::facts::{Answers, facts};
-use stagger_ganeti_rapi::translate::Wished;
+use stagger_ganeti::config::Visits;
+use stagger_ganeti::facts::{Answers, facts};
+use stagger_ganeti::maintenance::snapshot::live::EvacuationGoal;
 
 use super::live::{ObservedGaneti, planned};
 use super::{GanetiAnswers, SYSTEM, goal};
@@ -68,7 +68,8 @@ impl<'a> GanetiInventory<'a> {
 #[async_trait]
 impl Cluster for GanetiInventory<'_> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
-        self.looked.snapshot(&self.name, &Wished::default(), &self.visits)
+        self.looked
+            .snapshot(&self.name, &EvacuationGoal::default(), &self.visits)
     }
 
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {

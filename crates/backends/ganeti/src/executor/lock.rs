@@ -1,0 +1,319 @@
+//! The lock in the cluster, kept in job filters that match no job.
+//!
+//! Each contender writes a filter of its own, with its claim in it, and then reads all filters until its own
+//! is among them; whoever sees another live claim then takes its own away again and gives up. Of two, one is
+//! written first, and the other one sees it: Ganeti writes its configuration as a whole, one version after
+//! another, and a version that has the second claim has the first one too.
+//!
+//! Whether a claim still lives is judged by the watcher's own clock alone: a holder changes its claim at each
+//! renewal, and only who has itself watched one unchanged for longer than it lasts takes it away.
+//!
+//! Tags of the cluster would do as well, but each change of a tag is a job: it waits in the queue, behind
+//! whatever pauses or drains that, and its text ends after 128 characters.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::RunId;
+use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
+use stagger_engine::life::Pulse;
+
+use super::client::{ApiError, Rapi};
+use super::fence;
+use super::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+
+/// A claim as written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockEntry {
+    lock: LockRecord,
+    token: u64,
+    /// Grows with each renewal.
+    beat: u64,
+    /// How long after a renewal it may be taken over, in milliseconds.
+    expires: u64,
+}
+
+/// A run that goes on elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandoverEntry {
+    handed_over: RunId,
+    /// On which node.
+    to: String,
+}
+
+/// Where the journal of a run stood. It stays when the lock is given back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnchorEntry {
+    anchored: Anchor,
+}
+
+/// Takes, renews and gives back the lock.
+#[derive(Debug)]
+pub struct FilterLock {
+    expires: Duration,
+    beat: AtomicU64,
+}
+
+impl FilterLock {
+    /// One that others may take over after so long a silence.
+    pub fn new(expires: Duration) -> Self {
+        Self {
+            expires,
+            beat: AtomicU64::new(0),
+        }
+    }
+
+    /// How long it lasts.
+    pub fn expires(&self) -> Duration {
+        self.expires
+    }
+
+    /// Takes it, and returns a token larger than any.
+    ///
+    /// # Errors
+    /// Another holds it, the run goes on elsewhere, or the cluster cannot be asked.
+    pub async fn take(&self, rapi: &Rapi, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
+        let filters = read(rapi).await?;
+        goes_on_here(&filters, claim)?;
+        let mut token = at_least.max(fence::newest(&filters));
+        let mut watched: BTreeMap<String, (LockEntry, Instant)> = claims(&filters)
+            .map(|found| (found.id, (found.record, Instant::now())))
+            .collect();
+        while !watched.is_empty() {
+            let now: BTreeMap<String, LockEntry> = claims(&read(rapi).await?)
+                .map(|found| (found.id, found.record))
+                .collect();
+            watched.retain(|id, _| now.contains_key(id));
+            for (id, (seen, since)) in &watched {
+                let Some(current) = now.get(id) else { continue };
+                token = token.max(current.token);
+                if current != seen {
+                    return Err(LockError::Held(Box::new(current.lock.clone())));
+                }
+                // What has provably ended renews nothing any more: there is nothing to watch.
+                let gone = current.lock.pulse() == Pulse::Gone;
+                if gone || since.elapsed() > Duration::from_millis(current.expires) {
+                    remove(rapi, id).await?;
+                }
+            }
+            if watched.values().any(|(seen, _)| seen.lock.pulse() != Pulse::Gone) {
+                tokio::time::sleep(rapi.pace().again).await;
+            }
+        }
+        token = token.max(fence::newest(&read(rapi).await?)) + 1;
+        self.write(rapi, claim, token).await?;
+        let filters = fence::seen(rapi, &id_of_claim(claim))
+            .await
+            .map_err(LockError::Backend)?;
+        if let Some(other) = claims(&filters).find(|other| other.record.lock.incarnation != claim.incarnation)
+        {
+            remove(rapi, &id_of_claim(claim)).await?;
+            return Err(LockError::Held(Box::new(other.record.lock)));
+        }
+        goes_on_here(&filters, claim)?;
+        // Another may have taken the lock and given it back between our reading of the token and our claim.
+        let newest = fence::newest(&filters);
+        if newest >= token {
+            token = newest + 1;
+            self.write(rapi, claim, token).await?;
+        }
+        fence::raise(rapi, token).await.map_err(LockError::Backend)?;
+        Ok(token)
+    }
+
+    /// Says that the holder lives. One who was away so long that another took over gives way.
+    ///
+    /// # Errors
+    /// Another holds it, or it was taken away.
+    pub async fn renew(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
+        let filters = read(rapi).await?;
+        if let Some(RecordedFilter {
+            record: HandoverEntry { handed_over: run, to },
+            ..
+        }) = elsewhere(&filters, claim)
+        {
+            remove(rapi, &id_of_claim(claim)).await?;
+            return Err(LockError::Lost(format!(
+                "run {run} goes on on {to}, since this node is about to be rebooted: `stagger resume {run}` there"
+            )));
+        }
+        let other = claims(&filters)
+            .find(|other| other.record.lock.incarnation != claim.incarnation && other.record.token > token);
+        if let Some(other) = other {
+            remove(rapi, &id_of_claim(claim)).await?;
+            return Err(LockError::Held(Box::new(other.record.lock)));
+        }
+        let newest = fence::newest(&filters);
+        if newest > token {
+            return Err(LockError::Lost(format!(
+                "the cluster has seen the fencing token {newest}, ours is {token}"
+            )));
+        }
+        if claims(&filters).all(|found| found.record.lock.incarnation != claim.incarnation) {
+            return Err(LockError::Lost(
+                "another took our claim away, as nobody renewed it".to_owned(),
+            ));
+        }
+        self.write(rapi, claim, token).await
+    }
+
+    /// Gives it back.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn give_back(&self, rapi: &Rapi, claim: &LockRecord) -> Result<(), LockError> {
+        let filters = read(rapi).await?;
+        // Where the run went on here, there is nothing that anybody need know any more.
+        for found in filters
+            .iter()
+            .filter_map(ListedFilter::record_of::<HandoverEntry>)
+        {
+            if found.record.handed_over == claim.run && same_host(&found.record.to, &claim.host) {
+                remove(rapi, &found.id).await?;
+            }
+        }
+        remove(rapi, &id_of_claim(claim)).await
+    }
+
+    async fn write(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
+        let filter = Filter {
+            id: id_of_claim(claim),
+            priority: priority::RECORD,
+            which: JobMatch::None,
+            effect: Effect::Continue,
+            record: LockEntry {
+                lock: claim.clone(),
+                token,
+                beat: self.beat.fetch_add(1, Ordering::Relaxed),
+                expires: u64::try_from(self.expires.as_millis()).unwrap_or(u64::MAX),
+            },
+        };
+        rapi.put_filter(&filter)
+            .await
+            .map_err(|error| failed(error, "write the lock"))
+    }
+}
+
+/// Whose claim stands there now: that with the newest token.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn holder(rapi: &Rapi) -> Result<Option<Holder>, LockError> {
+    let filters = read(rapi).await?;
+    let newest = claims(&filters).max_by_key(|found| found.record.token);
+    Ok(newest.map(|found| Holder {
+        claim: found.record.lock,
+        expires: Duration::from_millis(found.record.expires),
+    }))
+}
+
+/// Keeps where a journal stands.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn anchor(rapi: &Rapi, anchor: &Anchor) -> Result<(), LockError> {
+    let filter = Filter {
+        id: id_of(&["anchor"]),
+        priority: priority::RECORD,
+        which: JobMatch::None,
+        effect: Effect::Continue,
+        record: AnchorEntry {
+            anchored: anchor.clone(),
+        },
+    };
+    rapi.put_filter(&filter)
+        .await
+        .map_err(|error| failed(error, "anchor the journal"))
+}
+
+/// Where the journal of the last holder stood.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn anchored(rapi: &Rapi) -> Result<Option<Anchor>, LockError> {
+    let filters = read(rapi).await?;
+    let found = filters.iter().find_map(ListedFilter::record_of::<AnchorEntry>);
+    Ok(found.map(|found| found.record.anchored))
+}
+
+/// From now on this run goes on on that node only, with a journal that was copied there before; and this
+/// process is not the one writer any more.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result<(), BackendError> {
+    let tried = format!("hand run {run} over to {to}");
+    let id = id_of(&["handed over", run.as_str()]);
+    let filter = Filter {
+        id: id.clone(),
+        priority: priority::RECORD,
+        which: JobMatch::None,
+        effect: Effect::Continue,
+        record: HandoverEntry {
+            handed_over: run.clone(),
+            to: to.to_owned(),
+        },
+    };
+    rapi.put_filter(&filter)
+        .await
+        .map_err(|error| error.of(&tried, true))?;
+    fence::seen(rapi, &id).await?;
+    fence::raise(rapi, token + 1).await
+}
+
+/// Whether two names are of one host: Ganeti knows nodes by full names, hosts themselves often by short ones.
+pub fn same_host(one: &str, other: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+    one == other || (short(one) == short(other) && (!one.contains('.') || !other.contains('.')))
+}
+
+/// Where else a run was handed over to.
+fn elsewhere(filters: &[ListedFilter], claim: &LockRecord) -> Option<RecordedFilter<HandoverEntry>> {
+    filters
+        .iter()
+        .filter_map(ListedFilter::record_of::<HandoverEntry>)
+        .find(|found| found.record.handed_over == claim.run && !same_host(&found.record.to, &claim.host))
+}
+
+fn goes_on_here(filters: &[ListedFilter], claim: &LockRecord) -> Result<(), LockError> {
+    let Some(RecordedFilter { id, record }) = elsewhere(filters, claim) else {
+        return Ok(());
+    };
+    let HandoverEntry { handed_over: run, to } = record;
+    let error = BackendError::permanent(
+        format!("carry on run {run}"),
+        format!("it was handed over to {to} when the master changed: the journal here is old"),
+    );
+    Err(LockError::Backend(error.hint(format!(
+        "`stagger resume {run}` on {to}; if that node is lost with its journal, `gnt-filter delete {id}` lets it go on here"
+    ))))
+}
+
+fn id_of_claim(claim: &LockRecord) -> String {
+    id_of(&["lock", &claim.incarnation])
+}
+
+fn claims(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<LockEntry>> {
+    filters.iter().filter_map(ListedFilter::record_of::<LockEntry>)
+}
+
+async fn read(rapi: &Rapi) -> Result<Vec<ListedFilter>, LockError> {
+    rapi.filters()
+        .await
+        .map_err(|error| failed(error, "read the lock"))
+}
+
+async fn remove(rapi: &Rapi, id: &str) -> Result<(), LockError> {
+    rapi.delete_filter(id)
+        .await
+        .map_err(|error| failed(error, "take a claim away"))
+}
+
+fn failed(error: ApiError, tried: &str) -> LockError {
+    LockError::Backend(error.of(tried, true))
+}

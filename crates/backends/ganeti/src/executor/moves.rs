@@ -1,0 +1,227 @@
+//! What a visit does with instances and their disks, one by one, and waits for.
+
+use std::time::Instant;
+
+use futures::future::join_all;
+use serde_json::json;
+use stagger_core::model::Storage;
+use stagger_engine::cluster::BackendError;
+
+use super::client::{Method, encoded};
+use super::jobs::{Job, Status, Work};
+use super::pacer::LOOKS;
+use super::reason::JobReason;
+use super::visit::{Copy, Move, MoveMethod};
+use super::visitor::Visitor;
+use crate::facts::{Facts, RunState, in_sync};
+
+impl Visitor<'_> {
+    pub(super) async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {
+        let path = format!("/2/instances/{name}/{verb}");
+        let mut work = Work::new(format!("{verb}-{name}"), Method::Put, path);
+        if verb == "shutdown" {
+            work = work.body(json!({}));
+        }
+        self.job(&work).await
+    }
+
+    /// An instance is to run there. A mirrored one that is migrated twice is back where it was: so it is
+    /// looked at right before, and after its job until the cluster tells that it is there.
+    pub(super) async fn move_one(&self, each: &Move, before: &[Job]) -> Result<(), BackendError> {
+        let Move {
+            instance,
+            from,
+            to,
+            way,
+        } = each;
+        let what = format!("migrate-{instance}-to-{to}");
+        let _permits = self.limits.take(from, to).await;
+        if done_before(before, &what) && self.runs_on(instance, to).await? {
+            return Ok(());
+        }
+        let Some(now) = self.instance(instance).await? else {
+            return Ok(());
+        };
+        if now.primary == *to || now.doing != RunState::Up {
+            return Ok(());
+        }
+        if now.primary != *from {
+            let why = format!("{instance} is on {} by now: others moved it", now.primary);
+            return Err(BackendError::transient(what, why));
+        }
+        let body = match way {
+            MoveMethod::ToSecondary if now.secondary.as_deref() != Some(to) => {
+                let why = format!("the other copy of {instance} is not on {to} any more");
+                return Err(BackendError::transient(what, why));
+            }
+            // Ganeti takes no name of a node for these: there is only one.
+            MoveMethod::ToSecondary => Some(json!({ "mode": "live" })),
+            MoveMethod::ToNode => Some(json!({ "mode": "live", "target_node": to })),
+            MoveMethod::WithDowntime => None,
+        };
+        match body {
+            Some(body) => {
+                let path = format!("/2/instances/{}/migrate", encoded(instance));
+                self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+            }
+            None => self.relocate(instance, to).await?,
+        }
+        if self.runs_on(instance, to).await? {
+            return Ok(());
+        }
+        Err(BackendError::permanent(
+            what,
+            format!("its job is done, and {instance} does not run on {to}"),
+        ))
+    }
+
+    /// An instance is stopped, its disks are copied, and it is started there.
+    async fn relocate(&self, instance: &str, to: &str) -> Result<(), BackendError> {
+        let Some(command) = &self.settings.cluster.visits.relocate else {
+            let tried = format!("move {instance} with its disks to {to}");
+            return Err(
+                BackendError::permanent(tried, "RAPI has no word for that, and there is no command")
+                    .hint("give `relocate` under [cluster.visits]"),
+            );
+        };
+        let what = format!("relocate-{instance}-to-{to}");
+        let reason = JobReason::new(self.call, &what, 0).to_string();
+        let names = [("instance", instance), ("node", to), ("reason", reason.as_str())];
+        let ran = self.command(&what, command, &names).await;
+        // Its job goes on without the command, which ends at the limit of all commands.
+        let jobs = self.rapi.jobs().await;
+        let jobs = jobs.map_err(|error| error.of(&what, true).outcome_unknown())?;
+        let key = self.call.key();
+        let is_ours = |job: &&Job| {
+            let reason = job.reason.as_ref();
+            reason.is_some_and(|reason| reason.key == key && reason.what == what)
+        };
+        let Some(job) = jobs.iter().rev().find(is_ours) else {
+            return ran;
+        };
+        let ended = self.rapi.wait(job.id, &what).await?;
+        match ended.status {
+            Status::Success => Ok(()),
+            _ => Err(BackendError::permanent(
+                what,
+                format!("job {} failed: {}", job.id, ended.why()),
+            )),
+        }
+    }
+
+    /// The second copy of an instance is to be there; its job ends when that is in sync.
+    pub(super) async fn replace_one(&self, each: &Copy) -> Result<(), BackendError> {
+        let Copy { instance, from, to } = each;
+        let what = format!("copy-{instance}-to-{to}");
+        let _permits = self.limits.take(from, to).await;
+        let Some(now) = self.instance(instance).await? else {
+            return Ok(());
+        };
+        if now.secondary.as_deref() == Some(to) {
+            return Ok(());
+        }
+        if now.secondary.as_deref() != Some(from) {
+            let why = format!("the second copy of {instance} is not on {from} by now: others moved it");
+            return Err(BackendError::transient(what, why));
+        }
+        let path = format!("/2/instances/{}/replace-disks", encoded(instance));
+        let body = json!({ "mode": "replace_new_secondary", "remote_node": to });
+        self.job(&Work::new(what, Method::Post, path).body(body)).await
+    }
+
+    /// Looks for a while whether an instance runs there; one that is gone runs nowhere, and that is fine.
+    async fn runs_on(&self, instance: &str, node: &str) -> Result<bool, BackendError> {
+        for _ in 0..LOOKS {
+            match self.instance(instance).await? {
+                Some(now) if now.primary != node => tokio::time::sleep(self.rapi.pace().again).await,
+                Some(_) | None => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// What Ganeti knows of an instance's disks, by a job.
+    async fn disks(&self, name: &str) -> Result<Result<(), String>, BackendError> {
+        let _permit = self.limits.look().await;
+        let path = format!("/2/instances/{}/info", encoded(name));
+        let work = Work::new(format!("look-at-{name}"), Method::Get, path);
+        let ended = self.rapi.carry_out(self.call, &work).await?;
+        Ok(in_sync(&ended.result[0][name]))
+    }
+
+    pub(super) async fn sync_one(&self, name: &str) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let mut activated = false;
+        loop {
+            let why = match self.disks(name).await? {
+                Ok(()) => return Ok(()),
+                Err(why) => why,
+            };
+            if !activated {
+                self.instance_job(name, "activate-disks").await?;
+                activated = true;
+                continue;
+            }
+            if begun.elapsed() > self.rapi.pace().sync {
+                let tried = format!("bring the disks of {name} in sync");
+                let why = format!("{why}, after {} s", begun.elapsed().as_secs());
+                return Err(BackendError::permanent(tried, why));
+            }
+            tokio::time::sleep(self.rapi.pace().poll).await;
+        }
+    }
+
+    /// Before a node goes away, no instance may depend on its copy alone.
+    pub(super) async fn disks_are_in_sync(&self, facts: &Facts, node: &str) -> Result<(), BackendError> {
+        let mirrored = facts.instances.values().filter(|instance| {
+            instance.storage == Storage::Copied && instance.touches(node) && instance.doing == RunState::Up
+        });
+        let looks = mirrored.map(|instance| async move {
+            self.disks(&instance.name).await?.map_err(|why| {
+                BackendError::permanent(format!("see whether {node} may go away"), why)
+                    .hint("`gnt-instance activate-disks` begins a resync; it is tried again later")
+            })
+        });
+        all_of("look at disks", join_all(looks).await)
+    }
+}
+
+pub(super) fn done_before(jobs: &[Job], what: &str) -> bool {
+    jobs.iter().any(|job| {
+        job.status == Status::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
+    })
+}
+
+/// All results; the first error, with how many more there are. One that may still land stands for all.
+pub(super) fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), BackendError> {
+    let errors: Vec<BackendError> = results.into_iter().filter_map(Result::err).collect();
+    let first = errors
+        .iter()
+        .find(|error| error.outcome_unknown)
+        .or_else(|| errors.first())
+        .cloned();
+    match (first, errors.len()) {
+        (None, _) => Ok(()),
+        (Some(error), 1) => Err(error),
+        (Some(mut error), many) => {
+            error.why = format!("{}: {} (and {} more like it)", error.tried, error.why, many - 1);
+            tried.clone_into(&mut error.tried);
+            Err(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_may_land_stands_for_all() {
+        let no = || Err(BackendError::permanent("a", "no"));
+        let lost = Err(BackendError::transient("b", "lost").outcome_unknown());
+        let error = all_of("do both", vec![Ok(()), no(), lost, no()]).unwrap_err();
+        assert!(error.outcome_unknown);
+        assert_eq!(error.to_string(), "do both: b: lost (and 2 more like it)");
+        assert!(all_of("do nothing", vec![Ok(())]).is_ok());
+    }
+}

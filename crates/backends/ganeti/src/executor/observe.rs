@@ -1,0 +1,121 @@
+//! The cluster as its RAPI tells it now.
+
+use jiff::Timestamp;
+use serde_json::json;
+use stagger_engine::cluster::BackendError;
+
+use super::client::{ApiError, Method, Rapi};
+use crate::facts::{Answers, Facts, FactsError, InstanceFacts, boots, facts, instance, read};
+use crate::model::Cluster;
+
+/// So often facts that contradict each other are read.
+const READINGS: u32 = 3;
+
+impl Rapi {
+    /// All facts, now.
+    ///
+    /// # Errors
+    /// No answer, or facts that contradict each other each time.
+    pub async fn facts(&self) -> Result<Facts, BackendError> {
+        self.read_whole(facts).await
+    }
+
+    /// All facts, and the cluster as planning takes it, of the same answers.
+    ///
+    /// # Errors
+    /// As of [`Rapi::facts`].
+    pub async fn observe(&self) -> Result<(Facts, Cluster), BackendError> {
+        self.read_whole(|at, answers| {
+            let cluster = answers.cluster()?;
+            Ok((facts(at, answers)?, cluster))
+        })
+        .await
+    }
+
+    /// The answers themselves, which fit together, without what may hold secrets; and when they were asked for.
+    ///
+    /// # Errors
+    /// As of [`Rapi::facts`].
+    pub async fn answers_to_keep(&self) -> Result<(Timestamp, Answers), BackendError> {
+        self.read_whole(|at, answers| {
+            let kept = answers.to_keep();
+            facts(at, answers)?;
+            Ok((at, kept))
+        })
+        .await
+    }
+
+    async fn read_whole<T>(
+        &self,
+        make: impl Fn(Timestamp, Answers) -> Result<T, FactsError>,
+    ) -> Result<T, BackendError> {
+        const TRIED: &str = "observe the cluster";
+        let mut readings = 0;
+        loop {
+            readings += 1;
+            let at = Timestamp::now();
+            let answers = self.answers().await.map_err(|error| error.of(TRIED, false))?;
+            match make(at, answers) {
+                Err(FactsError::Contradict(why)) if readings < READINGS => {
+                    tracing::debug!(%why, "read anew");
+                    tokio::time::sleep(self.pace().again).await;
+                }
+                other => return other.map_err(|error| BackendError::transient(TRIED, error.to_string())),
+            }
+        }
+    }
+
+    /// All answers. The questions are asked side by side, since Ganeti asks each node for some of them.
+    async fn answers(&self) -> Result<Answers, ApiError> {
+        // First alone: it finds the master.
+        let info = self.get("/2/info").await?;
+        let question = json!({ "fields": ["name", "bootid"] });
+        let (groups, nodes, boots, instances) = futures::try_join!(
+            self.get("/2/groups?bulk=1"),
+            self.get("/2/nodes?bulk=1"),
+            self.read(Method::Put, "/2/query/node", Some(&question)),
+            self.get("/2/instances?bulk=1"),
+        )?;
+        Ok(Answers {
+            info,
+            groups,
+            nodes,
+            boots,
+            instances,
+        })
+    }
+
+    /// The boot id of one node; `None`: it does not answer.
+    ///
+    /// # Errors
+    /// RAPI does not answer, or there is no such node.
+    pub async fn boot(&self, node: &str) -> Result<Option<String>, BackendError> {
+        let tried = format!("ask for the boot id of {node}");
+        let question = json!({ "fields": ["name", "bootid"], "qfilter": ["=", "name", node] });
+        let answer = self
+            .read(Method::Put, "/2/query/node", Some(&question))
+            .await
+            .map_err(|error| error.of(&tried, false))?;
+        let boots = boots(answer).map_err(|error| BackendError::transient(&tried, error.to_string()))?;
+        boots
+            .get(node)
+            .cloned()
+            .ok_or_else(|| BackendError::permanent(tried, "there is no such node"))
+    }
+
+    /// One instance as it is now; `None`: there is none.
+    ///
+    /// # Errors
+    /// RAPI does not answer.
+    pub async fn instance(&self, name: &str) -> Result<Option<InstanceFacts>, BackendError> {
+        let tried = format!("look at instance {name}");
+        match self.get(&format!("/2/instances/{name}")).await {
+            Ok(answer) => read("/2/instances/NAME", answer)
+                .and_then(instance)
+                .map(Some)
+                .map_err(|error| BackendError::transient(tried, error.to_string())),
+            Err(ApiError::Refused { code: 404, .. }) => Ok(None),
+            Err(error) => Err(error.of(tried, false)),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Carries visits out: batch after batch, each by jobs.
+//!
+//! Every batch is decided on fresh facts, and no batch is carried out twice by one call: where the same comes
+//! again, the cluster has not yet told of what was done, and it is looked again.
+
+use std::time::Instant;
+
+use futures::future::join_all;
+use serde_json::json;
+use stagger_engine::cluster::{BackendError, Retryability};
+
+use super::client::Method;
+use super::commands;
+use super::jobs::{Job, Work};
+use super::master::fail_over;
+use super::moves::{all_of, done_before};
+use super::pacer::Pacer;
+use super::visit::{self, Batch, LeaveProgress, Refusal};
+use super::visitor::{SSH_LOST, Visitor};
+use crate::facts::Role;
+
+/// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
+const TAGS_AT_ONCE: usize = 60;
+
+/// How a reboot was sent.
+enum RebootDelivery {
+    /// And that is certain.
+    Whole,
+    /// And nobody knows whether it arrived.
+    Lost(String),
+}
+
+fn refused(tried: &str, refusal: Refusal) -> BackendError {
+    BackendError::permanent(tried, refusal.0)
+}
+
+impl Visitor<'_> {
+    /// Takes a node out of service.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub async fn enter(&self, node: &str) -> Result<String, BackendError> {
+        let tried = format!("take {node} out of service");
+        let master = &self.limits.master;
+        let before = {
+            let _stays = master.read().await;
+            let before = self.predecessors().await?;
+            if self.settings.cluster.visits.drain {
+                self.patient(|| self.rapi.wait_for_others()).await?;
+            }
+            before
+        };
+        let (mut looked_at_disks, mut begun) = (false, false);
+        let mut moved = 0;
+        let mut pacer = Pacer::new(&tried);
+        let mut alone = None;
+        loop {
+            let stays = match &alone {
+                Some(_) => None,
+                None => Some(master.read().await),
+            };
+            let facts = self.facts().await?;
+            // Others may have been waited for long: what the judges have said is too old then, and nothing is begun.
+            let is_noted = facts.nodes.get(node).is_some_and(|node| !node.notes.is_empty());
+            if !begun && !is_noted {
+                self.call.may_begin(&tried)?;
+            }
+            let visits = &self.settings.cluster.visits;
+            if facts
+                .nodes
+                .get(node)
+                .is_some_and(|node| node.role != Role::Master)
+            {
+                self.goes_on_without(node)?;
+            }
+            let next =
+                visit::enter(&facts, node, visits, self.planned).map_err(|error| refused(&tried, error))?;
+            let Some(batch) = next else {
+                self.hook("enter", node).await?;
+                return Ok(match moved {
+                    0 => "nothing had to be moved".to_owned(),
+                    moved => format!("{moved} instances moved"),
+                });
+            };
+            let changes_master = matches!(batch, Batch::Failover { .. });
+            if changes_master != alone.is_some() {
+                // Looked at again then: the successor may have been taken out of service meanwhile.
+                drop(stays);
+                alone = if changes_master {
+                    Some(master.write().await)
+                } else {
+                    None
+                };
+                continue;
+            }
+            if !looked_at_disks {
+                self.disks_are_in_sync(&facts, node).await?;
+                looked_at_disks = true;
+            }
+            if let Batch::Move(moves) = &batch {
+                moved = moves.len();
+            }
+            if pacer.is_new(&batch)? {
+                begun = true;
+                self.carry_out(node, batch, &before).await?;
+            } else {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+            }
+        }
+    }
+
+    /// Reboots a node, and waits until its boot id is another than `before`. It is sent when the node answers.
+    ///
+    /// # Errors
+    /// It carries instances that run, or does not come back.
+    pub async fn change(&self, node: &str, before: &str) -> Result<String, BackendError> {
+        let tried = format!("reboot {node}");
+        let predecessors = {
+            let _stays = self.limits.master.read().await;
+            self.predecessors().await?
+        };
+        let mut begun = Instant::now();
+        let mut sent = None;
+        loop {
+            let stays = self.limits.master.read().await;
+            let boot = match self.rapi.boot(node).await {
+                // Who cannot be asked now is asked again.
+                Err(error) if error.persistence == Retryability::Transient => {
+                    tracing::debug!(%error, node, "asked again");
+                    None
+                }
+                answer => answer?,
+            };
+            match boot {
+                Some(boot) if boot != before => {
+                    return Ok(match sent {
+                        Some(_) => format!("back after {} s", begun.elapsed().as_secs()),
+                        None => "it has booted already".to_owned(),
+                    });
+                }
+                // By a process before, for this very intent.
+                Some(_) if sent.is_none() && done_before(&predecessors, &powercycle(node)) => {
+                    sent = Some(RebootDelivery::Whole);
+                }
+                Some(_) if sent.is_none() => {
+                    let facts = self.facts().await?;
+                    // It may have gone away since.
+                    if facts.nodes.get(node).is_some_and(|node| node.boot.is_some()) {
+                        self.goes_on_without(node)?;
+                        visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
+                            .map_err(|error| refused(&tried, error))?;
+                        // They were when it was entered; all that it carried was moved since.
+                        self.disks_are_in_sync(&facts, node).await?;
+                        sent = Some(self.send_reboot(node).await?);
+                        begun = Instant::now();
+                    }
+                }
+                Some(_) | None => {}
+            }
+            drop(stays);
+            if begun.elapsed() > self.rapi.pace().reboot {
+                let why = match &sent {
+                    None => "it does not answer".to_owned(),
+                    Some(RebootDelivery::Whole) => "it is not back".to_owned(),
+                    Some(RebootDelivery::Lost(how)) => format!("it is not back, and {how}"),
+                };
+                let why = format!("{why}, after {} s", begun.elapsed().as_secs());
+                return Err(BackendError::permanent(tried, why).hint(format!(
+                    "see to {node}; it stays out of service, and its instances where they are"
+                )));
+            }
+            tokio::time::sleep(self.rapi.pace().poll).await;
+        }
+    }
+
+    async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
+        if let Some(command) = &self.settings.cluster.visits.reboot {
+            let names = [("node", node)];
+            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
+            return match ran.code {
+                // So ssh ends where the connection does, which a reboot takes away.
+                SSH_LOST => Ok(RebootDelivery::Lost(ran.said())),
+                _ => ran.whole().map(|_| RebootDelivery::Whole),
+            };
+        }
+        let work = Work::new(
+            powercycle(node),
+            Method::Post,
+            format!("/2/nodes/{node}/powercycle"),
+        );
+        self.rapi
+            .carry_out(self.call, &work)
+            .await
+            .map(|_| RebootDelivery::Whole)
+    }
+
+    /// Reboots a node once more, or waits for it if it is on its way, and gives it back. One that has not been rebooted and may
+    /// not be is given back as it is.
+    ///
+    /// # Errors
+    /// What could not be done, and why it may not be rebooted.
+    pub async fn restart(&self, node: &str, before: &str) -> Result<String, BackendError> {
+        let predecessors = self.predecessors().await?;
+        let facts = self.facts().await?;
+        let is_as_before = facts
+            .nodes
+            .get(node)
+            .is_some_and(|node| node.boot.as_deref() == Some(before));
+        if is_as_before && !done_before(&predecessors, &powercycle(node)) {
+            let visits = &self.settings.cluster.visits;
+            if let Err(refusal) = visit::may_reboot(&facts, node, visits, self.planned) {
+                self.leave(node).await?;
+                return Err(refused(&format!("reboot {node}"), refusal).hint(format!(
+                    "{node} was given back and not rebooted; `stagger abort` ends the run, and a new one has its turn again"
+                )));
+            }
+        }
+        self.change(node, before).await?;
+        self.leave(node).await
+    }
+
+    /// Gives a node back.
+    ///
+    /// # Errors
+    /// What could not be done: what was moved away stays there.
+    pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
+        let tried = format!("give {node} back");
+        let stays = self.limits.master.read().await;
+        let before = self.predecessors().await?;
+        let mut leaving = LeaveProgress::default();
+        let mut back = 0;
+        let mut pacer = Pacer::new(&tried);
+        if self.patient(|| self.rapi.boot(node)).await?.is_some() {
+            self.hook("leave", node).await?;
+        }
+        drop(stays);
+        loop {
+            let _stays = self.limits.master.read().await;
+            let facts = self.facts().await?;
+            let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
+            let Some(batch) = next else {
+                return Ok(match back {
+                    0 => "it is back".to_owned(),
+                    back => format!("it is back, and {back} instances with it"),
+                });
+            };
+            match &batch {
+                Batch::Move(moves) => back = moves.len(),
+                Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
+                Batch::Failover { .. }
+                | Batch::Note(_)
+                | Batch::Drain { .. }
+                | Batch::Replace(_)
+                | Batch::Stop(_)
+                | Batch::Return(_)
+                | Batch::Start(_)
+                | Batch::Forget(_)
+                | Batch::Look(_) => {}
+            }
+            if pacer.is_new(&batch)? {
+                self.carry_out(node, batch, &before).await?;
+            } else {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+            }
+        }
+    }
+
+    async fn carry_out(&self, node: &str, batch: Batch, before: &[Job]) -> Result<(), BackendError> {
+        let at = format!("/2/nodes/{node}");
+        match batch {
+            Batch::Failover { to } => fail_over(self, node, &to).await,
+            Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
+            // Nothing is done: it is looked again.
+            Batch::Look(_) => {
+                tokio::time::sleep(self.rapi.pace().poll).await;
+                Ok(())
+            }
+            Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
+            Batch::Drain { promotes } => {
+                let mut work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
+                    // A candidate is drained only so: it stops being one.
+                    .query("force", "1")
+                    .body(json!("drained"));
+                if promotes {
+                    work = work.query("auto-promote", "1");
+                }
+                self.job(&work).await
+            }
+            Batch::Return(was) => {
+                let work = Work::new(format!("return-{node}"), Method::Put, format!("{at}/role"))
+                    .query("force", "1")
+                    .body(json!(was.as_role()));
+                self.job(&work).await
+            }
+            Batch::Move(moves) => {
+                let moving = moves.iter().map(|each| self.move_one(each, before));
+                all_of("move instances", join_all(moving).await)
+            }
+            Batch::Replace(copies) => {
+                let replacing = copies.iter().map(|each| self.replace_one(each));
+                all_of("make second copies elsewhere", join_all(replacing).await)
+            }
+            Batch::Stop(names) => {
+                let stopping = names.iter().map(|name| self.instance_job(name, "shutdown"));
+                all_of("shut instances down", join_all(stopping).await)
+            }
+            Batch::Start(names) => {
+                let starting = names.iter().map(|name| self.instance_job(name, "startup"));
+                all_of("start instances", join_all(starting).await)
+            }
+            Batch::Sync(names) => {
+                let syncing = names.iter().map(|name| self.sync_one(name));
+                all_of("bring disks in sync", join_all(syncing).await)
+            }
+        }
+    }
+
+    async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
+        for some in tags.chunks(TAGS_AT_ONCE) {
+            let mut work = Work::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
+            for tag in some {
+                work = work.query("tag", tag);
+            }
+            self.job(&work).await?;
+        }
+        Ok(())
+    }
+}
+
+fn powercycle(node: &str) -> String {
+    format!("powercycle-{node}")
+}

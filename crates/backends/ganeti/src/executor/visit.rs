@@ -1,0 +1,496 @@
+//! What comes next in a node's visit: pure functions of what was observed.
+//!
+//! Each says the next batch of things to do, or that nothing is left. A batch is carried out, the cluster is
+//! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
+//! from where the cluster is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stagger_core::model::{How, RunId, Storage};
+use stagger_core::plan;
+
+use crate::config::Visits;
+use crate::facts::notes::{Notes, PriorRole};
+use crate::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
+use crate::model::Status;
+
+/// What the plan has chosen for one node's instances. Nothing is chosen here, and what the plan does not know
+/// is not moved: nobody has seen that there is room for it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PlannedMoves {
+    /// Whatever runs there is shut down for the visit and started again, and nothing is moved.
+    pub as_if_down: bool,
+    /// What is moved.
+    pub moves: Vec<plan::Move>,
+    /// The run whose visit it is.
+    pub run: Option<RunId>,
+    /// Each node's boot id before the run: whoever has another one had its turn.
+    pub boots: BTreeMap<String, String>,
+}
+
+impl PlannedMoves {
+    /// Where an instance goes, in one of these ways.
+    fn place(&self, instance: &InstanceFacts, ways: &[How]) -> Option<&str> {
+        self.moves
+            .iter()
+            .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
+            .map(|a_move| a_move.to.as_str())
+    }
+}
+
+/// How an instance comes to run elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MoveMethod {
+    /// Its disks are mirrored: it can go to its secondary node only, and Ganeti takes no name for that.
+    ToSecondary,
+    /// Its disks are shared: it goes to the node that is named.
+    ToNode,
+    /// Its disks are on its node only: it is stopped, they are copied, it is started there.
+    WithDowntime,
+}
+
+impl MoveMethod {
+    /// The only one that these disks have.
+    fn of(storage: Storage) -> Self {
+        match storage {
+            Storage::Copied => Self::ToSecondary,
+            Storage::Shared => Self::ToNode,
+            Storage::Local => Self::WithDowntime,
+        }
+    }
+}
+
+/// An instance is to run there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Which.
+    pub instance: String,
+    /// Where it runs now.
+    pub from: String,
+    /// Where it is to run.
+    pub to: String,
+    /// How it comes there.
+    pub way: MoveMethod,
+}
+
+/// The second copy of an instance's disks is to be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copy {
+    /// Which instance.
+    pub instance: String,
+    /// Where it is now.
+    pub from: String,
+    /// Where it is to be.
+    pub to: String,
+}
+
+/// Things that are done together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Batch {
+    /// Another node becomes master.
+    Failover {
+        /// Which.
+        to: String,
+    },
+    /// It is written down what will be taken away from the node.
+    Note(Notes),
+    /// Nothing new is put on the node.
+    Drain {
+        /// Another becomes a candidate in its stead, else Ganeti would refuse.
+        promotes: bool,
+    },
+    /// Instances run elsewhere.
+    Move(Vec<Move>),
+    /// Second copies are made elsewhere.
+    Replace(Vec<Copy>),
+    /// Instances are shut down.
+    Stop(Vec<String>),
+    /// The node gets its role back.
+    Return(PriorRole),
+    /// Mirrored disks are active on both nodes, and in sync.
+    Sync(Vec<String>),
+    /// Instances are started.
+    Start(Vec<String>),
+    /// The notes are not needed any more.
+    Forget(Vec<String>),
+    /// Nothing is done; the cluster is looked at again, for nobody can tell now. Why.
+    Look(String),
+}
+
+/// Why a visit cannot go on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal(why.into()))
+}
+
+fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a NodeFacts, Refusal> {
+    facts
+        .nodes
+        .get(name)
+        .ok_or_else(|| Refusal(format!("there is no node {name}")))
+}
+
+/// What comes next to take a node out of service; `None`: it is out.
+///
+/// # Errors
+/// What cannot be moved, or nobody knows where to.
+pub fn enter(
+    facts: &Facts,
+    name: &str,
+    visits: &Visits,
+    planned: &PlannedMoves,
+) -> Result<Option<Batch>, Refusal> {
+    let this = node(facts, name)?;
+    match this.role {
+        Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
+        Role::Drained if this.notes.is_empty() => {
+            return refuse(format!("{name} is drained, and was set so by others"));
+        }
+        Role::Master => {
+            let to = successor(facts, name, visits, &planned.boots)?;
+            return Ok(Some(Batch::Failover { to }));
+        }
+        Role::Candidate | Role::Regular | Role::Drained => {}
+    }
+    if this.boot.is_none() {
+        return refuse(format!("{name} does not answer: see to it first"));
+    }
+    if let Some(instance) = facts
+        .instances
+        .values()
+        .find(|instance| may_be_on(instance, name))
+    {
+        let InstanceFacts {
+            name: who, status, ..
+        } = instance;
+        return refuse(format!(
+            "{who} is {status}, so it may run on {name}: see `gnt-cluster verify`"
+        ));
+    }
+    let here: Vec<&InstanceFacts> = facts
+        .instances
+        .values()
+        .filter(|instance| instance.primary == name)
+        .collect();
+    let mut moves = Vec::new();
+    let mut stops = Vec::new();
+    let mut notes = of_the_node(this, planned);
+    for instance in here {
+        match instance.doing {
+            // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
+            RunState::Down | RunState::Failed | RunState::Unclear => {}
+            RunState::Up if planned.as_if_down => {
+                notes.stopped.insert(instance.uuid.clone());
+                stops.push(instance.name.clone());
+            }
+            RunState::Up => {
+                let to = destination(facts, instance, planned)?;
+                notes.away.insert(instance.uuid.clone());
+                moves.push(Move {
+                    instance: instance.name.clone(),
+                    from: name.to_owned(),
+                    to,
+                    way: MoveMethod::of(instance.storage),
+                });
+            }
+        }
+    }
+    let mut copies = Vec::new();
+    for instance in facts.instances.values() {
+        let Some(to) = planned.place(instance, &[How::ReplaceStandby]) else {
+            continue;
+        };
+        if instance.doing != RunState::Up || instance.storage != Storage::Copied || !instance.touches(name) {
+            continue;
+        }
+        if !is_there(node(facts, to)?) {
+            return refuse(format!(
+                "the second copy of {} would go to {to}, which is not in service",
+                instance.name
+            ));
+        }
+        notes.copies.insert(instance.uuid.clone());
+        if instance.secondary.as_deref() == Some(name) {
+            copies.push(Copy {
+                instance: instance.name.clone(),
+                from: name.to_owned(),
+                to: to.to_owned(),
+            });
+        }
+    }
+    let missing = notes.missing_in(&this.notes);
+    Ok(if !missing.is_empty() {
+        Some(Batch::Note(missing))
+    } else if this.role != Role::Drained {
+        let promotes = this.role == Role::Candidate && too_few_are_left(facts, name);
+        Some(Batch::Drain { promotes })
+    } else if !moves.is_empty() {
+        Some(Batch::Move(moves))
+    } else if !copies.is_empty() {
+        Some(Batch::Replace(copies))
+    } else if !stops.is_empty() {
+        Some(Batch::Stop(stops))
+    } else {
+        None
+    })
+}
+
+/// What is noted of the node itself before it is drained.
+fn of_the_node(this: &NodeFacts, planned: &PlannedMoves) -> Notes {
+    Notes {
+        was: match this.role {
+            Role::Candidate => Some(PriorRole::Candidate),
+            Role::Regular => Some(PriorRole::Regular),
+            Role::Master | Role::Drained | Role::Offline => None,
+        },
+        // Of a node that is drained already it was noted before.
+        runs: planned
+            .run
+            .iter()
+            .filter(|_| this.role != Role::Drained)
+            .cloned()
+            .collect(),
+        ..Notes::default()
+    }
+}
+
+/// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there
+/// should be, or could be. Those with notes may be about to be drained too.
+fn too_few_are_left(facts: &Facts, name: &str) -> bool {
+    let others = || facts.nodes.values().filter(|node| node.name != name);
+    let possible = others().filter(|node| node.role != Role::Drained && node.role != Role::Offline);
+    let stay =
+        others().filter(|node| matches!(node.role, Role::Master | Role::Candidate) && node.notes.is_empty());
+    let should = facts.candidates.unwrap_or(usize::MAX).min(possible.count());
+    stay.count() < should
+}
+
+/// Whether an instance of which nobody knows where it runs may be on that node.
+fn may_be_on(instance: &InstanceFacts, name: &str) -> bool {
+    let anywhere = instance.status == Status::ErrorWrongNode.word() && instance.storage != Storage::Copied;
+    instance.doing == RunState::Unclear && (anywhere || instance.touches(name))
+}
+
+/// Where an instance goes that runs.
+fn destination(facts: &Facts, instance: &InstanceFacts, planned: &PlannedMoves) -> Result<String, Refusal> {
+    let InstanceFacts {
+        name,
+        primary,
+        template,
+        ..
+    } = instance;
+    let Some(to) = planned.place(instance, &[How::Migrate, How::Relocate]) else {
+        return refuse(match instance.storage {
+            Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
+            Storage::Copied | Storage::Shared => {
+                format!("the plan has no place for {name} while {primary} is away")
+            }
+        });
+    };
+    if instance.storage == Storage::Copied && instance.secondary.as_deref() != Some(to) {
+        return refuse(format!(
+            "{name} would go to {to}, and its second copy is not there any more"
+        ));
+    }
+    let there = node(facts, to)?;
+    if !is_there(there) || !there.vm_capable {
+        return refuse(format!("{name} would go to {to}, which is not in service"));
+    }
+    Ok(to.to_owned())
+}
+
+/// Whether a node can take something.
+fn is_there(node: &NodeFacts) -> bool {
+    let in_service = match node.role {
+        Role::Master | Role::Candidate | Role::Regular => true,
+        Role::Drained | Role::Offline => false,
+    };
+    in_service && node.boot.is_some()
+}
+
+/// Who becomes master: whom the configuration names, or the first candidate in service; one that had its turn, by its
+/// boot id, is preferred to one whose turn may be now.
+///
+/// # Errors
+/// Nobody can.
+pub fn successor(
+    facts: &Facts,
+    master: &str,
+    visits: &Visits,
+    boots: &BTreeMap<String, String>,
+) -> Result<String, Refusal> {
+    if visits.failover.is_none() {
+        return refuse(format!(
+            "{master} is the master, and the configuration has no command for a failover"
+        ));
+    }
+    let fits = |node: &&NodeFacts| {
+        node.name != master && node.role == Role::Candidate && is_there(node) && node.notes.is_empty()
+    };
+    if let Some(named) = &visits.successor
+        && named != master
+    {
+        return match facts.nodes.get(named).filter(fits) {
+            Some(node) => Ok(node.name.clone()),
+            None => refuse(format!(
+                "{named} is to become master, and is not a master candidate in service"
+            )),
+        };
+    }
+    let had_its_turn = |node: &&NodeFacts| boots.get(&node.name) != node.boot.as_ref();
+    let candidates = || facts.nodes.values().filter(fits);
+    match candidates().find(had_its_turn).or_else(|| candidates().next()) {
+        Some(node) => Ok(node.name.clone()),
+        None => refuse(format!(
+            "{master} is the master, and no other master candidate is in service"
+        )),
+    }
+}
+
+/// Whether a node is ready to be rebooted.
+///
+/// # Errors
+/// What speaks against it.
+pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, planned: &PlannedMoves) -> Result<(), Refusal> {
+    match enter(facts, name, visits, planned)? {
+        None => Ok(()),
+        Some(batch) => refuse(format!(
+            "{name} is not out of service any more: {}",
+            in_words(&batch)
+        )),
+    }
+}
+
+fn in_words(batch: &Batch) -> String {
+    match batch {
+        Batch::Failover { .. } => "it is the master".to_owned(),
+        Batch::Move(moves) => {
+            let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
+            format!("{} run there", names.join(" "))
+        }
+        Batch::Stop(names) => format!("{} run there", names.join(" ")),
+        Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
+        Batch::Drain { .. } => "it is not drained".to_owned(),
+        Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
+            "instances have come to it".to_owned()
+        }
+        Batch::Note(_) | Batch::Return(_) | Batch::Sync(_) | Batch::Start(_) | Batch::Forget(_) => {
+            "it is not drained".to_owned()
+        }
+        Batch::Look(why) => why.clone(),
+    }
+}
+
+/// How far a leave has come within one process.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LeaveProgress {
+    /// Disks were looked at, and are in sync.
+    pub synced: BTreeSet<String>,
+}
+
+/// What comes next to give a node back; `None`: it is back.
+///
+/// # Errors
+/// It does not answer, or was taken out of service by others.
+pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Option<Batch>, Refusal> {
+    let this = node(facts, name)?;
+    if this.boot.is_none() {
+        return refuse(format!(
+            "{name} does not answer: it stays out of service, and its instances where they are"
+        ));
+    }
+    match (this.role, this.notes.was) {
+        (Role::Offline, _) => return refuse(format!("{name} is offline, and was set so by others")),
+        (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
+        // Drained by others: it was never entered.
+        (Role::Drained, None) => return Ok(forget(this)),
+        (Role::Master | Role::Candidate | Role::Regular, _) => {}
+    }
+    let copies: Vec<Copy> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.copies.contains(&instance.uuid) && instance.doing == RunState::Up)
+        .filter(|instance| !instance.touches(name))
+        .filter_map(|instance| {
+            Some(Copy {
+                instance: instance.name.clone(),
+                from: instance.secondary.clone()?,
+                to: name.to_owned(),
+            })
+        })
+        .collect();
+    if !copies.is_empty() {
+        return Ok(Some(Batch::Replace(copies)));
+    }
+    // Also those that stand on it with their secondary only: its reboot has cut their copies off.
+    let unsynced: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| instance.storage == Storage::Copied && instance.touches(name))
+        .filter(|instance| instance.doing == RunState::Up || this.notes.stopped.contains(&instance.uuid))
+        .filter(|instance| !leaving.synced.contains(&instance.name))
+        .map(|instance| instance.name.clone())
+        .collect();
+    if !unsynced.is_empty() && !this.notes.is_empty() {
+        return Ok(Some(Batch::Sync(unsynced)));
+    }
+    let back: Vec<Move> = facts
+        .instances
+        .values()
+        .filter(|instance| this.notes.away.contains(&instance.uuid) && instance.primary != name)
+        .filter(|instance| instance.doing == RunState::Up)
+        .filter(|instance| instance.storage != Storage::Copied || instance.touches(name))
+        .map(|instance| Move {
+            instance: instance.name.clone(),
+            from: instance.primary.clone(),
+            to: name.to_owned(),
+            way: MoveMethod::of(instance.storage),
+        })
+        .collect();
+    if !back.is_empty() {
+        return Ok(Some(Batch::Move(back)));
+    }
+    // Those that we stopped, and those that failed on their way: started where it is, it comes back next.
+    let fell = |instance: &InstanceFacts| {
+        instance.doing == RunState::Failed
+            && this.notes.away.contains(&instance.uuid)
+            && facts
+                .nodes
+                .get(&instance.primary)
+                .is_some_and(|node| node.boot.is_some())
+    };
+    let start: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| {
+            let stopped = this.notes.stopped.contains(&instance.uuid);
+            (stopped && matches!(instance.doing, RunState::Down | RunState::Failed)) || fell(instance)
+        })
+        .map(|instance| instance.name.clone())
+        .collect();
+    if !start.is_empty() {
+        return Ok(Some(Batch::Start(start)));
+    }
+    // One question that a hypervisor did not answer is enough for that: what was noted is not forgotten for it.
+    let notes = &this.notes;
+    let is_noted = |uuid: &String| {
+        notes.away.contains(uuid) || notes.copies.contains(uuid) || notes.stopped.contains(uuid)
+    };
+    let unclear = facts
+        .instances
+        .values()
+        .find(|instance| instance.doing == RunState::Unclear && is_noted(&instance.uuid));
+    if let Some(InstanceFacts { name, status, .. }) = unclear {
+        let why = format!("nobody can tell where {name} runs: it is {status}");
+        return Ok(Some(Batch::Look(why)));
+    }
+    Ok(forget(this))
+}
+
+fn forget(node: &NodeFacts) -> Option<Batch> {
+    let tags = node.notes.tags();
+    (!tags.is_empty()).then_some(Batch::Forget(tags))
+}

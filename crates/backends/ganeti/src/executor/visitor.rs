@@ -1,0 +1,111 @@
+//! One call on a node, with all that it is carried out with.
+
+use std::time::Instant;
+
+use stagger_engine::cluster::{BackendError, Call, Retryability};
+
+use super::client::Rapi;
+use super::commands;
+use super::jobs::{Job, Work};
+use super::limits::Limits;
+use super::lock::same_host;
+use super::visit::PlannedMoves;
+use crate::config::Settings;
+use crate::facts::{Facts, InstanceFacts};
+
+/// ssh's own exit code.
+pub(super) const SSH_LOST: i32 = 255;
+
+/// One call, carried out.
+pub struct Visitor<'a> {
+    /// The cluster.
+    pub rapi: &'a Rapi,
+    /// How.
+    pub settings: &'a Settings,
+    /// For which intent.
+    pub call: &'a Call,
+    /// What the plan does with the node's instances.
+    pub planned: &'a PlannedMoves,
+    /// How many migrations at once.
+    pub limits: &'a Limits,
+    /// On which host this process is, as far as that is known.
+    pub host: Option<&'a str>,
+}
+
+impl Visitor<'_> {
+    /// Asks again what may pass, for as long as a change of the master may take: RAPI is away then, and so it is while it is
+    /// restarted. Nothing is changed by what is asked.
+    pub(super) async fn patient<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
+    where
+        F: Future<Output = Result<T, BackendError>>,
+    {
+        let begun = Instant::now();
+        loop {
+            match ask().await {
+                Err(error)
+                    if error.persistence == Retryability::Transient
+                        && begun.elapsed() < self.rapi.pace().failover =>
+                {
+                    tracing::debug!(%error, "asked again");
+                    tokio::time::sleep(self.rapi.pace().poll).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    pub(super) async fn facts(&self) -> Result<Facts, BackendError> {
+        self.patient(|| self.rapi.facts()).await
+    }
+
+    pub(super) async fn predecessors(&self) -> Result<Vec<Job>, BackendError> {
+        self.patient(|| self.rapi.wait_for_predecessors(self.call)).await
+    }
+
+    pub(super) async fn instance(&self, name: &str) -> Result<Option<InstanceFacts>, BackendError> {
+        self.patient(|| self.rapi.instance(name)).await
+    }
+
+    /// Nobody would go on if the node went away on which this process is. A master is no such node: it hands over.
+    pub(super) fn goes_on_without(&self, node: &str) -> Result<(), BackendError> {
+        if self.host.is_none_or(|host| !same_host(host, node)) {
+            return Ok(());
+        }
+        let tried = format!("take {node} out of service");
+        Err(
+            BackendError::permanent(tried, "stagger itself runs on it, and would go away with it").hint(format!(
+                "leave it out with -O {node}, or run stagger elsewhere; on the master it goes on on the successor"
+            )),
+        )
+    }
+
+    pub(super) async fn job(&self, work: &Work) -> Result<(), BackendError> {
+        self.rapi.carry_out(self.call, work).await.map(|_| ())
+    }
+
+    /// Runs a command on this machine, once for the call.
+    pub(super) async fn command(
+        &self,
+        which: &str,
+        command: &str,
+        names: &[(&str, &str)],
+    ) -> Result<(), BackendError> {
+        commands::run(self.rapi, self.settings, self.call, which, command, names)
+            .await
+            .map(|_| ())
+    }
+
+    /// What others have to do around a visit.
+    pub(super) async fn hook(&self, which: &str, node: &str) -> Result<(), BackendError> {
+        let hooks = &self.settings.cluster.visits.hooks;
+        let hook = if which == "enter" {
+            &hooks.enter
+        } else {
+            &hooks.leave
+        };
+        match hook {
+            Some(command) => self.command(which, command, &[("node", node)]).await,
+            None => Ok(()),
+        }
+    }
+}

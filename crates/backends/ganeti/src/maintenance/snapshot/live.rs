@@ -1,0 +1,288 @@
+//! The snapshot of a cluster that answers, with what is so now beside how things were when the run began.
+//!
+//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use stagger_core::model::{
+    Budgets, ClusterName, Condition, ConditionName, Drained, EvacuationPolicy, IdError, Ix, Kind, Reason,
+    Revision, Snapshot, Unit, UnitId, UnitState, Verdict,
+};
+
+use super::capacity::capacity;
+use super::{KIND, TERMS, TranslateError, not_vm_capable, pairs};
+use crate::config::Visits;
+use crate::facts::notes::PriorRole;
+use crate::facts::{Facts, NodeFacts, Role, RunState};
+use crate::model::Cluster;
+
+/// Nodes that answered before the run do so now.
+pub const NODES_ANSWER: &str = "nodes-answer";
+/// Instances that ran before the run do so now, unless their owners stopped them.
+pub const INSTANCES_UP: &str = "instances-up";
+
+/// What becomes of the instances while their nodes are away. It stays so for the whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EvacuationGoal {
+    /// What becomes of instances while their nodes are away.
+    pub moving: EvacuationPolicy,
+    /// Instances outside of their policy may be moved all the same.
+    pub ignore_ipolicy: bool,
+    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
+    pub durations: BTreeMap<Kind, SignedDuration>,
+}
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    /// What was asked for.
+    #[serde(rename = "wished")]
+    pub goal: EvacuationGoal,
+    /// What a node runs that has had its reboot.
+    pub rebooted: Revision,
+    /// Each node's boot id.
+    pub boots: BTreeMap<String, String>,
+    /// The ids of the instances that ran.
+    pub up: BTreeSet<String>,
+    /// The master.
+    #[serde(default)]
+    pub master: Option<String>,
+}
+
+impl Baseline {
+    /// Of what is so now.
+    pub fn of(facts: &Facts, rebooted: Revision, goal: EvacuationGoal) -> Self {
+        let boots = facts.nodes.values();
+        let up = facts.instances.values();
+        Self {
+            goal,
+            rebooted,
+            boots: boots
+                .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
+                .collect(),
+            up: up
+                .filter(|instance| instance.doing == RunState::Up)
+                .map(|instance| instance.uuid.clone())
+                .collect(),
+            master: Some(facts.master.clone()),
+        }
+    }
+}
+
+/// The snapshot of these facts.
+///
+/// # Errors
+/// Names that are none, or facts that contradict each other.
+pub fn live_snapshot(
+    name: &ClusterName,
+    facts: &Facts,
+    cluster: &Cluster,
+    memory: Option<&Baseline>,
+    goal: &EvacuationGoal,
+    visits: &Visits,
+) -> Result<Snapshot, TranslateError> {
+    let kind = Kind::new(KIND)?;
+    let mut nodes = Vec::with_capacity(cluster.nodes.len());
+    for node in &cluster.nodes {
+        let known = facts.nodes.get(&node.name);
+        nodes.push(known.ok_or_else(|| TranslateError::Node(node.name.clone()))?);
+    }
+    let units = nodes
+        .iter()
+        .map(|node| unit(&kind, facts, node, memory, visits))
+        .collect::<Result<Vec<_>, IdError>>()?;
+    let snapshot = Snapshot::new(
+        name.clone(),
+        facts.at,
+        generation(facts),
+        units,
+        budgets(cluster, &nodes),
+        vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
+        goal.durations.clone(),
+    )?;
+    let snapshot = snapshot.with_drained(drained(&nodes)?).with_terms(TERMS);
+    Ok(snapshot.with_capacity(capacity(cluster, goal.ignore_ipolicy)?)?)
+}
+
+/// The nodes that answer and that a visit has drained.
+fn drained(nodes: &[&NodeFacts]) -> Result<Vec<Drained>, IdError> {
+    let by_us = nodes
+        .iter()
+        .filter(|node| node.role == Role::Drained && node.boot.is_some() && !node.notes.is_empty());
+    by_us
+        .map(|node| {
+            Ok(Drained {
+                unit: UnitId::new(node.name.clone())?,
+                // They are named by when they began.
+                by: node.notes.runs.last().cloned(),
+            })
+        })
+        .collect()
+}
+
+fn unit(
+    kind: &Kind,
+    facts: &Facts,
+    node: &NodeFacts,
+    memory: Option<&Baseline>,
+    visits: &Visits,
+) -> Result<Unit, IdError> {
+    let state = match (node.role, &node.boot) {
+        (Role::Drained | Role::Offline, _) => UnitState::Down,
+        (Role::Master | Role::Candidate | Role::Regular, Some(_)) => UnitState::Serving,
+        // Of a node without instances Ganeti says nothing that it would have to ask it for.
+        (Role::Master | Role::Candidate | Role::Regular, None) if !node.vm_capable => UnitState::Serving,
+        (Role::Master | Role::Candidate | Role::Regular, None) => UnitState::Unknown,
+    };
+    let group = facts.groups.get(&node.group).unwrap_or(&node.group);
+    Ok(Unit {
+        id: UnitId::new(node.name.clone())?,
+        kind: kind.clone(),
+        state,
+        revision: revision(node, memory)?,
+        domains: BTreeMap::from([("group".to_owned(), group.clone())]),
+        precedence: 0,
+        untouchable: untouchable(node, memory, visits),
+    })
+}
+
+fn revision(node: &NodeFacts, memory: Option<&Baseline>) -> Result<Option<Revision>, IdError> {
+    let Some(boot) = &node.boot else { return Ok(None) };
+    if let Some(memory) = memory {
+        match memory.boots.get(&node.name) {
+            Some(before) if before == boot => {}
+            Some(_) => return Ok(Some(memory.rebooted.clone())),
+            None => return Ok(None),
+        }
+    }
+    Revision::new(format!("boot-{boot}")).map(Some)
+}
+
+fn untouchable(node: &NodeFacts, memory: Option<&Baseline>, visits: &Visits) -> Option<Reason> {
+    let name = &node.name;
+    let by_us = !node.notes.is_empty();
+    if let Role::Drained | Role::Offline = node.role
+        && !by_us
+    {
+        let word = if node.role == Role::Drained {
+            "drained"
+        } else {
+            "offline"
+        };
+        return Some(Reason::of_backend(
+            "node-out-of-service",
+            format!("{name} is {word}, and was set so by others"),
+        ));
+    }
+    if !node.vm_capable {
+        return Some(not_vm_capable());
+    }
+    if memory.is_some_and(|memory| !memory.boots.contains_key(name)) {
+        return Some(Reason::of_backend(
+            "node-not-known-before",
+            format!("{name} was not there, or did not answer, when the run began"),
+        ));
+    }
+    if node.role == Role::Master && visits.failover.is_none() {
+        return Some(Reason::of_backend(
+            "master-cannot-move",
+            format!("{name} is the master, and there is no command for a failover"),
+        ));
+    }
+    None
+}
+
+/// No two nodes that share an instance's copies go together, and one copy of the configuration stays.
+fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
+    let mut budgets = pairs(cluster);
+    let candidates: Vec<(Ix, u32)> = (0_u32..)
+        .zip(nodes)
+        .filter(|(_, node)| {
+            matches!(node.role, Role::Master | Role::Candidate)
+                || node.notes.was == Some(PriorRole::Candidate)
+        })
+        .map(|(at, _)| (Ix(at), 1))
+        .collect();
+    if let Some(limit) = (candidates.len() as u32)
+        .checked_sub(1)
+        .filter(|limit| *limit > 0)
+    {
+        budgets.add(
+            "copies of the configuration",
+            "master candidates",
+            limit,
+            &candidates,
+        );
+    }
+    budgets.build()
+}
+
+/// A name for what matters in these facts: another one when something has moved.
+fn generation(facts: &Facts) -> String {
+    use std::fmt::Write as _;
+    let mut text = facts.master.clone();
+    for node in facts.nodes.values() {
+        let _ = write!(text, "\n{} {:?} {:?}", node.name, node.role, node.boot);
+    }
+    for instance in facts.instances.values() {
+        let _ = write!(
+            text,
+            "\n{} {} {:?} {}",
+            instance.uuid, instance.primary, instance.secondary, instance.status
+        );
+    }
+    let digest = Sha256::digest(text);
+    let short: Vec<_> = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+    format!("state {}", short.concat())
+}
+
+fn condition(name: &str, wrong: &[String], fine: String) -> Result<Condition, IdError> {
+    let (verdict, why) = match wrong {
+        [] => (Verdict::Yes, fine),
+        [first] => (Verdict::No, first.clone()),
+        [first, rest @ ..] => (Verdict::No, format!("{first} and {} more like it", rest.len())),
+    };
+    Ok(Condition::new(ConditionName::new(name)?, verdict, why))
+}
+
+fn nodes_answer(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, IdError> {
+    let silent: Vec<String> = facts
+        .nodes
+        .values()
+        // Whom a visit has drained is on its way, and its own gate waits for it.
+        .filter(|node| node.boot.is_none() && node.role != Role::Offline && node.notes.is_empty())
+        .filter(|node| node.vm_capable)
+        .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
+        .map(|node| format!("{} does not answer", node.name))
+        .collect();
+    condition(NODES_ANSWER, &silent, format!("{} nodes", facts.nodes.len()))
+}
+
+fn instances_up(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, IdError> {
+    let stopped_by_us: BTreeSet<&str> = facts
+        .nodes
+        .values()
+        .flat_map(|node| node.notes.stopped.iter().map(String::as_str))
+        .collect();
+    let wrong: Vec<String> = facts
+        .instances
+        .values()
+        .filter(|instance| memory.is_none_or(|memory| memory.up.contains(&instance.uuid)))
+        .filter(|instance| match instance.doing {
+            RunState::Up => false,
+            RunState::Down => stopped_by_us.contains(instance.uuid.as_str()),
+            RunState::Failed | RunState::Unclear => true,
+        })
+        .map(|instance| format!("{} on {} is {}", instance.name, instance.primary, instance.status))
+        .collect();
+    let up = facts
+        .instances
+        .values()
+        .filter(|instance| instance.doing == RunState::Up);
+    condition(INSTANCES_UP, &wrong, format!("{} instances run", up.count()))
+}

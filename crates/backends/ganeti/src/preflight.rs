@@ -1,0 +1,83 @@
+//! What a run of this Ganeti counts on, looked at before it begins.
+
+use std::collections::BTreeMap;
+
+use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_engine::template::filled;
+
+use crate::config::{RapiConfig, Settings, Watcher};
+use crate::executor::client::{Method, Rapi};
+
+const OF_NODES: &[&str] = &["node", "master"];
+const OF_MASTERS: &[&str] = &["successor", "master"];
+const OF_MOVES: &[&str] = &["instance", "node", "reason", "master"];
+const OF_PAUSES: &[&str] = &["seconds", "master"];
+const OF_THE_MASTER: &[&str] = &["master"];
+
+/// What each word is filled with, where only the shell's reading of a command is asked.
+const SAMPLES: [(&str, &str); 6] = [
+    ("node", "node1"),
+    ("master", "node1"),
+    ("successor", "node2"),
+    ("instance", "instance1"),
+    ("reason", "stagger"),
+    ("seconds", "60"),
+];
+
+/// As RAPI's documentation has it: the tag is looked at, and not set.
+const DRY_RUN: &str = "/2/tags?dry-run=1&tag=stagger:preflight";
+
+/// Every command of the configuration.
+pub fn templates(config: &RapiConfig) -> Vec<Template> {
+    let visits = &config.visits;
+    let of_watcher = |pick: fn(&Watcher) -> &String| visits.watcher.as_ref().map(pick);
+    let all = [
+        ("reboot", visits.reboot.as_ref(), OF_NODES),
+        ("failover", visits.failover.as_ref(), OF_MASTERS),
+        ("copy_journal", visits.copy_journal.as_ref(), OF_MASTERS),
+        ("relocate", visits.relocate.as_ref(), OF_MOVES),
+        ("hooks.may_stop", visits.hooks.may_stop.as_ref(), OF_NODES),
+        ("hooks.enter", visits.hooks.enter.as_ref(), OF_NODES),
+        ("hooks.leave", visits.hooks.leave.as_ref(), OF_NODES),
+        ("watcher.pause", of_watcher(|watcher| &watcher.pause), OF_PAUSES),
+        (
+            "watcher.continue",
+            of_watcher(|watcher| &watcher.resume),
+            OF_THE_MASTER,
+        ),
+        ("watcher.info", of_watcher(|watcher| &watcher.info), OF_THE_MASTER),
+    ];
+    let given = all.into_iter().filter_map(|(key, command, known)| {
+        Some(Template {
+            key: format!("[cluster.visits] {key}"),
+            command: command?.clone(),
+            known,
+        })
+    });
+    given.collect()
+}
+
+/// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.
+pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let user = "[cluster] user";
+    checks.push(match &settings.cluster.user {
+        None => Check::failed(user, "it is not set, and RAPI lets nobody else write")
+            .hint("a user of ganeti-rapi's file with `write`, and its password in `password_file`"),
+        Some(name) => match rapi.write(Method::Put, DRY_RUN, None).await {
+            Ok(_) => Check::passed(user, format!("{name} may write")),
+            Err(error) => Check::unreachable(user, error.of(format!("write as {name}"), false)),
+        },
+    });
+    let mut asked = Asked::default();
+    for template in templates(&settings.cluster) {
+        match filled(&template.command, &SAMPLES) {
+            Ok(line) => asked.add(template.key, line),
+            Err(error) => checks.push(Check::failed(template.key, error.to_string())),
+        }
+    }
+    // Commands run on this machine: its shell is asked, whatever name is said.
+    let asked = BTreeMap::from([("this machine".to_owned(), asked)]);
+    checks.extend(ask_hosts(&settings.hosts, asked).await);
+    checks
+}

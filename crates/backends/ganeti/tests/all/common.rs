@@ -1,0 +1,183 @@
+//! What the tests share: a world, a backend on it, and runs.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use stagger_core::model::{ClusterName, Policy, Revision, RunId};
+use stagger_core::run::{Entry, Run};
+use stagger_engine::artifacts::Artifacts;
+use stagger_engine::clock::Clock;
+use stagger_engine::cluster::{Call, LockRecord};
+use stagger_engine::driver::Listener;
+use stagger_engine::hosts::Hosts;
+use stagger_ganeti::config::{Pace, RapiConfig, Settings, Visits};
+use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::client::Rapi;
+use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal};
+
+use crate::double::World;
+use crate::double::http::{Shared, serve};
+
+pub struct Setup {
+    pub world: Shared,
+    pub settings: Settings,
+    pub folder: tempfile::TempDir,
+}
+
+/// A world that is served, and the settings by which it is reached.
+pub async fn setup(world: World) -> Setup {
+    let world = Arc::new(Mutex::new(world));
+    let address = serve(&world).await;
+    let folder = tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap();
+    let settings = settings(&[&address], folder.path(), Visits::default());
+    Setup {
+        world,
+        settings,
+        folder,
+    }
+}
+
+pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> Settings {
+    let password_file = folder.join("password");
+    std::fs::write(&password_file, "geheim\n").unwrap();
+    std::fs::set_permissions(&password_file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let cluster = RapiConfig {
+        name: ClusterName::new("lab").unwrap(),
+        addresses: addresses.iter().map(ToString::to_string).collect(),
+        ca: None,
+        fingerprint: None,
+        user: Some("stagger".to_owned()),
+        password_file: Some(password_file),
+        timeout: 60,
+        connect_timeout: 15,
+        lock_expires: 300,
+        poll: 5,
+        visits,
+    };
+    let hosts = Hosts {
+        folder: folder.join("hosts"),
+        timeout: 20,
+        ..Hosts::default()
+    };
+    let mut settings = Settings::new(cluster, hosts);
+    settings.pace = Pace {
+        call: Duration::from_secs(20),
+        connect: Duration::from_secs(5),
+        poll: Duration::from_millis(1),
+        again: Duration::from_millis(1),
+        lock: Duration::from_millis(600),
+        job: Duration::from_secs(20),
+        sync: Duration::from_secs(20),
+        reboot: Duration::from_secs(20),
+        failover: Duration::from_secs(20),
+    };
+    settings
+}
+
+impl Setup {
+    pub fn rapi(&self) -> Rapi {
+        Rapi::new(&self.settings).unwrap()
+    }
+
+    pub fn backend(&self, memory: Option<Baseline>) -> GanetiBackend {
+        GanetiBackend::new(self.settings.clone(), memory).unwrap()
+    }
+
+    /// How things are now, as a run remembers them.
+    pub async fn memory(&self) -> Baseline {
+        let facts = self.rapi().facts().await.unwrap();
+        Baseline::of(&facts, rebooted(), EvacuationGoal::default())
+    }
+
+    pub fn world(&self) -> std::sync::MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+}
+
+pub fn rebooted() -> Revision {
+    Revision::new("rebooted").unwrap()
+}
+
+pub fn call(fence: u64) -> Call {
+    Call {
+        run: RunId::new("run-1").unwrap(),
+        seq: 7,
+        announced: 1,
+        fence,
+        deadline: None,
+    }
+}
+
+pub fn claim(incarnation: &str, host: &str) -> LockRecord {
+    LockRecord {
+        incarnation: incarnation.to_owned(),
+        run: RunId::new("run-1").unwrap(),
+        host: host.to_owned(),
+        process: 1,
+        since: Timestamp::UNIX_EPOCH,
+        life: None,
+    }
+}
+
+pub fn policy() -> Policy {
+    toml::from_str(
+        r#"
+        max_in_parallel = 2
+        soak = 0
+        canary_soak = 0
+        gate_hold = 0
+        gate_timeout = 60
+        on_failure = "stop"
+        search = { steps = 100 }
+        "#,
+    )
+    .unwrap()
+}
+
+/// A clock in which waiting takes no time.
+#[derive(Debug, Default)]
+pub struct Hasty(AtomicI64);
+
+#[async_trait]
+impl Clock for Hasty {
+    fn now(&self) -> Timestamp {
+        let ahead = SignedDuration::from_millis(self.0.load(Ordering::SeqCst));
+        Timestamp::now().checked_add(ahead).unwrap()
+    }
+
+    fn up(&self) -> Duration {
+        let now = self.now().as_millisecond();
+        Duration::from_millis(u64::try_from(now).unwrap())
+    }
+
+    async fn sleep_until(&self, until: Timestamp) {
+        let left = until.duration_since(self.now()).as_millis();
+        // Whoever looks every millisecond for what takes minutes is not to wait for minutes.
+        let left = i64::try_from(left).unwrap().max(250);
+        self.0.fetch_add(left, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Prints the journal where the environment asks for it (`TALK=1`).
+pub struct Talk;
+
+impl Listener for Talk {
+    fn event(&mut self, entry: &Entry, _run: &Run) {
+        if std::env::var_os("TALK").is_some() {
+            let text = serde_json::to_string(&entry.event).unwrap();
+            println!("{} {}", entry.seq, text.chars().take(300).collect::<String>());
+        }
+    }
+}
+
+pub fn artifacts(folder: &Path) -> Artifacts {
+    Artifacts::in_folder(folder.join("artifacts"))
+}
