@@ -7,20 +7,21 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, IdError, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::Clock as _;
+use stagger_engine::cluster::{
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 use stagger_engine::driver::units_of;
 
-use crate::clock::{Pace, PlayError, VirtualClock, carry_out};
+use crate::clock::{ClockError, Pace, VirtualClock, carry_out};
 use crate::copy::ClusterCopy;
-use crate::fault::Fault;
-use crate::spec::SimSpec;
-use crate::world::{Answered, World};
+use crate::scenario::{Fault, SimSpec};
+use crate::world::{CallResult, SimulatedCluster};
 
 /// A simulated cluster. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Sim {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<SimulatedCluster>>,
     cluster: ClusterName,
     lock: Duration,
     poll: Duration,
@@ -36,7 +37,7 @@ impl Sim {
             cluster: spec.name.clone(),
             lock: Duration::from_secs(u64::from(spec.seconds.lock)),
             poll: Duration::from_secs(u64::from(spec.seconds.poll.max(1))),
-            world: Arc::new(Mutex::new(World::new(spec, faults)?)),
+            world: Arc::new(Mutex::new(SimulatedCluster::new(spec, faults)?)),
         })
     }
 
@@ -45,11 +46,11 @@ impl Sim {
     /// # Errors
     /// A name is not valid.
     pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
-        let world = World::copied(copy, seed, faults)?;
+        let world = SimulatedCluster::copied(copy, seed, faults)?;
         Ok(Self {
             cluster: world.spec.name.clone(),
             lock: Duration::from_secs(u64::from(world.spec.seconds.lock)),
-            // Who drives it knows when something happens, and looks again then: see [`World::next_look`].
+            // Who drives it knows when something happens, and looks again then: see [`SimulatedCluster::next_look`].
             poll: Duration::from_secs(u64::from(world.spec.seconds.lock)),
             world: Arc::new(Mutex::new(world)),
         })
@@ -64,8 +65,8 @@ impl Sim {
     ///
     /// # Errors
     /// There is no runtime, or nothing ever happens again.
-    pub fn carry_out<T>(&self, pace: Pace, story: impl Future<Output = T>) -> Result<T, PlayError> {
-        carry_out(&self.world, pace, story)
+    pub fn carry_out<T>(&self, pace: Pace, simulation: impl Future<Output = T>) -> Result<T, ClockError> {
+        carry_out(&self.world, pace, simulation)
     }
 
     /// A question is on its way to whoever answers it; how long the answer takes back.
@@ -97,29 +98,19 @@ impl Sim {
     }
 
     /// What is true of it.
-    pub fn world(&self) -> MutexGuard<'_, World> {
+    pub fn world(&self) -> MutexGuard<'_, SimulatedCluster> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl Backend for Sim {
-    fn cluster(&self) -> &ClusterName {
-        &self.cluster
-    }
-
-    /// Its name and its seed: of each, there is one.
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        let text = format!("{}-{}", self.cluster, self.world().spec.seed);
-        ClusterId::new(text).map_err(|error| BackendError::permanent("identify the world", error.to_string()))
-    }
-
+impl Executor for Sim {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let clock = self.clock();
         self.observe_at(|| clock.now()).await
     }
 
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         let back = self.on_the_way().await;
         let answer = self.world().oracle(units);
         self.clock().pause(back).await;
@@ -132,7 +123,7 @@ impl Backend for Sim {
         Some(world.host_name(world.daemons[*at].host))
     }
 
-    fn rail(&self, action: &Action) -> Fencing {
+    fn fencing(&self, action: &Action) -> Fencing {
         match action {
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Fencing::Fenced,
             Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Step { .. } => Fencing::Conditional,
@@ -172,7 +163,11 @@ impl Backend for Sim {
         }
     }
 
-    async fn collect(&self, _call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn diagnostics(
+        &self,
+        _call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let world = self.world();
         let tell = |unit: &UnitId| {
             let daemon = &world.daemons[*world.by_id.get(unit)?];
@@ -183,6 +178,23 @@ impl Backend for Sim {
             Some((format!("{unit}.txt"), text.into_bytes()))
         };
         Ok(units.iter().filter_map(tell).collect())
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+}
+
+#[async_trait]
+impl Lock for Sim {
+    fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
+    /// Its name and its seed: of each, there is one.
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        let text = format!("{}-{}", self.cluster, self.world().spec.seed);
+        ClusterId::new(text).map_err(|error| BackendError::permanent("identify the world", error.to_string()))
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
@@ -246,13 +258,9 @@ impl Backend for Sim {
     fn lock_expires(&self) -> Duration {
         self.lock
     }
-
-    fn poll(&self) -> Duration {
-        self.poll
-    }
 }
 
-impl World {
+impl SimulatedCluster {
     /// Whether the hosts that an action runs on still take calls of that sender.
     pub(crate) fn fenced_in(&mut self, call: &Call, action: &Action) -> Result<(), BackendError> {
         let hosts: Vec<u32> = match action {
@@ -301,7 +309,7 @@ impl World {
     }
 
     /// A call that has come to where it is carried out.
-    pub(crate) fn perform(&mut self, call: &Call, action: &Action) -> Answered {
+    pub(crate) fn perform(&mut self, call: &Call, action: &Action) -> CallResult {
         if self.comes_to_a_host_that_is_off(action) {
             // Who sent it cannot tell a host that is off from one that does not answer.
             let tried = format!("call {}", call.key());

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_engine::clock::{Clock, Moment};
 
-use crate::world::{Next, Place, World, after};
+use crate::world::{Advance, EventOrder, SimulatedCluster, after};
 
 /// How fast virtual time passes for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +32,7 @@ pub enum Pace {
 
 /// A story that cannot be told to its end.
 #[derive(Debug, thiserror::Error)]
-pub enum PlayError {
+pub enum ClockError {
     /// The system gives no more threads or files.
     #[error("the simulated world has no runtime to run in")]
     Runtime(#[from] std::io::Error),
@@ -41,7 +41,7 @@ pub enum PlayError {
     Stuck,
 }
 
-fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
+fn lock(world: &Mutex<SimulatedCluster>) -> MutexGuard<'_, SimulatedCluster> {
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -50,23 +50,23 @@ fn lock(world: &Mutex<World>) -> MutexGuard<'_, World> {
 /// # Errors
 /// There is no runtime, or nothing ever happens again.
 pub(crate) fn carry_out<T>(
-    world: &Arc<Mutex<World>>,
+    world: &Arc<Mutex<SimulatedCluster>>,
     pace: Pace,
-    story: impl Future<Output = T>,
-) -> Result<T, PlayError> {
+    simulation: impl Future<Output = T>,
+) -> Result<T, ClockError> {
     let idle = Arc::clone(world);
     // Without the timers of the runtime: there is one clock only.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .on_thread_park(move || pass(&idle, pace))
         .build()?;
     let end = runtime.block_on(async {
-        let mut story = pin!(story);
+        let mut simulation = pin!(simulation);
         poll_fn(|context| {
-            if let Poll::Ready(end) = story.as_mut().poll(context) {
+            if let Poll::Ready(end) = simulation.as_mut().poll(context) {
                 return Poll::Ready(Ok(end));
             }
             if lock(world).stuck(context.waker()) {
-                return Poll::Ready(Err(PlayError::Stuck));
+                return Poll::Ready(Err(ClockError::Stuck));
             }
             Poll::Pending
         })
@@ -79,7 +79,7 @@ pub(crate) fn carry_out<T>(
 }
 
 /// Nobody has anything to do: time passes until somebody has.
-fn pass(world: &Mutex<World>, pace: Pace) {
+fn pass(world: &Mutex<SimulatedCluster>, pace: Pace) {
     loop {
         if let Pace::Real { factor } = pace {
             let left = lock(world).until_next().as_secs_f64() * factor;
@@ -87,10 +87,10 @@ fn pass(world: &Mutex<World>, pace: Pace) {
         }
         let next = lock(world).go_on();
         match next {
-            Next::World => {}
-            Next::Wake(waker) => return waker.wake(),
+            Advance::World => {}
+            Advance::Wake(waker) => return waker.wake(),
             // Whoever waited for it is on its way already.
-            Next::Answered => return,
+            Advance::Answered => return,
         }
     }
 }
@@ -98,7 +98,7 @@ fn pass(world: &Mutex<World>, pace: Pace) {
 /// The clock of a simulated world.
 #[derive(Debug, Clone)]
 pub struct VirtualClock {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<SimulatedCluster>>,
     begin: Timestamp,
     /// Milliseconds since then. Beside the world, which may be looking at this clock itself.
     passed: Arc<AtomicU64>,
@@ -106,7 +106,7 @@ pub struct VirtualClock {
 
 impl VirtualClock {
     /// The clock of that world.
-    pub(crate) fn new(world: Arc<Mutex<World>>) -> Self {
+    pub(crate) fn new(world: Arc<Mutex<SimulatedCluster>>) -> Self {
         let (begin, passed) = lock(&world).hands();
         Self { world, begin, passed }
     }
@@ -156,9 +156,9 @@ fn millis(time: Duration) -> u64 {
 
 /// Somebody who waits for a time.
 struct Sleep {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<SimulatedCluster>>,
     until: u64,
-    place: Option<Place>,
+    place: Option<EventOrder>,
 }
 
 impl Future for Sleep {

@@ -5,42 +5,27 @@
 //! stop by the truth at that instant and counts what no honest tool could have known.
 //! [`simulate`](fn@simulate) runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`](fn@rehearse) runs an upgrade
 //! on the [`copy`] of a real cluster; [`worlds`] plays [`random`] worlds by the thousand, and shrinks those in
-//! which the truth has found something ([`findings`]).
+//! which the truth has found something ([`Finding`]).
 //!
 //! Start reading at [`simulate`](mod@simulate), then [`world`].
 
-mod answers;
 pub mod backend;
-pub mod balanced;
 pub mod clock;
-pub mod conductors;
 pub mod copy;
-mod drained;
-pub mod fault;
-pub mod findings;
-pub mod guests;
-pub mod journal;
-mod may_be_down;
-mod measure;
 mod memory;
-pub mod person;
-mod placement;
 pub mod random;
 pub mod rehearse;
 pub mod rng;
 pub mod scenario;
 pub mod simulate;
-pub mod spec;
 pub mod target;
 pub mod world;
 pub mod worlds;
 
 pub use backend::Sim;
-pub use clock::{Pace, PlayError, VirtualClock};
+pub use clock::{ClockError, Pace, VirtualClock};
 pub use copy::ClusterCopy;
-pub use findings::{Class, Finding};
-pub use rehearse::{Rehearsal, Rehearsed, rehearse};
-pub use scenario::Scenario;
-pub use simulate::{SimEnding, SimError, SimReport, simulate};
-pub use spec::SimSpec;
+pub use rehearse::{Rehearsal, RehearsalReport, rehearse};
+pub use scenario::{Scenario, SimSpec};
+pub use simulate::{Class, Finding, SimEnding, SimError, SimReport, simulate};
 pub use target::target;

@@ -16,7 +16,7 @@ pub(crate) struct MemoryStore {
     now: u64,
     of: Option<Of>,
     fences: Vec<(u64, u64)>,
-    entries: Vec<Written>,
+    entries: Vec<StoredEvent>,
     asked: Vec<(i64, Command, String)>,
     count: i64,
     /// How often a backup was put back.
@@ -35,7 +35,7 @@ struct Of {
 
 /// An event, when it was written, and the sum over all up to it.
 #[derive(Debug, Clone)]
-struct Written {
+struct StoredEvent {
     entry: Entry,
     at: u64,
     sum: u64,
@@ -56,7 +56,7 @@ impl MemoryStore {
             of.ended_by = Some(fence);
         }
         let entry = Entry { seq, at, event };
-        self.entries.push(Written {
+        self.entries.push(StoredEvent {
             sum: hash(&[before, seq, millis, self.put_back, fence]),
             at: self.now,
             entry: entry.clone(),

@@ -10,11 +10,8 @@ use stagger_core::model::{Doors, Growth, IdError, Limit, OnFailure, Policy, Retr
 use stagger_core::run::Command;
 
 use crate::Scenario;
-use crate::journal::JournalIll;
-use crate::person::Person;
 use crate::rng::Rng;
-use crate::scenario::{Ask, Expect};
-use crate::target::{Back, TargetSpec};
+use crate::scenario::{Expect, JournalFault, Operator, RollbackSupport, ScheduledCommand, TargetSpec};
 
 /// A story in two phases: faults, then all is healed. A person looks after the run all the time.
 ///
@@ -36,7 +33,7 @@ pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
         .collect::<Result<_, _>>()?;
     let mut going_back = std::collections::BTreeMap::new();
     if rng.percent(20) {
-        let how = *rng.pick(&[Back::Rebuild, Back::Impossible]);
+        let how = *rng.pick(&[RollbackSupport::Rebuild, RollbackSupport::Impossible]);
         going_back.insert("osd".parse()?, how);
     }
     let mut asks = Vec::new();
@@ -47,7 +44,7 @@ pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
             2 => Command::Resume,
             _ => Command::Pause,
         };
-        asks.push(Ask {
+        asks.push(ScheduledCommand {
             at: rng.between(10, 600) as u32,
             command,
         });
@@ -64,12 +61,12 @@ pub fn scenario(seed: u64) -> Result<Scenario, IdError> {
     let journal = if rng.percent(15) {
         (0..rng.between(1, 2))
             .map(|_| faults::journal(&mut rng))
-            .filter(|ill| !(is_drained && matches!(ill, JournalIll::PutBack { .. })))
+            .filter(|ill| !(is_drained && matches!(ill, JournalFault::PutBack { .. })))
             .collect()
     } else {
         Vec::new()
     };
-    let person = Person {
+    let person = Operator {
         after: *rng.pick(&[5, 30, 120, 400]),
         hasty: rng.percent(20),
     };

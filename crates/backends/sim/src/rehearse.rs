@@ -4,7 +4,7 @@
 //! Each run has a runtime of its own on one thread, so that the same input gives the same bytes however
 //! many of them go on side by side.
 
-mod course;
+mod run;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stagger_core::model::{Policy, Target, UnitId};
 
-pub use course::{Course, RehearseError};
+pub use run::{RehearsalRun, RehearseError};
 
 use crate::copy::ClusterCopy;
-use crate::fault::{Fault, When};
 use crate::rng::Rng;
-use course::Courses;
+use crate::scenario::{Fault, FaultWindow};
+use run::RehearsalRunner;
 
 /// What is rehearsed.
 #[derive(Debug, Clone)]
@@ -38,34 +38,34 @@ pub struct Rehearsal {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rehearsed {
+pub struct RehearsalReport {
     /// The run with which nothing interferes.
-    pub undisturbed: Course,
+    pub undisturbed: RehearsalRun,
     /// Those with one more failure. None, if the first passed no wave: then nothing can be told.
-    pub disturbed: Vec<Disturbed>,
+    pub disturbed: Vec<FailureRun>,
 }
 
 /// A run in which one more OSD failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disturbed {
+pub struct FailureRun {
     /// Which.
     pub osd: UnitId,
     /// How many seconds after the beginning.
     pub at: u32,
     /// What came of it.
-    pub course: Course,
+    pub course: RehearsalRun,
 }
 
 /// Carries the upgrade out on the copy, undisturbed and then with failures.
 ///
 /// # Errors
 /// A name is not valid, a run cannot be started or driven, or no thread can be.
-pub fn rehearse(what: &Rehearsal) -> Result<Rehearsed, RehearseError> {
-    let courses = Courses::new(what);
+pub fn rehearse(what: &Rehearsal) -> Result<RehearsalReport, RehearseError> {
+    let courses = RehearsalRunner::new(what);
     let undisturbed = courses.run(0, Vec::new())?;
     let failures = failures(what, &undisturbed);
     let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<(usize, Result<Disturbed, RehearseError>)>> = Mutex::default();
+    let found: Mutex<Vec<(usize, Result<FailureRun, RehearseError>)>> = Mutex::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(failures.len()) {
@@ -77,13 +77,13 @@ pub fn rehearse(what: &Rehearsal) -> Result<Rehearsed, RehearseError> {
                     };
                     let fault = Fault::Outage {
                         what: osd.to_string(),
-                        when: When {
+                        when: FaultWindow {
                             at,
-                            ..When::default()
+                            ..FaultWindow::default()
                         },
                     };
                     let course = courses.run(number + 1, vec![fault]);
-                    let disturbed = course.map(|course| Disturbed { osd, at, course });
+                    let disturbed = course.map(|course| FailureRun { osd, at, course });
                     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                     found.push((number, disturbed));
                 }
@@ -93,14 +93,14 @@ pub fn rehearse(what: &Rehearsal) -> Result<Rehearsed, RehearseError> {
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|(number, _)| *number);
     let disturbed = found.into_iter().map(|(_, found)| found);
-    Ok(Rehearsed {
+    Ok(RehearsalReport {
         undisturbed,
         disturbed: disturbed.collect::<Result<_, _>>()?,
     })
 }
 
 /// Which OSD fails in each run, and when: drawn over all that serve, and over the length of the first run.
-fn failures(what: &Rehearsal, undisturbed: &Course) -> Vec<(UnitId, u32)> {
+fn failures(what: &Rehearsal, undisturbed: &RehearsalRun) -> Vec<(UnitId, u32)> {
     let osds: Vec<&UnitId> = what.copy.osds().map(|osd| &osd.id).collect();
     let seconds = u64::try_from(undisturbed.took.as_secs()).unwrap_or(0);
     if osds.is_empty() || undisturbed.waves == 0 || seconds == 0 {

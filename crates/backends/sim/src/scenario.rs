@@ -1,15 +1,28 @@
-//! A cluster and a story as a file.
+//! A cluster, and what happens to it, as a file.
+
+mod balanced;
+mod cluster;
+mod fault;
+mod guests;
+mod journal;
+mod operator;
+mod process;
+mod target;
 
 use serde::{Deserialize, Serialize};
 use stagger_core::model::Policy;
 use stagger_core::run::Command;
 
-use crate::conductors::Conductor;
-use crate::fault::Fault;
-use crate::journal::JournalIll;
-use crate::person::Person;
-use crate::spec::SimSpec;
-use crate::target::TargetSpec;
+pub use balanced::BalancedSpec;
+pub(crate) use balanced::SERVICE_KINDS;
+pub use cluster::{Level, PoolSpec, Seconds, SimSpec};
+pub use fault::{FailsOn, Fault, FaultWindow, OracleFault};
+pub use guests::{GuestSpec, GuestsSpec};
+pub(crate) use guests::{NODE, guest_name, node_name};
+pub use journal::JournalFault;
+pub use operator::Operator;
+pub use process::{ProcessFault, ProcessSpec};
+pub use target::{RollbackSupport, TargetSpec};
 
 /// A cluster, where it should go, what goes wrong on the way, and what is expected to come of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,16 +46,16 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What a person asks for.
     #[serde(default, rename = "ask", skip_serializing_if = "Vec::is_empty")]
-    pub asks: Vec<Ask>,
+    pub asks: Vec<ScheduledCommand>,
     /// Who looks after it when it is held; nobody, if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub person: Option<Person>,
+    pub person: Option<Operator>,
     /// What befalls the journal.
     #[serde(default, rename = "journal", skip_serializing_if = "Vec::is_empty")]
-    pub journal: Vec<JournalIll>,
+    pub journal: Vec<JournalFault>,
     /// Who carries it out, if it is not one process that nothing befalls.
     #[serde(default, rename = "conductor", skip_serializing_if = "Vec::is_empty")]
-    pub conductors: Vec<Conductor>,
+    pub conductors: Vec<ProcessSpec>,
     /// What is expected.
     #[serde(default)]
     pub expect: Expect,
@@ -50,7 +63,7 @@ pub struct Scenario {
 
 /// What a person asks for, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct ScheduledCommand {
     /// Seconds after the start.
     pub at: u32,
     /// What.

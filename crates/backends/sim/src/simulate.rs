@@ -1,67 +1,41 @@
 //! Runs a scenario through the real engine.
 
+mod driver;
+mod ending;
+mod findings;
+mod journal;
+mod operator;
+mod processes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{IdError, Reason, RunId, Snapshot, Target, Topology, UnitId};
+use jiff::SignedDuration;
+use stagger_core::model::{IdError, RunId, Snapshot, Target, Topology};
 use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_core::run::{Command, Ending, Run};
+use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend as _, BackendError};
 use stagger_engine::clock::Clock;
-use stagger_engine::driver::{DriveError, Driver, Listener, Step};
+use stagger_engine::cluster::BackendError;
+use stagger_engine::driver::{DriveError, Listener};
 use stagger_engine::store::Store;
 use stagger_engine::supervisor::{self, SuperviseError};
 
+pub use driver::ScenarioDriver;
+pub use ending::SimEnding;
+pub use findings::{Class, Finding};
+
 use crate::backend::Sim;
-use crate::clock::{Pace, PlayError};
-use crate::conductors::{Conductor, Ill, Stage};
-use crate::findings::{Class, Finding, findings};
-use crate::journal::{JournalIll, Shared};
-use crate::measure::Truth;
-use crate::person::{Act, Looked, confirmations};
-use crate::scenario::Scenario;
+use crate::clock::{ClockError, Pace};
+use crate::scenario::{JournalFault, ProcessFault, ProcessSpec, Scenario};
 use crate::target::target;
-use crate::world::Grace;
-
-/// How a simulation ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SimEnding {
-    /// The run is over.
-    Over(Ending),
-    /// It waits for a person, and the scenario has none left.
-    Held(Reason),
-    /// It never came to an end.
-    Endless(Reason),
-}
-
-impl SimEnding {
-    /// In one word.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Over(Ending::Done) => "done",
-            Self::Over(Ending::Incomplete { .. }) => "incomplete",
-            Self::Over(Ending::RolledBack { .. }) => "rolled-back",
-            Self::Over(Ending::Aborted) => "aborted",
-            Self::Held(_) => "held",
-            Self::Endless(_) => "endless",
-        }
-    }
-
-    /// The stable word of its reason, if it has one.
-    pub fn reason(&self) -> Option<&str> {
-        match self {
-            Self::Over(Ending::RolledBack { reason }) | Self::Held(reason) | Self::Endless(reason) => {
-                Some(reason.code.code())
-            }
-            Self::Over(Ending::Done | Ending::Incomplete { .. } | Ending::Aborted) => None,
-        }
-    }
-}
+use crate::world::{GroundTruth, Tolerance};
+use findings::findings;
+use journal::SharedJournal;
+use processes::ProcessContext;
 
 /// What came of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +59,7 @@ pub struct SimReport {
     /// Events in the journal.
     pub events: u64,
     /// What came of it by the truth.
-    pub truth: Truth,
+    pub truth: GroundTruth,
     /// All that the truth found against the run.
     pub findings: Vec<Finding>,
     /// Guards that were left behind.
@@ -111,17 +85,11 @@ pub enum SimError {
     Drive(#[from] DriveError),
     /// The world cannot be played.
     #[error("the scenario cannot be played")]
-    Play(#[from] PlayError),
+    Play(#[from] ClockError),
     /// The processes never come to an end.
     #[error("the run is carried on again and again, and never comes to an end")]
     NoEnd,
 }
-
-/// After so long on the virtual clock a simulation is endless.
-const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-
-/// After so many steps at one time it is endless too.
-const MOST_STEPS: u32 = 5_000;
 
 /// Plans a scenario and runs it to its end, on this thread, which must not be one of a runtime.
 ///
@@ -139,7 +107,7 @@ pub fn simulate(
 }
 
 /// Several processes carry the run out, one after another; who comes to its end first ends the story.
-async fn conducted(stage: &Stage<'_>, conductors: &[Conductor]) -> Result<SimEnding, SimError> {
+async fn conducted(stage: &ProcessContext<'_>, conductors: &[ProcessSpec]) -> Result<SimEnding, SimError> {
     let mut lives: Vec<_> = conductors
         .iter()
         .enumerate()
@@ -171,10 +139,10 @@ async fn one_run(
     let began = clock.now();
     sim.world().grace = grace(scenario);
     sim.world().wanted = Some(scenario.target.to.clone());
-    let shared = Shared::new(sim, store, &scenario.journal);
-    let story = Story::new(scenario, began).with(shared.clone());
-    let alone = [Conductor::default()];
-    let stage = Stage {
+    let shared = SharedJournal::new(sim, store, &scenario.journal);
+    let scenario_driver = ScenarioDriver::new(scenario, began).with(shared.clone());
+    let alone = [ProcessSpec::default()];
+    let stage = ProcessContext {
         scenario,
         sim,
         run: run.clone(),
@@ -182,7 +150,7 @@ async fn one_run(
         store: shared.clone(),
         artifacts,
         listener: Arc::new(Mutex::new(listener)),
-        story,
+        scenario_driver,
         tries: AtomicU32::new(0),
     };
     let conductors = match scenario.conductors.as_slice() {
@@ -191,7 +159,7 @@ async fn one_run(
     };
     let ending = conducted(&stage, conductors).await?;
     let carried_out = supervisor::replay(&shared, &run)?;
-    let looked = stage.story.told().looked.clone();
+    let operator = stage.scenario_driver.operator();
     sim.world().watch_the_end();
     // Before anybody looks again: what was last seen is what the run could know.
     let mut findings = findings(&ending, &sim.world(), scenario.person.is_some());
@@ -201,8 +169,8 @@ async fn one_run(
     Ok(SimReport {
         findings,
         ending,
-        helped: looked.acts(),
-        helped_last: looked.last().map(str::to_owned),
+        helped: operator.acts(),
+        helped_last: operator.last().map(str::to_owned),
         waves: carried_out.waves_passed(),
         planned_waves: forecast.waves(),
         units: world.units().filter(|(_, runs, up)| *up && *runs != from).count(),
@@ -216,16 +184,16 @@ async fn one_run(
 }
 
 /// How strictly the truth judges a scenario.
-fn grace(scenario: &Scenario) -> Grace {
+fn grace(scenario: &Scenario) -> Tolerance {
     let seconds = &scenario.cluster.seconds;
     // The word of a judge is on its way, and so is the call that it permits.
     let on_the_way = u64::from(seconds.ask) + u64::from(seconds.call);
-    Grace {
+    Tolerance {
         approval: Some(u64::from(scenario.policy.approval_age) + on_the_way),
         to_notice: if scenario.is_calm() {
-            Grace::TO_NOTICE_CALMLY
+            Tolerance::TO_NOTICE_CALMLY
         } else {
-            Grace::USUAL.to_notice + nobody_can(scenario)
+            Tolerance::USUAL.to_notice + nobody_can(scenario)
         },
     }
 }
@@ -235,15 +203,17 @@ fn grace(scenario: &Scenario) -> Grace {
 fn nobody_can(scenario: &Scenario) -> u64 {
     let still = scenario.conductors.iter().map(|conductor| {
         let ills = conductor.ills.iter().map(|ill| match *ill {
-            Ill::Paused { lasts, .. } | Ill::Frozen { lasts, .. } | Ill::CutOff { lasts, .. } => lasts,
-            Ill::Killed { again, .. } => again,
-            Ill::ClockSet { .. } => 0,
+            ProcessFault::Paused { lasts, .. }
+            | ProcessFault::Frozen { lasts, .. }
+            | ProcessFault::CutOff { lasts, .. } => lasts,
+            ProcessFault::Killed { again, .. } => again,
+            ProcessFault::ClockSet { .. } => 0,
         });
         ills.map(u64::from).sum::<u64>()
     });
     let full = scenario.journal.iter().map(|ill| match *ill {
-        JournalIll::Full { lasts, .. } => u64::from(lasts),
-        JournalIll::Torn { .. } | JournalIll::Unsure { .. } | JournalIll::PutBack { .. } => 0,
+        JournalFault::Full { lasts, .. } => u64::from(lasts),
+        JournalFault::Torn { .. } | JournalFault::Unsure { .. } | JournalFault::PutBack { .. } => 0,
     });
     still.min().unwrap_or_default() + full.sum::<u64>()
 }
@@ -314,247 +284,4 @@ fn planned(snapshot: &Snapshot, scenario: &Scenario, target: &Target) -> Plan {
         earned: &earned,
         parent: None,
     })
-}
-
-/// What a run has in its hands.
-pub(crate) fn in_hand(run: &Run) -> BTreeSet<UnitId> {
-    let units = run.wave().map(|wave| wave.units.keys().cloned().collect());
-    units.unwrap_or_default()
-}
-
-/// What the scenario still holds in store. Clones share what was told of it.
-#[derive(Clone)]
-pub struct Story<'a> {
-    scenario: &'a Scenario,
-    began: Timestamp,
-    told: Arc<Mutex<Told>>,
-    /// Where people leave what they say.
-    journal: Option<Shared>,
-}
-
-/// How far a story was told.
-#[derive(Debug, Clone, Default)]
-struct Told {
-    asked: usize,
-    healed: bool,
-    looked: Looked,
-    /// Since when a person knows that nobody can carry the run on, as hosts do not answer.
-    strays_since: Option<Timestamp>,
-}
-
-/// What the person who looks after a run does now.
-enum Looks {
-    /// Nobody does, or nothing helps.
-    Nobody,
-    /// They look then.
-    Then(Timestamp),
-    /// They have done something.
-    Acted,
-}
-
-impl<'a> Story<'a> {
-    /// From its beginning.
-    pub fn new(scenario: &'a Scenario, began: Timestamp) -> Self {
-        Self {
-            scenario,
-            began,
-            told: Arc::default(),
-            journal: None,
-        }
-    }
-
-    /// The same with what people say left in that journal.
-    pub(crate) fn with(mut self, journal: Shared) -> Self {
-        self.journal = Some(journal);
-        self
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn after(&self, seconds: u32) -> Timestamp {
-        let seconds = SignedDuration::from_secs(i64::from(seconds));
-        self.began.saturating_add(seconds).unwrap_or(Timestamp::MAX)
-    }
-
-    /// How long the run may need to see that all is well.
-    fn to_open(&self) -> SignedDuration {
-        let policy = &self.scenario.policy;
-        let seconds = policy.gate_hold + policy.soak.max(policy.canary_soak) + policy.retry.longest;
-        SignedDuration::from_secs(i64::from(seconds) + 60)
-    }
-
-    /// When something happens next that is not the run's doing.
-    fn next(&self) -> Option<Timestamp> {
-        let told = self.told();
-        let ask = self.scenario.asks.get(told.asked).map(|ask| self.after(ask.at));
-        let heal = self.scenario.heal.filter(|_| !told.healed);
-        let heal = heal.map(|at| self.after(at));
-        ask.into_iter().chain(heal).min()
-    }
-
-    /// All is healed, if it is time, but what the run has in its hands.
-    pub(crate) fn heal(&self, sim: &Sim, in_hand: impl FnOnce() -> BTreeSet<UnitId>) {
-        let now = sim.world().time();
-        let is_due = self.scenario.heal.is_some_and(|at| self.after(at) <= now);
-        if is_due && !std::mem::replace(&mut self.told().healed, is_due) {
-            let in_hand = in_hand();
-            sim.world().heal(&in_hand);
-        }
-    }
-
-    /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
-    /// they say so.
-    pub(crate) fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
-        let Some(person) = self.scenario.person else {
-            return;
-        };
-        let now = sim.world().time();
-        let since = *self.told().strays_since.get_or_insert(now);
-        let after = SignedDuration::from_secs(i64::from(person.after));
-        if now < since.saturating_add(after).unwrap_or(Timestamp::MAX) {
-            return;
-        }
-        self.told().strays_since = None;
-        let said = confirmations(&sim.world());
-        for command in said {
-            if let Some(journal) = &self.journal {
-                journal.clone().ask(run, now, &command, "a person").ok();
-            }
-        }
-    }
-
-    /// Does what is due by now.
-    fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
-        let is_due = |at: u32| self.after(at) <= now;
-        self.heal(sim, || in_hand(driver.run()));
-        let next = || self.scenario.asks.get(self.told().asked);
-        while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
-            self.told().asked += 1;
-            if driver.run().ended().is_none() {
-                self.say(driver, sim, &ask.command, "the scenario")?;
-            }
-        }
-        Ok(())
-    }
-
-    fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
-        sim.world().asked(what);
-        match &self.journal {
-            Some(journal) => {
-                let at = sim.world().time();
-                // Where it cannot be left it is said again later.
-                journal.clone().ask(&driver.run().start().run, at, what, by).ok();
-                Ok(())
-            }
-            None => driver.ask(what.clone(), by),
-        }
-    }
-
-    /// Whoever looks after the run has heard that it is held.
-    fn look(&self, driver: &mut Driver, sim: &Sim, reason: &Reason) -> Result<Looks, DriveError> {
-        let Some(person) = self.scenario.person else {
-            return Ok(Looks::Nobody);
-        };
-        let now = sim.world().time();
-        let mut looked = self.told().looked.clone();
-        if !looked.can_help() {
-            return Ok(Looks::Nobody);
-        }
-        let since = looked.held_since(reason, now);
-        let after = SignedDuration::from_secs(i64::from(person.after)) * looked.waits(reason);
-        let then = since.saturating_add(after).unwrap_or(Timestamp::MAX);
-        if now < then {
-            self.told().looked = looked;
-            return Ok(Looks::Then(then));
-        }
-        let acts = person.acts(&mut looked, driver.run(), reason, &sim.world());
-        self.told().looked = looked;
-        for act in acts {
-            match act {
-                Act::Start => sim.world().start_all(&in_hand(driver.run())),
-                Act::Pools => sim.world().serve_with_one_less(),
-                Act::Say(command) => self.say(driver, sim, &command, "a person")?,
-            }
-        }
-        Ok(Looks::Acted)
-    }
-
-    /// Drives a run until it is over, or held with nobody left to help.
-    ///
-    /// # Errors
-    /// The journal cannot be written.
-    pub async fn tell(&self, driver: &mut Driver, sim: &Sim) -> Result<SimEnding, DriveError> {
-        let clock = driver.clock();
-        let poll = SignedDuration::try_from(sim.poll()).unwrap_or(SignedDuration::from_secs(1));
-        let (mut then, mut steps) = (self.began, 0);
-        let mut busy = self.began;
-        loop {
-            let now = sim.world().time();
-            // A run that turns in a circle writes without an end while no time passes.
-            steps = if now == then { steps + 1 } else { 0 };
-            then = now;
-            if steps > MOST_STEPS {
-                let why = Reason::of_backend("turns-in-a-circle", format!("{steps} steps at one time"));
-                return Ok(SimEnding::Endless(why));
-            }
-            self.due(driver, sim, now)?;
-            let next = self.next();
-            let quiet = sim.world().is_quiet() && next.is_none();
-            if !quiet {
-                busy = now;
-            }
-            // A gate that has opened by itself has to hold for its time before the run goes on.
-            let for_good = quiet && now.duration_since(busy) > self.to_open();
-            let too_long = now.duration_since(self.began) > LONGEST;
-            let step = driver.step().await?;
-            let held = match &step {
-                Step::Held(reason) => Some(reason.clone()),
-                Step::Wait { .. } => driver.run().held().map(|(reason, _)| reason.clone()),
-                Step::Again | Step::Over(_) => None,
-            };
-            let looks = match held {
-                Some(reason) => self.look(driver, sim, &reason)?,
-                None => Looks::Nobody,
-            };
-            let looks = match looks {
-                Looks::Acted => continue,
-                Looks::Then(then) => Some(then),
-                Looks::Nobody => None,
-            };
-            if matches!(step, Step::Wait { .. }) && looks.is_none() {
-                self.told().looked.goes_on();
-            }
-            let quiet = quiet && looks.is_none();
-            let for_good = for_good && looks.is_none();
-            let next = next.into_iter().chain(looks).min();
-            let wait = match step {
-                Step::Again => continue,
-                Step::Over(ending) => return Ok(SimEnding::Over(ending)),
-                // It is held and would go on by itself, but nothing happens any more.
-                Step::Wait { .. } if for_good && driver.run().held().is_some() => {
-                    let held = driver.run().held().map(|(reason, _)| reason.clone());
-                    return Ok(held.map_or(
-                        SimEnding::Endless(Reason::of_backend("held", "")),
-                        SimEnding::Held,
-                    ));
-                }
-                Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
-                Step::Wait { until, .. } => until.duration_since(clock.now()),
-                Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
-                // Until something happens, whoever looks sees what was there before.
-                Step::Held(_) => {
-                    let world = sim.world();
-                    let looks = world.next_look().map(|look| look.duration_since(world.time()));
-                    looks.unwrap_or(poll).max(poll)
-                }
-            };
-            let until_next = next.map(|next| next.duration_since(sim.world().time()));
-            let wait = until_next
-                .map_or(wait, |next| next.min(wait))
-                .max(SignedDuration::ZERO);
-            clock.pause(wait.unsigned_abs()).await;
-        }
-    }
 }

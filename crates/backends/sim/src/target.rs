@@ -1,54 +1,16 @@
 //! What is wanted of a simulated cluster: the same stages, steps, doors and gates as of a Ceph.
 
-use std::collections::BTreeMap;
+mod balanced;
+mod guests;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{
     ConditionName, Door, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Part, PartName,
     Phase, Policy, Revision, StageSpec, StepSpec, Target, Width,
 };
 
-use crate::balanced;
-use crate::guests;
-use crate::spec::SimSpec;
-
-/// Where a scenario leads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TargetSpec {
-    /// The release wanted.
-    pub to: Revision,
-    /// What a unit of a kind takes to go back; `restart` where nothing is said.
-    #[serde(default)]
-    pub going_back: BTreeMap<Kind, Back>,
-}
-
-/// What going back takes, in a scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Back {
-    /// A restart.
-    Restart,
-    /// The unit's data made anew.
-    Rebuild,
-    /// It is not possible.
-    Impossible,
-}
-
-impl Back {
-    fn as_core(self) -> GoingBack {
-        match self {
-            Self::Restart => GoingBack::Restart,
-            Self::Rebuild => GoingBack::Rebuild {
-                cost: "a backfill from its peers".to_owned(),
-            },
-            Self::Impossible => GoingBack::Impossible {
-                why: "the release before cannot read its data any more".to_owned(),
-            },
-        }
-    }
-}
+pub(crate) use self::balanced::{UNPIN, UNPINNED};
+use crate::scenario::{RollbackSupport, SimSpec, TargetSpec};
 
 /// All conditions that the gates of a stage ask for.
 pub const GATES: [&str; 8] = [
@@ -98,7 +60,11 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
     }
     let stage = |name: &str| -> Result<StageSpec, IdError> {
         let kind = Kind::new(name)?;
-        let back = want.going_back.get(&kind).copied().unwrap_or(Back::Restart);
+        let back = want
+            .going_back
+            .get(&kind)
+            .copied()
+            .unwrap_or(RollbackSupport::Restart);
         Ok(StageSpec {
             name: PartName::new(name)?,
             kind,
@@ -110,7 +76,7 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             door_before_last: None,
             // As Ceph permits it: nothing comes before the monitors and managers.
             may_be_left: !matches!(name, "mon" | "mgr"),
-            going_back: back.as_core(),
+            going_back: going_back(back),
             maintenance: None,
         })
     };
@@ -161,4 +127,17 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
         ],
         only: None,
     })
+}
+
+/// What a scenario calls so, in the terms of a plan.
+fn going_back(back: RollbackSupport) -> GoingBack {
+    match back {
+        RollbackSupport::Restart => GoingBack::Restart,
+        RollbackSupport::Rebuild => GoingBack::Rebuild {
+            cost: "a backfill from its peers".to_owned(),
+        },
+        RollbackSupport::Impossible => GoingBack::Impossible {
+            why: "the release before cannot read its data any more".to_owned(),
+        },
+    }
 }

@@ -1,21 +1,27 @@
 //! What is true of the simulated cluster, and how it goes on by itself.
 //!
-//! [`making`] makes it, from a specification or as the copy of a real one, [`data`] lies on its OSDs, [`faults`] befall
-//! it, [`copied`] says what a copy shows of itself, [`standing`] counts what it comes to for its placement groups, and
-//! [`watch`] judges each second of it. Units that are drained before they are changed are in [`drained`](crate::drained),
-//! guests in [`guests`](crate::guests).
+//! [`build`] makes it, from a specification or as the copy of a real one, [`data`] lies on its OSDs, [`faults`] befall
+//! it, [`copied_state`] says what a copy shows of itself, [`pg_availability`] counts what it comes to for its placement groups, and
+//! [`monitor`] judges each second of it. Units that are drained before they are changed are in [`drain`],
+//! guests in [`guests`].
 
-mod copied;
+mod answers;
+mod budgets;
+mod build;
+mod copied_state;
 mod data;
+mod drain;
 mod error;
 mod faults;
-mod lost;
-mod making;
-mod standing;
-mod watch;
+mod ground_truth;
+mod guests;
+mod monitor;
+mod pg_availability;
+mod placement;
+mod restored_journal;
 
-pub use standing::{Exposure, WaveName};
-pub(crate) use watch::Grace;
+pub(crate) use monitor::Tolerance;
+pub use pg_availability::{Exposure, WaveName};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,18 +33,18 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, Kind, PartName, Phase, Revision, RunId, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
-use stagger_engine::backend::{Anchor, BackendError, Call, LockRecord};
+use stagger_engine::cluster::{Anchor, BackendError, Call, LockRecord};
 use tokio::sync::oneshot;
 
-use crate::fault::{Fault, On};
-use crate::guests::Carried;
-use crate::measure::Truth;
-use crate::placement::{self, Pg};
 use crate::rng::hash;
-use crate::spec::SimSpec;
-pub(crate) use copied::Copied;
+use crate::scenario::{FailsOn, Fault, SimSpec};
+pub(crate) use copied_state::CopiedState;
 pub(crate) use error::ObserveError;
-use lost::Begun;
+pub use ground_truth::GroundTruth;
+use guests::GuestHosts;
+pub use guests::GuestsMoved;
+use placement::Pg;
+use restored_journal::JournalState;
 
 /// When every simulation begins.
 pub const EPOCH: i64 = 1_767_225_600;
@@ -104,13 +110,13 @@ impl Daemon {
 }
 
 /// Where something stands among all that is due: when, then what the seed says, then which was first.
-pub(crate) type Place = (u64, u64, u64);
+pub(crate) type EventOrder = (u64, u64, u64);
 
 /// What a call came to.
-pub(crate) type Answered = Result<String, BackendError>;
+pub(crate) type CallResult = Result<String, BackendError>;
 
 /// What happened when everybody waited.
-pub(crate) enum Next {
+pub(crate) enum Advance {
     /// Something of the world's own, which nobody waits for.
     World,
     /// It is the time that somebody waited for.
@@ -121,7 +127,7 @@ pub(crate) enum Next {
 
 /// What happens at a time.
 #[derive(Debug)]
-enum Due {
+enum ScheduledEvent {
     Up {
         unit: usize,
         turn: u64,
@@ -143,8 +149,8 @@ enum Due {
     FaultOff(usize),
     Late(Call, Action),
     /// A call comes to where it is carried out, and its answer takes so much longer.
-    Arrives(Call, Action, oneshot::Sender<Answered>, u64),
-    Answers(oneshot::Sender<Answered>, Answered),
+    Arrives(Call, Action, oneshot::Sender<CallResult>, u64),
+    Answers(oneshot::Sender<CallResult>, CallResult),
 }
 
 /// A fault, and how it stands.
@@ -159,11 +165,11 @@ pub(crate) struct FaultState {
 }
 
 /// What an observation depends on: the generation, what changes without one, and why placement groups are unknown.
-pub(crate) type AsItIs = (u64, u64, Option<&'static str>);
+pub(crate) type ObservationKey = (u64, u64, Option<&'static str>);
 
 /// The cluster.
 #[derive(Debug)]
-pub struct World {
+pub struct SimulatedCluster {
     pub(crate) spec: SimSpec,
     /// Milliseconds since the beginning.
     now: u64,
@@ -172,7 +178,7 @@ pub struct World {
     pub(crate) daemons: Vec<Daemon>,
     pub(crate) by_id: BTreeMap<UnitId, usize>,
     /// What hosts of guests carry.
-    pub(crate) carried: Option<Carried>,
+    pub(crate) carried: Option<GuestHosts>,
     /// What a host that was rebooted is said to run.
     pub(crate) wanted: Option<Revision>,
     /// The steps that were taken, where there is no storage.
@@ -180,15 +186,15 @@ pub struct World {
     pub(crate) pgs: Vec<Pg>,
     /// The placement groups of each OSD, with its shard there.
     pub(crate) on_osd: Vec<Vec<(u32, u32)>>,
-    agenda: BTreeMap<Place, Due>,
+    agenda: BTreeMap<EventOrder, ScheduledEvent>,
     count: u64,
     /// Who waits for a time.
-    pub(crate) sleepers: BTreeMap<Place, Waker>,
+    pub(crate) sleepers: BTreeMap<EventOrder, Waker>,
     /// Whoever tells the story, to be told when nothing more can happen.
     teller: Option<Waker>,
     stuck: bool,
-    pub(crate) watched: watch::Watched,
-    pub(crate) grace: watch::Grace,
+    pub(crate) watched: monitor::MonitorState,
+    pub(crate) grace: monitor::Tolerance,
     healed: bool,
     pub(crate) faults: Vec<FaultState>,
     pub(crate) guards: BTreeMap<(GuardName, Vec<UnitId>), u64>,
@@ -206,7 +212,7 @@ pub struct World {
     /// Who calls.
     pub(crate) caller: Option<RunId>,
     /// Whether the journal knows of all that was begun.
-    pub(crate) begun: Begun,
+    pub(crate) begun: JournalState,
     /// Of each guard, by which event it was taken.
     pub(crate) taken_by: BTreeMap<(GuardName, Vec<UnitId>), u64>,
     /// What the cluster was last told of the journal.
@@ -219,16 +225,16 @@ pub struct World {
     /// Counts what changes the cluster's words and not its generation.
     pub(crate) changes: u64,
     /// What was last observed, and of which state.
-    pub(crate) shown_last: Option<(AsItIs, Snapshot)>,
+    pub(crate) shown_last: Option<(ObservationKey, Snapshot)>,
     pub(crate) blind_until: u64,
     pub(crate) active_mgr: Option<usize>,
     /// Which objects the placement groups' states say are missing, while those states are old.
     pub(crate) frozen: Option<Vec<Vec<bool>>>,
     osd_stops: u32,
-    pub(crate) truth: Truth,
+    pub(crate) truth: GroundTruth,
     begin: Timestamp,
     /// What it is a copy of, if it is one.
-    pub(crate) copy: Option<Copied>,
+    pub(crate) copy: Option<CopiedState>,
 }
 
 /// So many milliseconds after that.
@@ -238,7 +244,7 @@ pub(crate) fn after(begin: Timestamp, millis: u64) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-impl World {
+impl SimulatedCluster {
     /// Now.
     pub fn time(&self) -> Timestamp {
         after(self.begin, self.now)
@@ -255,7 +261,7 @@ impl World {
     }
 
     /// What came of it by the truth.
-    pub fn truth(&self) -> &Truth {
+    pub fn truth(&self) -> &GroundTruth {
         &self.truth
     }
 
@@ -291,13 +297,13 @@ impl World {
         self.daemons.iter().map(|d| (&d.id, &d.runs, d.up))
     }
 
-    fn due(&mut self, after: u64, what: Due) {
+    fn due(&mut self, after: u64, what: ScheduledEvent) {
         self.count += 1;
         self.agenda.insert((self.now + after, 0, self.count), what);
     }
 
     /// A place among all that is due at that time, whose order is free: the seed decides.
-    pub(crate) fn place(&mut self, at: u64) -> Place {
+    pub(crate) fn place(&mut self, at: u64) -> EventOrder {
         self.count += 1;
         let drawn = hash(&[self.spec.seed, at, self.count]).max(1);
         (at.max(self.now), drawn, self.count)
@@ -312,7 +318,7 @@ impl World {
     }
 
     /// Lets the one thing happen that is due next.
-    pub(crate) fn go_on(&mut self) -> Next {
+    pub(crate) fn go_on(&mut self) -> Advance {
         let due = self.agenda.keys().next().copied();
         let sleeper = self.sleepers.keys().next().copied();
         match (due, sleeper) {
@@ -320,21 +326,21 @@ impl World {
                 self.pass_until(due.0);
                 match self.agenda.remove(&due) {
                     Some(due) => self.happen(due),
-                    None => Next::World,
+                    None => Advance::World,
                 }
             }
             (_, Some(sleeper)) => {
                 self.pass_until(sleeper.0);
                 match self.sleepers.remove(&sleeper) {
-                    Some(waker) => Next::Wake(waker),
-                    None => Next::World,
+                    Some(waker) => Advance::Wake(waker),
+                    None => Advance::World,
                 }
             }
             (_, None) => {
                 self.stuck = true;
                 match self.teller.take() {
-                    Some(teller) => Next::Wake(teller),
-                    None => Next::Answered,
+                    Some(teller) => Advance::Wake(teller),
+                    None => Advance::Answered,
                 }
             }
         }
@@ -368,7 +374,7 @@ impl World {
     }
 
     /// A call sets out.
-    pub(crate) fn send(&mut self, call: &Call, action: &Action) -> oneshot::Receiver<Answered> {
+    pub(crate) fn send(&mut self, call: &Call, action: &Action) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
         let takes = u64::from(self.spec.seconds.call) * 1000;
         let drawn = hash(&[self.spec.seed, self.now, self.count]);
@@ -391,7 +397,7 @@ impl World {
         };
         let there = way + install + before;
         let place = self.place(self.now + there);
-        let arrives = Due::Arrives(call.clone(), action.clone(), answer, takes - way + after);
+        let arrives = ScheduledEvent::Arrives(call.clone(), action.clone(), answer, takes - way + after);
         self.agenda.insert(place, arrives);
         answered
     }
@@ -408,7 +414,7 @@ impl World {
         if !self.effects.contains(&call.key()) {
             return None;
         }
-        let comes_up = |due: &Due| matches!(due, Due::Up { unit, turn } if *unit == at && *turn == self.daemons[at].turn);
+        let comes_up = |due: &ScheduledEvent| matches!(due, ScheduledEvent::Up { unit, turn } if *unit == at && *turn == self.daemons[at].turn);
         let place = self
             .agenda
             .iter()
@@ -417,45 +423,48 @@ impl World {
         Some(place.saturating_sub(self.now) + 1)
     }
 
-    fn happen(&mut self, due: Due) -> Next {
+    fn happen(&mut self, due: ScheduledEvent) -> Advance {
         match due {
-            Due::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
-            Due::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
+            ScheduledEvent::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
+            ScheduledEvent::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
                 let id = self.daemons[unit].id.clone();
                 self.truth.fault_hit(&id);
                 self.daemons[unit].failed = true;
                 self.fall(unit);
                 if again > 0 {
                     let turn = self.daemons[unit].turn;
-                    self.due(u64::from(again) * 1000, Due::Start { unit, turn });
+                    self.due(u64::from(again) * 1000, ScheduledEvent::Start { unit, turn });
                 }
             }
-            Due::Start { unit, turn } if self.daemons[unit].turn == turn => self.start(unit),
-            Due::Recovered { unit, turn } if self.daemons[unit].turn == turn => {
+            ScheduledEvent::Start { unit, turn } if self.daemons[unit].turn == turn => self.start(unit),
+            ScheduledEvent::Recovered { unit, turn } if self.daemons[unit].turn == turn => {
                 self.recover(unit);
             }
-            Due::Up { .. } | Due::Crash { .. } | Due::Start { .. } | Due::Recovered { .. } => {}
-            Due::FaultOn(at) => self.fault_on(at),
-            Due::FaultOff(at) => self.fault_off(at),
-            Due::Late(call, action) => self.land(&call, &action),
-            Due::Arrives(call, action, answer, back) => {
+            ScheduledEvent::Up { .. }
+            | ScheduledEvent::Crash { .. }
+            | ScheduledEvent::Start { .. }
+            | ScheduledEvent::Recovered { .. } => {}
+            ScheduledEvent::FaultOn(at) => self.fault_on(at),
+            ScheduledEvent::FaultOff(at) => self.fault_off(at),
+            ScheduledEvent::Late(call, action) => self.land(&call, &action),
+            ScheduledEvent::Arrives(call, action, answer, back) => {
                 let answered = self.perform(&call, &action);
                 if back > 0 {
-                    self.due(back, Due::Answers(answer, answered));
+                    self.due(back, ScheduledEvent::Answers(answer, answered));
                 } else {
                     return Self::answer(answer, answered);
                 }
             }
-            Due::Answers(answer, answered) => return Self::answer(answer, answered),
+            ScheduledEvent::Answers(answer, answered) => return Self::answer(answer, answered),
         }
-        Next::World
+        Advance::World
     }
 
-    fn answer(to: oneshot::Sender<Answered>, answered: Answered) -> Next {
+    fn answer(to: oneshot::Sender<CallResult>, answered: CallResult) -> Advance {
         match to.send(answered) {
-            Ok(()) => Next::Answered,
+            Ok(()) => Advance::Answered,
             // Whoever asked is not there any more.
-            Err(_) => Next::World,
+            Err(_) => Advance::World,
         }
     }
 
@@ -481,7 +490,10 @@ impl World {
 
     /// An effect lands so much later.
     pub(crate) fn land_later(&mut self, seconds: u32, call: &Call, action: &Action) {
-        self.due(u64::from(seconds) * 1000, Due::Late(call.clone(), action.clone()));
+        self.due(
+            u64::from(seconds) * 1000,
+            ScheduledEvent::Late(call.clone(), action.clone()),
+        );
     }
 
     /// A unit begins to start what is installed on it, if it does not run it.
@@ -501,7 +513,10 @@ impl World {
         let usual = self.usual_start(unit);
         let slow = self.slowness(unit);
         let spread = hash(&[self.spec.seed, unit as u64, turn]) % (u64::from(usual) * 250 + 1);
-        self.due(u64::from(usual + slow) * 1000 + spread, Due::Up { unit, turn });
+        self.due(
+            u64::from(usual + slow) * 1000 + spread,
+            ScheduledEvent::Up { unit, turn },
+        );
     }
 
     /// From start to up, in seconds.
@@ -530,8 +545,8 @@ impl World {
             .sum()
     }
 
-    fn fails_on(&self, unit: usize, on: On) -> bool {
-        on == On::Any || self.daemons[unit].installed != self.daemons[unit].first
+    fn fails_on(&self, unit: usize, on: FailsOn) -> bool {
+        on == FailsOn::Any || self.daemons[unit].installed != self.daemons[unit].first
     }
 
     fn come_up(&mut self, unit: usize) {
@@ -559,11 +574,14 @@ impl World {
         let turn = daemon.turn;
         self.generation += 1;
         if let Some((after, again)) = crash {
-            self.due(u64::from(after) * 1000, Due::Crash { unit, turn, again });
+            self.due(
+                u64::from(after) * 1000,
+                ScheduledEvent::Crash { unit, turn, again },
+            );
         }
         if self.daemons[unit].osd.is_some() {
             let recovery = u64::from(self.spec.seconds.recovery) * 1000;
-            self.due(recovery, Due::Recovered { unit, turn });
+            self.due(recovery, ScheduledEvent::Recovered { unit, turn });
             self.write_on(unit);
             self.settle(unit);
         }
@@ -618,7 +636,7 @@ impl World {
     /// How a call ended, if nothing of it is under way any more.
     pub(crate) fn knows_how_it_ended(&self, key: &str) -> Option<bool> {
         let under_way = self.agenda.values().any(|due| match due {
-            Due::Late(call, _) | Due::Arrives(call, ..) => call.key() == key,
+            ScheduledEvent::Late(call, _) | ScheduledEvent::Arrives(call, ..) => call.key() == key,
             _ => false,
         });
         (!under_way).then(|| self.effects.contains(key))

@@ -18,14 +18,11 @@ use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::Store;
 
 use crate::clock::Pace;
-use crate::findings::{Class, Finding};
-use crate::guests::GuestSpec;
 use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
-use crate::scenario::Scenario;
-use crate::simulate::{SimEnding, SimReport, simulate};
-use crate::spec::Level;
+use crate::scenario::{GuestSpec, Level, Scenario};
+use crate::simulate::{Class, Finding, SimEnding, SimReport, simulate};
 
 /// Which worlds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +41,7 @@ pub struct Worlds {
 
 /// What came of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Came {
+pub struct WorldsReport {
     /// Their endings, with the reasons.
     pub endings: BTreeMap<String, u64>,
     /// The faults that were drawn, by class.
@@ -69,7 +66,7 @@ pub struct Came {
     pub digest: u64,
 }
 
-impl Came {
+impl WorldsReport {
     /// In how many worlds something of each class was found.
     pub fn by_class(&self) -> BTreeMap<Class, u64> {
         let mut sum = BTreeMap::new();
@@ -98,15 +95,15 @@ pub fn seed_of(seed: u64, number: u64) -> u64 {
 }
 
 /// Plays them all.
-pub fn play_all(worlds: &Worlds) -> Came {
+pub fn play_all(worlds: &Worlds) -> WorldsReport {
     play_telling(worlds, |_, _, _| ())
 }
 
 /// The same; after each world it is told how many were played, in how many something was found, and what in this one.
-pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) + Sync) -> Came {
+pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) + Sync) -> WorldsReport {
     let played = AtomicU64::new(0);
     let next = AtomicU64::new(0);
-    let came: Mutex<Came> = Mutex::default();
+    let came: Mutex<WorldsReport> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..worlds.threads.max(1) {
             scope.spawn(|| {
@@ -130,7 +127,7 @@ pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) +
     came
 }
 
-impl Came {
+impl WorldsReport {
     fn add(&mut self, one: Self) {
         let Self {
             endings,
@@ -166,9 +163,9 @@ impl Came {
     }
 }
 
-fn play_one(worlds: &Worlds, number: u64) -> Came {
+fn play_one(worlds: &Worlds, number: u64) -> WorldsReport {
     let seed = seed_of(worlds.seed, number);
-    let mut came = Came::default();
+    let mut came = WorldsReport::default();
     let Ok(world) = random::scenario(seed) else {
         // Names of digits and letters are valid.
         return came;
@@ -261,9 +258,9 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
 }
 
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.
-type Played = Result<(SimReport, u64), String>;
+type PlayResult = Result<(SimReport, u64), String>;
 
-fn first_finding(played: &Played, again: Option<&Played>) -> Option<Finding> {
+fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<Finding> {
     let (report, digest) = match played {
         Ok(played) => played,
         Err(why) => {
@@ -296,14 +293,14 @@ pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimRe
     simulate(world, store, artifacts, listener, Pace::Fast).map_err(|error| error.to_string())
 }
 
-fn play(world: &Scenario, real_store: bool) -> Played {
+fn play(world: &Scenario, real_store: bool) -> PlayResult {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let store: Box<dyn Store> = if real_store {
             Box::new(SqliteStore::in_memory().map_err(|error| error.to_string())?)
         } else {
             Box::new(MemoryStore::default())
         };
-        let digest = Digest::default();
+        let digest = JournalDigest::default();
         // Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
         let artifacts = Artifacts::in_folder("/dev/null/artifacts");
         let report = simulate(world, store, artifacts, Box::new(digest.clone()), Pace::Fast);
@@ -467,27 +464,27 @@ pub fn as_file(found: &Found, worlds: &Worlds) -> (String, String) {
 
 /// The digest of a journal, as it is written.
 #[derive(Debug, Clone, Default)]
-struct Digest(Arc<Mutex<DefaultHasher>>);
+struct JournalDigest(Arc<Mutex<DefaultHasher>>);
 
-impl Digest {
+impl JournalDigest {
     fn finish(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish()
     }
 }
 
-impl Listener for Digest {
+impl Listener for JournalDigest {
     fn event(&mut self, entry: &Entry, _run: &Run) {
         let mut hasher = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Events are plain values: there is none that cannot be written.
-        serde_json::to_writer(Bytes(&mut hasher), entry).ok();
+        serde_json::to_writer(HashedBytes(&mut hasher), entry).ok();
         hasher.write_u8(b'\n');
     }
 }
 
 /// Bytes to be digested.
-struct Bytes<'a>(&'a mut DefaultHasher);
+struct HashedBytes<'a>(&'a mut DefaultHasher);
 
-impl Write for Bytes<'_> {
+impl Write for HashedBytes<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.write(bytes);
         Ok(bytes.len())

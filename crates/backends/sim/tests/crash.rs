@@ -20,13 +20,13 @@ use std::sync::atomic::Ordering;
 use fuse::{Fuse, FusedSim, FusedStore};
 use jiff::SignedDuration;
 use stagger_core::model::RunId;
-use stagger_engine::backend::{Backend, LockError};
 use stagger_engine::clock::Clock;
+use stagger_engine::cluster::{Backend, Executor as _, LockError};
 use stagger_engine::driver::Parts;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
-use stagger_sim::simulate::Story;
+use stagger_sim::simulate::ScenarioDriver;
 use stagger_sim::{Pace, Scenario, Sim, SimEnding, target};
 
 const SMALL: &str = r#"
@@ -141,7 +141,7 @@ impl<'a> Lives<'a> {
         number: u32,
         fuse: &Arc<Fuse>,
         began: jiff::Timestamp,
-        stray: Option<(stagger_engine::backend::Call, stagger_core::run::Action)>,
+        stray: Option<(stagger_engine::cluster::Call, stagger_core::run::Action)>,
     ) -> Life {
         let clock = self.sim.clock();
         let backend: Arc<dyn Backend> = Arc::new(FusedSim {
@@ -218,8 +218,8 @@ impl<'a> Lives<'a> {
                     "{action:?} of {call:?} took effect"
                 );
             }
-            let story = Story::new(self.scenario, began);
-            return match story.tell(&mut driver, &self.sim).await {
+            let scenario_driver = ScenarioDriver::new(self.scenario, began);
+            return match scenario_driver.drive(&mut driver, &self.sim).await {
                 Ok(_) if fuse.is_dead() => Life::Killed,
                 Ok(ending) => {
                     let waves = driver.run().waves_passed();

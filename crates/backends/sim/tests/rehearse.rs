@@ -12,8 +12,9 @@ use stagger_core::model::{
 };
 use stagger_core::run::Ending;
 use stagger_sim::copy::{CopiedGroup, CopiedPool};
-use stagger_sim::target::{GATES, TargetSpec};
-use stagger_sim::{ClusterCopy, Rehearsal, Rehearsed, SimEnding, SimSpec, rehearse, target};
+use stagger_sim::scenario::TargetSpec;
+use stagger_sim::target::GATES;
+use stagger_sim::{ClusterCopy, Rehearsal, RehearsalReport, SimEnding, SimSpec, rehearse, target};
 
 /// A pool over twelve OSDs on six hosts: each group on OSDs of `size` hosts one after another.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +141,7 @@ fn wanted(policy: &Policy) -> Target {
     target
 }
 
-fn rehearsed(copy: ClusterCopy, runs: u32) -> Rehearsed {
+fn rehearsed(copy: ClusterCopy, runs: u32) -> RehearsalReport {
     let scratch = tempfile::tempdir().unwrap();
     let policy = policy();
     let what = Rehearsal {

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use stagger_core::run::{Entry, Run};
 use stagger_engine::driver::Listener;
+use stagger_sim::Class;
 use stagger_sim::Scenario;
-use stagger_sim::findings::Class;
-use stagger_sim::worlds::{Came, Worlds, as_file, play_aloud, play_telling, shrunk};
+use stagger_sim::worlds::{Worlds, WorldsReport, as_file, play_aloud, play_telling, shrunk};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -31,14 +31,14 @@ fn main() -> ExitCode {
     {
         return play_file(file);
     }
-    let Some(wish) = Wish::of(&words) else {
+    let Some(wish) = Arguments::of(&words) else {
         say(
             "usage: stagger-worlds --worlds N --seed S [--first N] [--twice N] [--threads N] [--found FOLDER]",
         );
         say("       stagger-worlds --play FILE");
         return ExitCode::from(2);
     };
-    let Wish { worlds, found } = wish;
+    let Arguments { worlds, found } = wish;
     say(&format!(
         "seed {}, {} worlds from world {}",
         worlds.seed, worlds.count, worlds.first
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
 fn play_file(file: &str) -> ExitCode {
     let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let world = read.and_then(|text| Scenario::parse(&text).map_err(|error| format!("{error:?}")));
-    let played = world.and_then(|world| play_aloud(&world, Box::new(Aloud)));
+    let played = world.and_then(|world| play_aloud(&world, Box::new(EventPrinter)));
     match played {
         Ok(report) => {
             say(&format!("{:?}", report.ending));
@@ -113,9 +113,9 @@ fn play_file(file: &str) -> ExitCode {
 }
 
 /// Prints each event.
-struct Aloud;
+struct EventPrinter;
 
-impl Listener for Aloud {
+impl Listener for EventPrinter {
     fn event(&mut self, entry: &Entry, _run: &Run) {
         let text = serde_json::to_string(&entry.event).unwrap_or_default();
         let text: String = text.chars().take(WIDE).collect();
@@ -124,12 +124,12 @@ impl Listener for Aloud {
 }
 
 /// What is asked for.
-struct Wish {
+struct Arguments {
     worlds: Worlds,
     found: PathBuf,
 }
 
-impl Wish {
+impl Arguments {
     fn of(words: &[String]) -> Option<Self> {
         let mut worlds = Worlds {
             seed: 0,
@@ -155,7 +155,7 @@ impl Wish {
     }
 }
 
-fn table(worlds: &Worlds, came: &Came, seconds: f64) -> String {
+fn table(worlds: &Worlds, came: &WorldsReport, seconds: f64) -> String {
     let mut lines = vec![format!(
         "{} worlds in {seconds:.1} s, {:.0} a second on {} threads; {} played twice; journals {:016x}",
         worlds.count,

@@ -3,9 +3,8 @@
 use stagger_core::model::UnitId;
 
 use crate::SimSpec;
-use crate::balanced::BalancedSpec;
-use crate::fault::Fault;
 use crate::rng::Rng;
+use crate::scenario::{BalancedSpec, Fault};
 
 /// Services behind a balancer in the place of storage.
 pub(super) fn balanced(rng: &mut Rng, spec: SimSpec) -> SimSpec {

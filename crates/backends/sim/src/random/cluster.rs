@@ -4,7 +4,7 @@ use stagger_core::model::{IdError, UnitId};
 
 use crate::SimSpec;
 use crate::rng::Rng;
-use crate::spec::{Level, PoolSpec, Seconds};
+use crate::scenario::{Level, PoolSpec, Seconds};
 
 pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
     let (racks, hosts, osds) = loop {
@@ -48,7 +48,7 @@ pub(super) fn cluster(rng: &mut Rng, seed: u64) -> Result<SimSpec, IdError> {
     } else {
         0
     };
-    let wide = Wide {
+    let wide = LevelCounts {
         racks,
         hosts: racks * hosts,
         osds: all,
@@ -111,13 +111,13 @@ pub(super) fn without_storage(spec: SimSpec) -> SimSpec {
 }
 
 /// How many of each level there are.
-struct Wide {
+struct LevelCounts {
     racks: u64,
     hosts: u64,
     osds: u64,
 }
 
-fn pool(rng: &mut Rng, at: u64, wide: &Wide) -> PoolSpec {
+fn pool(rng: &mut Rng, at: u64, wide: &LevelCounts) -> PoolSpec {
     let level = *rng.pick(&[Level::Osd, Level::Host, Level::Host, Level::Rack]);
     let room = |level| match level {
         Level::Osd => wide.osds,

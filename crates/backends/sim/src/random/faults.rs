@@ -4,29 +4,32 @@ use stagger_core::model::{IdError, Phase, UnitId};
 
 use super::{balanced, guests};
 use crate::SimSpec;
-use crate::conductors::{Conductor, Ill};
-use crate::fault::{Fault, On, Says, When};
-use crate::guests::node_name;
-use crate::journal::JournalIll;
 use crate::rng::Rng;
+use crate::scenario::{
+    FailsOn, Fault, FaultWindow, JournalFault, OracleFault, ProcessFault, ProcessSpec, node_name,
+};
 
 pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
     let unit = unit(rng, spec)?;
     let when = if rng.percent(60) {
-        When {
+        FaultWindow {
             osd_stop: rng.between(1, 12) as u32,
             at: rng.below(15) as u32,
             lasts: lasts(rng),
         }
     } else {
-        When {
+        FaultWindow {
             osd_stop: 0,
             at: rng.below(400) as u32,
             lasts: lasts(rng),
         }
     };
     let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
-    let on = if rng.percent(80) { On::New } else { On::Any };
+    let on = if rng.percent(80) {
+        FailsOn::New
+    } else {
+        FailsOn::Any
+    };
     // What storage alone has, others have not.
     let drawn = match (&spec.guests, &spec.balanced) {
         (Some(guests), _) if rng.percent(30) && !guests.guests.is_empty() => {
@@ -68,7 +71,12 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
             when,
         },
         8 => Fault::Oracle {
-            says: *rng.pick(&[Says::Gone, Says::Error, Says::Unknown, Says::Yes]),
+            says: *rng.pick(&[
+                OracleFault::Gone,
+                OracleFault::Error,
+                OracleFault::Unknown,
+                OracleFault::Yes,
+            ]),
             when,
         },
         9 => Fault::OracleNo { unit, when },
@@ -131,30 +139,30 @@ fn unit(rng: &mut Rng, spec: &SimSpec) -> Result<UnitId, IdError> {
     }
 }
 
-pub(super) fn conductor(rng: &mut Rng) -> Conductor {
+pub(super) fn conductor(rng: &mut Rng) -> ProcessSpec {
     let ill = |rng: &mut Rng| match rng.below(5) {
-        0 => Ill::Killed {
+        0 => ProcessFault::Killed {
             at: rng.below(600) as u32,
             again: rng.between(1, 90) as u32,
         },
-        1 => Ill::Paused {
+        1 => ProcessFault::Paused {
             call: rng.between(1, 120) as u32,
             lasts: rng.between(1, 120) as u32,
         },
-        2 => Ill::Frozen {
+        2 => ProcessFault::Frozen {
             call: rng.between(1, 120) as u32,
             lasts: rng.between(1, 120) as u32,
         },
-        3 => Ill::ClockSet {
+        3 => ProcessFault::ClockSet {
             at: rng.below(600) as u32,
             by: *rng.pick(&[-3_600, -100, -15, 15, 100, 3_600]),
         },
-        _ => Ill::CutOff {
+        _ => ProcessFault::CutOff {
             at: rng.below(600) as u32,
             lasts: rng.between(1, 120) as u32,
         },
     };
-    Conductor {
+    ProcessSpec {
         at: rng.below(60) as u32,
         ahead: *rng.pick(&[0, 0, 3, -3, 40, -40, 1_500, -1_500]),
         ills: that_can_be_told((0..rng.below(4)).map(|_| ill(rng)).collect()),
@@ -162,10 +170,10 @@ pub(super) fn conductor(rng: &mut Rng) -> Conductor {
 }
 
 /// Of a machine that is frozen only the time of day tells for how long: nothing on it could tell if that was set back meanwhile.
-fn that_can_be_told(mut ills: Vec<Ill>) -> Vec<Ill> {
-    if ills.iter().any(|ill| matches!(ill, Ill::Frozen { .. })) {
+fn that_can_be_told(mut ills: Vec<ProcessFault>) -> Vec<ProcessFault> {
+    if ills.iter().any(|ill| matches!(ill, ProcessFault::Frozen { .. })) {
         for ill in &mut ills {
-            if let Ill::ClockSet { by, .. } = ill {
+            if let ProcessFault::ClockSet { by, .. } = ill {
                 *by = by.abs();
             }
         }
@@ -177,19 +185,19 @@ fn lasts(rng: &mut Rng) -> u32 {
     *rng.pick(&[0, 20, 100, 400])
 }
 
-pub(super) fn journal(rng: &mut Rng) -> JournalIll {
+pub(super) fn journal(rng: &mut Rng) -> JournalFault {
     match rng.below(4) {
-        0 => JournalIll::Full {
+        0 => JournalFault::Full {
             at: rng.below(600) as u32,
             lasts: rng.between(1, 300) as u32,
         },
-        1 => JournalIll::Torn {
+        1 => JournalFault::Torn {
             append: rng.between(1, 150) as u32,
         },
-        2 => JournalIll::Unsure {
+        2 => JournalFault::Unsure {
             append: rng.between(1, 150) as u32,
         },
-        _ => JournalIll::PutBack {
+        _ => JournalFault::PutBack {
             at: rng.between(30, 600) as u32,
             lost: *rng.pick(&[2, 20, 120, 600]),
         },

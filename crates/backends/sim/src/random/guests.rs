@@ -3,9 +3,8 @@
 use stagger_core::model::{Evacuate, EvacuationPolicy, LocalGuests, SharedGuests, Spare, Standbys, Storage};
 
 use crate::SimSpec;
-use crate::fault::{Fault, When};
-use crate::guests::{GuestSpec, GuestsSpec};
 use crate::rng::Rng;
+use crate::scenario::{Fault, FaultWindow, GuestSpec, GuestsSpec};
 
 /// Nodes with guests in the place of storage.
 pub(super) fn guests(rng: &mut Rng, spec: SimSpec) -> SimSpec {
@@ -71,11 +70,11 @@ fn guest(rng: &mut Rng, nodes: u32, usual: Storage) -> GuestSpec {
 }
 
 /// A fault that only such a cluster has.
-pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: When) -> Fault {
+pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: FaultWindow) -> Fault {
     let number = rng.below(spec.guests.len() as u64);
     if rng.percent(60) {
         Fault::MoveFails {
-            guest: crate::guests::guest_name(number as usize),
+            guest: crate::scenario::guest_name(number as usize),
             times: rng.below(4) as u32,
         }
     } else {

@@ -2,7 +2,7 @@
 
 use crate::SimSpec;
 use crate::rng::Rng;
-use crate::spec::{Level, PoolSpec};
+use crate::scenario::{Level, PoolSpec};
 
 /// The same cluster in two sites, or three.
 pub(super) fn stretched(rng: &mut Rng, mut spec: SimSpec) -> SimSpec {

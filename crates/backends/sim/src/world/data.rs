@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Due, World};
-use crate::placement::{self, Pg};
+use super::placement::{self, Pg};
+use super::{ScheduledEvent, SimulatedCluster};
 
-impl World {
+impl SimulatedCluster {
     /// Clients write without a pause: where a placement group of this OSD serves, what is written is
     /// missing on those of its shards that are down.
     pub(super) fn write_on(&mut self, unit: usize) {
@@ -45,7 +45,7 @@ impl World {
         if again {
             let turn = self.daemons[unit].turn;
             let recovery = u64::from(self.spec.seconds.recovery.max(1)) * 1000;
-            self.due(recovery, Due::Recovered { unit, turn });
+            self.due(recovery, ScheduledEvent::Recovered { unit, turn });
         }
         self.generation += 1;
     }

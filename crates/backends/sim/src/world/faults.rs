@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use stagger_core::model::UnitId;
 
-use super::{Due, World};
-use crate::fault::Fault;
+use super::{ScheduledEvent, SimulatedCluster};
+use crate::scenario::Fault;
 
-impl World {
+impl SimulatedCluster {
     /// Counts a stop of an OSD by the run: faults may wait for it.
     pub(crate) fn osd_stopped_by_run(&mut self) {
         self.osd_stops += 1;
@@ -23,7 +23,7 @@ impl World {
             .collect();
         for (at, after) in ready {
             self.faults[at].armed = false;
-            self.due(u64::from(after) * 1000, Due::FaultOn(at));
+            self.due(u64::from(after) * 1000, ScheduledEvent::FaultOn(at));
         }
     }
 
@@ -34,7 +34,7 @@ impl World {
         self.watched.touched = true;
         let fault = self.faults[at].fault.clone();
         if let Some(when) = fault.when().filter(|when| when.lasts > 0) {
-            self.due(u64::from(when.lasts) * 1000, Due::FaultOff(at));
+            self.due(u64::from(when.lasts) * 1000, ScheduledEvent::FaultOff(at));
         }
         match fault {
             Fault::Outage { what, .. } | Fault::HostOff { host: what, .. } => {
@@ -100,7 +100,10 @@ impl World {
         self.agenda.retain(|_, due| {
             !matches!(
                 due,
-                Due::FaultOn(_) | Due::FaultOff(_) | Due::Crash { .. } | Due::Late(..)
+                ScheduledEvent::FaultOn(_)
+                    | ScheduledEvent::FaultOff(_)
+                    | ScheduledEvent::Crash { .. }
+                    | ScheduledEvent::Late(..)
             )
         });
         for unit in 0..self.daemons.len() {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer, Command, Entry, Event, Seq};
-use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
+use stagger_engine::cluster::{BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
 use stagger_engine::store::{Listed, Store, StoreError};
 use stagger_sim::Sim;
 
@@ -75,26 +75,27 @@ pub struct FusedSim {
 }
 
 #[async_trait]
-impl Backend for FusedSim {
-    fn cluster(&self) -> &ClusterName {
-        self.sim.cluster()
-    }
+impl Executor for FusedSim {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         self.fuse.backend()?;
         self.sim.observe().await
     }
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         self.fuse.backend()?;
-        let answer = self.sim.may_stop(units).await;
+        let answer = self.sim.check_stop(units).await;
         self.fuse.backend()?;
         answer
     }
+
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.sim.host_of(unit)
     }
-    fn rail(&self, action: &Action) -> Fencing {
-        self.sim.rail(action)
+
+    fn fencing(&self, action: &Action) -> Fencing {
+        self.sim.fencing(action)
     }
+
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         if self.fuse.is_dead() {
             return Err(BackendError::permanent("live", "killed"));
@@ -107,6 +108,7 @@ impl Backend for FusedSim {
         self.fuse.backend()?;
         done
     }
+
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         self.fuse.backend()?;
         if self.raises_fences {
@@ -114,28 +116,45 @@ impl Backend for FusedSim {
         }
         self.fuse.backend()
     }
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.fuse.backend()?;
-        self.sim.collect(call, units).await
+        self.sim.diagnostics(call, units).await
     }
+
+    fn poll(&self) -> Duration {
+        self.sim.poll()
+    }
+}
+
+#[async_trait]
+impl Lock for FusedSim {
+    fn cluster(&self) -> &ClusterName {
+        self.sim.cluster()
+    }
+
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.fuse.lock()?;
         let fence = self.sim.lock(claim, at_least).await;
         self.fuse.lock()?;
         fence
     }
+
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.sim.renew(claim, fence).await
     }
+
     async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.fuse.lock()?;
         self.sim.unlock(claim, fence).await
     }
+
     fn lock_expires(&self) -> Duration {
         self.sim.lock_expires()
-    }
-    fn poll(&self) -> Duration {
-        self.sim.poll()
     }
 }
 

@@ -7,7 +7,7 @@ use stagger_core::model::{Phase, UnitId};
 /// stopped by the run, for `lasts` seconds (0: until all is healed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct When {
+pub struct FaultWindow {
     /// Seconds.
     pub at: u32,
     /// Counted from this stop of an OSD by the run; 0: from the start.
@@ -19,7 +19,7 @@ pub struct When {
 /// On what a unit fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum On {
+pub enum FailsOn {
     /// Only on another release than the one it ran at first.
     #[default]
     New,
@@ -30,7 +30,7 @@ pub enum On {
 /// What an oracle says instead of the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Says {
+pub enum OracleFault {
     /// It does not exist.
     Gone,
     /// The call fails.
@@ -58,7 +58,7 @@ pub enum Fault {
         unit: UnitId,
         /// On what.
         #[serde(default)]
-        on: On,
+        on: FailsOn,
     },
     /// It comes up and falls again.
     Crashes {
@@ -71,7 +71,7 @@ pub enum Fault {
         again: u32,
         /// On what.
         #[serde(default)]
-        on: On,
+        on: FailsOn,
     },
     /// Calls to a unit fail without effect.
     PerformFails {
@@ -115,7 +115,7 @@ pub enum Fault {
         host: String,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// A guest cannot be moved: the node that it is on is drained, and no more.
     MoveFails {
@@ -131,7 +131,7 @@ pub enum Fault {
         guest: u32,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// A service is drained, and its requests do not end: the call fails.
     DrainHangs {
@@ -153,7 +153,7 @@ pub enum Fault {
         what: String,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// The states of placement groups are old.
     StalePgs {
@@ -165,15 +165,15 @@ pub enum Fault {
         oracle_too: bool,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// The oracle says something else than the truth.
     Oracle {
         /// What.
-        says: Says,
+        says: OracleFault,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// The oracle never agrees to one unit.
     OracleNo {
@@ -181,19 +181,19 @@ pub enum Fault {
         unit: UnitId,
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// The cluster warns of something that has nothing to do with the run.
     Warning {
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
     /// Nothing can be observed.
     Blind {
         /// When.
         #[serde(default)]
-        when: When,
+        when: FaultWindow,
     },
 }
 
@@ -223,7 +223,7 @@ impl Fault {
     }
 
     /// When it is there; `None`: whenever it applies.
-    pub(crate) fn when(&self) -> Option<When> {
+    pub(crate) fn when(&self) -> Option<FaultWindow> {
         match self {
             Self::Outage { when, .. }
             | Self::HostOff { when, .. }

@@ -5,118 +5,20 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{
-    Amounts, BudgetsBuilder, Capacity, CapacityError, EvacuationPolicy, Gate, GoingBack, GuardName,
-    GuardScope, GuardSpec, Guest, Host, How, IdError, Ix, Kind, Maintenance, Part, PartName, Phase,
-    SharedGuests, StageSpec, Storage, Target, UnitId, Width,
+    Amounts, BudgetsBuilder, Capacity, CapacityError, Guest, Host, How, IdError, Ix, Storage, UnitId,
 };
 use stagger_core::plan::Move;
 
-use crate::target::TargetSpec;
-use crate::world::World;
-
-/// The kind of every host of guests.
-pub(crate) const NODE: &str = "node";
-
-/// What the gates of their stage ask for.
-pub(crate) const GATES: [&str; 2] = ["nodes-answer", "guests-up"];
-
-/// Hosts and guests, as a scenario file describes them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestsSpec {
-    /// MiB of memory of each node; they are called `node-0` and so on.
-    pub memory: Vec<u32>,
-    /// How many seconds it takes to move a guest.
-    pub migrate: u32,
-    /// What becomes of guests while their nodes are away.
-    #[serde(default)]
-    pub moving: EvacuationPolicy,
-    /// The node whose turn is the last, as the master's is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<u32>,
-    /// The guests, called `guest-0` and so on.
-    #[serde(default, rename = "guest")]
-    pub guests: Vec<GuestSpec>,
-}
-
-/// A guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestSpec {
-    /// The node that it is on.
-    pub node: u32,
-    /// The node of its second copy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standby: Option<u32>,
-    /// Where its disks are.
-    pub storage: Storage,
-    /// Whether it runs.
-    pub runs: bool,
-    /// MiB of memory that it takes.
-    pub memory: u32,
-    /// It cannot be moved, and that is known.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stuck: bool,
-}
-
-/// The name of a node.
-pub(crate) fn node_name(number: u32) -> Result<UnitId, IdError> {
-    UnitId::new(format!("node-{number}"))
-}
-
-/// The name of a guest.
-pub(crate) fn guest_name(number: usize) -> String {
-    format!("guest-{number}")
-}
-
-/// The procedure for rebooting the nodes, each with its guests elsewhere meanwhile.
-pub(crate) fn target(
-    guests: &GuestsSpec,
-    want: &TargetSpec,
-    gates: impl Fn(&[&str]) -> Result<Vec<Gate>, IdError>,
-) -> Result<Target, IdError> {
-    let stage = StageSpec {
-        name: PartName::new("reboot")?,
-        kind: Kind::new(NODE)?,
-        revision: want.to.clone(),
-        width: Width::Policy,
-        phases: Phase::all(),
-        guards: vec![GuardSpec {
-            name: GuardName::new("watcher")?,
-            scope: GuardScope::Stage,
-            expiry: SignedDuration::from_secs(3600),
-            why: "nobody else starts guests of nodes that are away".to_owned(),
-        }],
-        gates: gates(&GATES)?,
-        door_before_last: None,
-        may_be_left: false,
-        going_back: GoingBack::Impossible {
-            why: "a node that has rebooted has rebooted".to_owned(),
-        },
-        maintenance: Some(Maintenance {
-            last: guests.last.map(node_name).transpose()?,
-            only: None,
-            one_at_a_time: Vec::new(),
-            moving: guests.moving,
-            flowing: guests.moving.shared == SharedGuests::Rolling,
-        }),
-    };
-    Ok(Target {
-        title: "reboot all nodes".to_owned(),
-        parts: vec![Part::Stage(stage)],
-        only: None,
-    })
-}
+use super::SimulatedCluster;
+use crate::scenario::{GuestsSpec, guest_name, node_name};
 
 /// What no guest asks for.
 const PLENTY: i64 = 1 << 20;
 
 /// Hosts, and the guests that they carry.
 #[derive(Debug, Clone)]
-pub(crate) struct Carried {
+pub(crate) struct GuestHosts {
     /// What is free there is what was so at first.
     hosts: Vec<Host>,
     guests: Vec<Guest>,
@@ -135,7 +37,7 @@ pub(crate) struct Carried {
     down_at_first: u64,
 }
 
-impl Carried {
+impl GuestHosts {
     /// Those of a specification, in which units are nodes and nothing else.
     pub(crate) fn of_spec(spec: &GuestsSpec) -> Result<Self, IdError> {
         let guests = spec.guests.iter().enumerate().map(|(number, guest)| Guest {
@@ -275,7 +177,7 @@ fn less(mut amounts: Amounts, other: Amounts) -> Amounts {
     amounts
 }
 
-impl World {
+impl SimulatedCluster {
     /// What the hosts carry now, if they carry anything.
     pub(crate) fn capacity(&self) -> Result<Option<Capacity>, CapacityError> {
         let Some(carried) = &self.carried else {

@@ -7,8 +7,8 @@ use stagger_core::model::{IdError, PartName, Reason, RunId, Topology};
 use stagger_core::plan::{LeftAlone, Plan};
 use stagger_core::run::{Action, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::Backend;
 use stagger_engine::clock::Clock as _;
+use stagger_engine::cluster::Backend;
 use stagger_engine::driver::{DriveError, Driver, Listener, Parts, Step};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::StoreError;
@@ -16,15 +16,15 @@ use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use super::Rehearsal;
 use crate::backend::Sim;
-use crate::clock::{Pace, PlayError, VirtualClock};
-use crate::fault::Fault;
-use crate::guests::GuestsMoved;
+use crate::clock::{ClockError, Pace, VirtualClock};
+use crate::scenario::Fault;
 use crate::simulate::SimEnding;
+use crate::world::GuestsMoved;
 use crate::world::{Exposure, WaveName};
 
 /// How a run on a copy went.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Course {
+pub struct RehearsalRun {
     /// How it ended, or what it stands still for.
     pub ending: SimEnding,
     /// Waves passed.
@@ -62,7 +62,7 @@ pub enum RehearseError {
     Drive(#[from] DriveError),
     /// The copy cannot be played.
     #[error("a simulated run cannot be played")]
-    Play(#[from] PlayError),
+    Play(#[from] ClockError),
 }
 
 /// After so long on the virtual clock a run has no end. Windows for maintenance may be rare.
@@ -73,22 +73,22 @@ const HELD: SignedDuration = SignedDuration::from_hours(1);
 const MOST_STEPS: u32 = 5_000;
 
 /// Makes runs of one rehearsal.
-pub(super) struct Courses<'a> {
+pub(super) struct RehearsalRunner<'a> {
     what: &'a Rehearsal,
 }
 
-impl<'a> Courses<'a> {
+impl<'a> RehearsalRunner<'a> {
     pub(super) fn new(what: &'a Rehearsal) -> Self {
         Self { what }
     }
 
     /// Carries out one run, with these faults.
-    pub(super) fn run(&self, number: usize, faults: Vec<Fault>) -> Result<Course, RehearseError> {
+    pub(super) fn run(&self, number: usize, faults: Vec<Fault>) -> Result<RehearsalRun, RehearseError> {
         let sim = Sim::copied(&self.what.copy, self.what.seed, faults)?;
         sim.carry_out(Pace::Fast, self.one_run(number, &sim))?
     }
 
-    async fn one_run(&self, number: usize, sim: &Sim) -> Result<Course, RehearseError> {
+    async fn one_run(&self, number: usize, sim: &Sim) -> Result<RehearsalRun, RehearseError> {
         let Rehearsal {
             target,
             policy,
@@ -97,7 +97,7 @@ impl<'a> Courses<'a> {
         } = self.what;
         sim.world().wants(target);
         let clock = sim.clock();
-        let noted: Arc<Mutex<Noted>> = Arc::default();
+        let noted: Arc<Mutex<RunNotes>> = Arc::default();
         let who = Identity {
             incarnation: "simulated-1".to_owned(),
             host: "localhost".to_owned(),
@@ -109,7 +109,7 @@ impl<'a> Courses<'a> {
             store: Box::new(SqliteStore::in_memory()?),
             clock: Arc::new(clock.clone()),
             artifacts: Artifacts::in_folder(scratch.clone()),
-            listener: Box::new(Watching {
+            listener: Box::new(RunListener {
                 sim: sim.clone(),
                 noted: Arc::clone(&noted),
             }),
@@ -136,7 +136,7 @@ impl<'a> Courses<'a> {
         let noted = std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner));
         let mut world = sim.world();
         let (exposure, guests) = (world.exposure(), world.guests_moved());
-        Ok(Course {
+        Ok(RehearsalRun {
             ending,
             waves: run.waves_passed(),
             units: run.changed(),
@@ -193,18 +193,18 @@ async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<S
 
 /// What is noted of a run while it goes on.
 #[derive(Debug, Default)]
-struct Noted {
+struct RunNotes {
     first: Option<Plan>,
     doors: Vec<PartName>,
     waves: std::collections::BTreeMap<PartName, u32>,
 }
 
-struct Watching {
+struct RunListener {
     sim: Sim,
-    noted: Arc<Mutex<Noted>>,
+    noted: Arc<Mutex<RunNotes>>,
 }
 
-impl Listener for Watching {
+impl Listener for RunListener {
     fn event(&mut self, entry: &Entry, run: &Run) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         match &entry.event {

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use stagger_core::model::{Capacity, IdError, Kind, Revision, UnitId, UnitState};
 
-use super::copied::{Copied, recovery, visit};
-use super::lost::Begun;
-use super::{Daemon, Due, EPOCH, FaultState, World};
+use super::copied_state::{CopiedState, recovery, visit};
+use super::ground_truth::GroundTruth;
+use super::guests::GuestHosts;
+use super::placement::{self, Pg};
+use super::restored_journal::JournalState;
+use super::{Daemon, EPOCH, FaultState, ScheduledEvent, SimulatedCluster};
 use crate::copy::ClusterCopy;
-use crate::fault::Fault;
-use crate::guests::{Carried, NODE, node_name};
-use crate::measure::Truth;
-use crate::placement::{self, Pg};
 use crate::rng::hash;
-use crate::spec::{Level, PoolSpec, Seconds, SimSpec};
+use crate::scenario::{Fault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
 
 fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
     let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
@@ -26,7 +25,7 @@ fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
     }
 }
 
-impl World {
+impl SimulatedCluster {
     /// A healthy cluster, but for what the specification says is down.
     ///
     /// # Errors
@@ -113,7 +112,7 @@ impl World {
         let is_out: Vec<bool> = daemons.iter().take(spec.osds() as usize).map(|d| d.out).collect();
         let pgs = placement::place(&spec, &is_out);
         let begin = Timestamp::from_second(EPOCH).unwrap_or(Timestamp::UNIX_EPOCH);
-        let carried = spec.guests.as_ref().map(Carried::of_spec).transpose()?;
+        let carried = spec.guests.as_ref().map(GuestHosts::of_spec).transpose()?;
         let mut world = Self::of(spec, daemons, pgs, begin);
         world.carried = carried;
         world.elect();
@@ -147,7 +146,7 @@ impl World {
             let turn = self.daemons[unit].turn;
             let spread = hash(&[self.spec.seed, 3, group as u64]) % 20;
             let takes = u64::from(self.spec.seconds.recovery) * (1 + spread) * 1000;
-            self.due(takes, Due::Recovered { unit, turn });
+            self.due(takes, ScheduledEvent::Recovered { unit, turn });
         }
     }
 
@@ -248,7 +247,7 @@ impl World {
             .capacity()
             .and_then(|capacity| world.carried_by(capacity));
         world.count_down_at_first();
-        world.copy = Some(Copied::new(Arc::clone(copy)));
+        world.copy = Some(CopiedState::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
         world.active_mgr = copy
             .snapshot
@@ -263,12 +262,12 @@ impl World {
     }
 
     /// What its units carry that are hosts of guests.
-    fn carried_by(&self, capacity: &Capacity) -> Option<Carried> {
+    fn carried_by(&self, capacity: &Capacity) -> Option<GuestHosts> {
         let units = capacity
             .hosts()
             .iter()
             .map(|host| self.by_id.get(&host.unit).copied());
-        Some(Carried::of_capacity(capacity, units.collect::<Option<_>>()?))
+        Some(GuestHosts::of_capacity(capacity, units.collect::<Option<_>>()?))
     }
 
     fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {
@@ -300,8 +299,8 @@ impl World {
             sleepers: BTreeMap::new(),
             teller: None,
             stuck: false,
-            watched: super::watch::Watched::default(),
-            grace: super::Grace::USUAL,
+            watched: super::monitor::MonitorState::default(),
+            grace: super::Tolerance::USUAL,
             healed: false,
             faults: Vec::new(),
             guards: BTreeMap::new(),
@@ -314,7 +313,7 @@ impl World {
             lost: Vec::new(),
             started_by_others: BTreeSet::new(),
             caller: None,
-            begun: Begun::default(),
+            begun: JournalState::default(),
             taken_by: BTreeMap::new(),
             effects: BTreeSet::new(),
             failed: BTreeMap::new(),
@@ -326,7 +325,7 @@ impl World {
             active_mgr: None,
             frozen: None,
             osd_stops: 0,
-            truth: Truth::default(),
+            truth: GroundTruth::default(),
             begin,
             copy: None,
             daemons,
@@ -344,7 +343,7 @@ impl World {
                 hit: Vec::new(),
             });
             if let Some(when) = when.filter(|when| when.osd_stop == 0) {
-                self.due(u64::from(when.at) * 1000, Due::FaultOn(at));
+                self.due(u64::from(when.at) * 1000, ScheduledEvent::FaultOn(at));
                 self.faults[at].armed = false;
             }
         }

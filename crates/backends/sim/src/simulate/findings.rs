@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use stagger_core::run::Ending;
 
-use crate::simulate::SimEnding;
-use crate::world::World;
+use super::ending::SimEnding;
+use crate::world::SimulatedCluster;
 
 /// A class of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ const FOR_A_PERSON: [&str; 7] = [
 ];
 
 /// All that the truth found against a run that ended so; `looked_after`: a person has done what they could.
-pub(crate) fn findings(ending: &SimEnding, world: &World, looked_after: bool) -> Vec<Finding> {
+pub(crate) fn findings(ending: &SimEnding, world: &SimulatedCluster, looked_after: bool) -> Vec<Finding> {
     let truth = world.truth();
     let of = |class: Class, all: &[String]| -> Vec<Finding> {
         let each = all.iter().cloned();
@@ -113,7 +113,7 @@ pub(crate) fn findings(ending: &SimEnding, world: &World, looked_after: bool) ->
     found
 }
 
-fn wrong_ending(ending: &SimEnding, world: &World, looked_after: bool) -> Vec<String> {
+fn wrong_ending(ending: &SimEnding, world: &SimulatedCluster, looked_after: bool) -> Vec<String> {
     let mut wrong = Vec::new();
     match ending {
         SimEnding::Endless(why) => wrong.push(format!("it never ends: {why}")),

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, Revision, UnitId};
 
-use crate::balanced::BalancedSpec;
-use crate::guests::GuestsSpec;
+use super::balanced::BalancedSpec;
+use super::guests::GuestsSpec;
 
 /// What the cluster is made of, and how fast it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,92 +9,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, Topology, UnitId};
 use stagger_core::run::{Action, Answer, Entry, Run};
 use stagger_core::view::Waiting;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::clock::{Clock, Moment};
+use stagger_engine::cluster::{
+    Anchor, Backend, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 use stagger_engine::driver::{DriveError, Listener, Notice, Parts};
 use stagger_engine::store::{Store as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
+use super::SimError;
+use super::driver::{ScenarioDriver, in_hand};
+use super::ending::SimEnding;
+use super::journal::SharedJournal;
 use crate::backend::Sim;
 use crate::clock::VirtualClock;
-use crate::journal::Shared;
-use crate::scenario::Scenario;
-use crate::simulate::{SimEnding, SimError, Story, in_hand};
+use crate::scenario::{ProcessFault, ProcessSpec, Scenario};
 use crate::target::target;
-
-/// A process that carries the run out, if nobody else does.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Conductor {
-    /// It is started so many seconds after the beginning.
-    pub at: u32,
-    /// Its clock is so many seconds ahead of the cluster's; behind, if this is negative.
-    pub ahead: i32,
-    /// What befalls it.
-    #[serde(rename = "ill", skip_serializing_if = "Vec::is_empty")]
-    pub ills: Vec<Ill>,
-}
-
-/// What befalls a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ill", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Ill {
-    /// It is killed, and another is started in its place.
-    Killed {
-        /// Seconds after the beginning.
-        at: u32,
-        /// So many seconds later.
-        again: u32,
-    },
-    /// It stands still right before it makes a call, and makes it when it wakes up.
-    Paused {
-        /// Before which of its calls, from 1.
-        call: u32,
-        /// Seconds.
-        lasts: u32,
-    },
-    /// Its machine is frozen from outside right before it makes a call, as a virtual one is: as if it stood still, and the clock
-    /// that counts since boot stands still too. The time of day goes on.
-    #[serde(alias = "sleeps")]
-    Frozen {
-        /// Before which of its calls, from 1.
-        call: u32,
-        /// Seconds.
-        lasts: u32,
-    },
-    /// Somebody sets its clock.
-    ClockSet {
-        /// Seconds after the beginning.
-        at: u32,
-        /// So many seconds forward; back, if this is negative.
-        by: i32,
-    },
-    /// Nothing of the cluster answers it; it reaches its journal all the same.
-    CutOff {
-        /// Seconds after the beginning.
-        at: u32,
-        /// Seconds.
-        lasts: u32,
-    },
-}
-
-impl Ill {
-    /// What kind, as scenario files name it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Killed { .. } => "killed",
-            Self::Paused { .. } => "paused",
-            Self::Frozen { .. } => "frozen",
-            Self::ClockSet { .. } => "clock-set",
-            Self::CutOff { .. } => "cut-off",
-        }
-    }
-}
 
 /// So long it waits before it tries again to carry the run out.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -112,28 +46,35 @@ const MOST_TRIES: u32 = 5_000;
 const NO_PROCESS: u32 = 1 << 30;
 
 /// What all conductors share.
-pub(crate) struct Stage<'a> {
+pub(crate) struct ProcessContext<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) sim: &'a Sim,
     pub(crate) run: RunId,
     pub(crate) topology: Topology,
-    pub(crate) store: Shared,
+    pub(crate) store: SharedJournal,
     pub(crate) artifacts: Artifacts,
     pub(crate) listener: Arc<Mutex<Box<dyn Listener>>>,
-    pub(crate) story: Story<'a>,
+    pub(crate) scenario_driver: ScenarioDriver<'a>,
     /// How often it was tried to carry the run on.
     pub(crate) tries: AtomicU32,
 }
 
-impl Stage<'_> {
+impl ProcessContext<'_> {
     /// One conductor, from its start until the run has ended.
-    pub(crate) async fn conduct(&self, number: usize, conductor: &Conductor) -> Result<SimEnding, SimError> {
+    pub(crate) async fn conduct(
+        &self,
+        number: usize,
+        conductor: &ProcessSpec,
+    ) -> Result<SimEnding, SimError> {
         let world = self.sim.clock();
         world.pause(Duration::from_secs(u64::from(conductor.at))).await;
-        let health = Arc::new(Health::new(conductor));
+        let health = Arc::new(ProcessState::new(conductor));
         let mut kills = conductor.ills.iter().filter_map(|ill| match ill {
-            Ill::Killed { at, again } => Some((*at, *again)),
-            Ill::Paused { .. } | Ill::Frozen { .. } | Ill::ClockSet { .. } | Ill::CutOff { .. } => None,
+            ProcessFault::Killed { at, again } => Some((*at, *again)),
+            ProcessFault::Paused { .. }
+            | ProcessFault::Frozen { .. }
+            | ProcessFault::ClockSet { .. }
+            | ProcessFault::CutOff { .. } => None,
         });
         loop {
             let kill = kills.next();
@@ -154,10 +95,10 @@ impl Stage<'_> {
     async fn live(
         &self,
         number: usize,
-        conductor: &Conductor,
-        health: &Arc<Health>,
+        conductor: &ProcessSpec,
+        health: &Arc<ProcessState>,
     ) -> Result<SimEnding, SimError> {
-        let clock = ConductorClock {
+        let clock = ProcessClock {
             world: self.sim.clock(),
             ahead: SignedDuration::from_secs(i64::from(conductor.ahead)),
             health: Arc::clone(health),
@@ -182,19 +123,19 @@ impl Stage<'_> {
                 // None that is one of this machine: whether that lives would be looked up.
                 process: NO_PROCESS + tries,
             };
-            self.story.heal(self.sim, || self.in_hand());
+            self.scenario_driver.heal(self.sim, || self.in_hand());
             match self.try_once(&who, &clock, health).await {
                 Ok(ending) => return Ok(ending),
-                Err(Setback::Over) => return Ok(SimEnding::Over(self.ended()?)),
-                Err(Setback::Broken(error)) => return Err(error),
+                Err(ProcessEnd::Over) => return Ok(SimEnding::Over(self.ended()?)),
+                Err(ProcessEnd::Broken(error)) => return Err(error),
                 // Who is alone, and nothing befalls, has nobody to wait for.
-                Err(Setback::Later(error)) if self.scenario.is_calm() => {
+                Err(ProcessEnd::Later(error)) if self.scenario.is_calm() => {
                     return Err(SimError::Supervise(error));
                 }
-                Err(Setback::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
-                Err(Setback::Later(error)) => {
+                Err(ProcessEnd::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
+                Err(ProcessEnd::Later(error)) => {
                     if matches!(error, SuperviseError::Drive(DriveError::StrayCall { .. })) {
-                        self.story.hears_of_strays(self.sim, &self.run);
+                        self.scenario_driver.hears_of_strays(self.sim, &self.run);
                     }
                     clock.pause(PATIENCE).await;
                 }
@@ -221,10 +162,10 @@ impl Stage<'_> {
     async fn try_once(
         &self,
         who: &Identity,
-        clock: &ConductorClock,
-        health: &Arc<Health>,
-    ) -> Result<SimEnding, Setback> {
-        let backend: Arc<dyn Backend> = Arc::new(Link {
+        clock: &ProcessClock,
+        health: &Arc<ProcessState>,
+    ) -> Result<SimEnding, ProcessEnd> {
+        let backend: Arc<dyn Backend> = Arc::new(ClusterLink {
             sim: self.sim.clone(),
             clock: clock.clone(),
             health: Arc::clone(health),
@@ -234,7 +175,7 @@ impl Stage<'_> {
             store: Box::new(self.store.clone()),
             clock: Arc::new(clock.clone()),
             artifacts: self.artifacts.clone(),
-            listener: Box::new(Both(Arc::clone(&self.listener), self.sim.clone())),
+            listener: Box::new(SharedListener(Arc::clone(&self.listener), self.sim.clone())),
         };
         let begun = match self.store.journal(&self.run) {
             Ok(entries) => !entries.is_empty(),
@@ -259,9 +200,9 @@ impl Stage<'_> {
             let topology = self.topology.clone();
             supervisor::start(parts, who, run, wanted, policy.clone(), baseline, topology).await
         };
-        let (mut driver, lease) = started.map_err(Setback::of)?;
-        let told = self.story.tell(&mut driver, self.sim).await;
-        let ending = told.map_err(|error| Setback::of(SuperviseError::from(error)))?;
+        let (mut driver, lease) = started.map_err(ProcessEnd::of)?;
+        let ended = self.scenario_driver.drive(&mut driver, self.sim).await;
+        let ending = ended.map_err(|error| ProcessEnd::of(SuperviseError::from(error)))?;
         // If it cannot be given back, it goes at its expiry.
         lease.give_back(&backend).await.ok();
         Ok(ending)
@@ -269,7 +210,7 @@ impl Stage<'_> {
 }
 
 /// Why a conductor does not carry the run out.
-enum Setback {
+enum ProcessEnd {
     /// It is over.
     Over,
     /// It tries again later.
@@ -278,13 +219,13 @@ enum Setback {
     Broken(SimError),
 }
 
-impl From<SimError> for Setback {
+impl From<SimError> for ProcessEnd {
     fn from(error: SimError) -> Self {
         Self::Broken(error)
     }
 }
 
-impl Setback {
+impl ProcessEnd {
     fn of(error: SuperviseError) -> Self {
         match error {
             SuperviseError::Over(_) => Self::Over,
@@ -302,7 +243,7 @@ impl Setback {
 }
 
 /// How a conductor is.
-struct Health {
+struct ProcessState {
     /// It stands still until then, in milliseconds of the world.
     paused_until: AtomicU64,
     /// So many milliseconds its machine was frozen, or will have been when it goes on.
@@ -315,8 +256,8 @@ struct Health {
     settings: Vec<(u64, i64)>,
 }
 
-impl Health {
-    fn new(conductor: &Conductor) -> Self {
+impl ProcessState {
+    fn new(conductor: &ProcessSpec) -> Self {
         let mut health = Self {
             paused_until: AtomicU64::new(0),
             frozen: AtomicU64::new(0),
@@ -327,11 +268,13 @@ impl Health {
         };
         for ill in &conductor.ills {
             match *ill {
-                Ill::Killed { .. } => {}
-                Ill::Paused { call, lasts } => health.pauses.push((call, lasts, false)),
-                Ill::Frozen { call, lasts } => health.pauses.push((call, lasts, true)),
-                Ill::ClockSet { at, by } => health.settings.push((u64::from(at) * 1000, i64::from(by))),
-                Ill::CutOff { at, lasts } => {
+                ProcessFault::Killed { .. } => {}
+                ProcessFault::Paused { call, lasts } => health.pauses.push((call, lasts, false)),
+                ProcessFault::Frozen { call, lasts } => health.pauses.push((call, lasts, true)),
+                ProcessFault::ClockSet { at, by } => {
+                    health.settings.push((u64::from(at) * 1000, i64::from(by)))
+                }
+                ProcessFault::CutOff { at, lasts } => {
                     let from = u64::from(at) * 1000;
                     health.cuts.push((from, from + u64::from(lasts) * 1000));
                 }
@@ -370,13 +313,13 @@ impl Health {
 /// The clock of a conductor: it does not show what that of the cluster shows, and nobody looks at it while the
 /// process stands still.
 #[derive(Clone)]
-struct ConductorClock {
+struct ProcessClock {
     world: VirtualClock,
     ahead: SignedDuration,
-    health: Arc<Health>,
+    health: Arc<ProcessState>,
 }
 
-impl ConductorClock {
+impl ProcessClock {
     fn passed(&self) -> u64 {
         u64::try_from(self.world.moment().up.as_millis()).unwrap_or(u64::MAX)
     }
@@ -401,7 +344,7 @@ impl ConductorClock {
 }
 
 #[async_trait]
-impl Clock for ConductorClock {
+impl Clock for ProcessClock {
     fn now(&self) -> Timestamp {
         let now = self.world.now();
         now.saturating_add(self.ahead()).unwrap_or(now)
@@ -440,13 +383,13 @@ impl Clock for ConductorClock {
 const LONG_AFTER: Duration = Duration::from_secs(1 << 30);
 
 /// The cluster as a conductor reaches it.
-struct Link {
+struct ClusterLink {
     sim: Sim,
-    clock: ConductorClock,
-    health: Arc<Health>,
+    clock: ProcessClock,
+    health: Arc<ProcessState>,
 }
 
-impl Link {
+impl ClusterLink {
     fn cut(&self) -> bool {
         self.health.is_cut_off(self.clock.passed())
     }
@@ -487,69 +430,92 @@ impl Link {
 }
 
 #[async_trait]
-impl Backend for Link {
-    fn cluster(&self) -> &ClusterName {
-        self.sim.cluster()
-    }
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        self.through("ask which cluster it is", self.sim.identity()).await
-    }
+impl Executor for ClusterLink {
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.sim.host_of(unit)
     }
+
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let seen = self.sim.observe_at(|| self.clock.now());
         self.through("observe the cluster", seen).await
     }
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        self.through("ask the oracle", self.sim.may_stop(units)).await
+
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.through("ask the oracle", self.sim.check_stop(units)).await
     }
-    fn rail(&self, action: &Action) -> Fencing {
-        self.sim.rail(action)
+
+    fn fencing(&self, action: &Action) -> Fencing {
+        self.sim.fencing(action)
     }
+
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         self.health.before_a_call(self.clock.passed());
         self.clock.awake().await;
         self.through(&format!("call {}", call.key()), self.sim.perform(call, action))
             .await
     }
+
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         self.through("raise the fence", self.sim.raise_fence(fence, units))
             .await
     }
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-        self.through("collect", self.sim.collect(call, units)).await
+
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        self.through("collect", self.sim.diagnostics(call, units)).await
     }
-    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
-        self.lock_through(self.sim.lock(claim, at_least)).await
-    }
-    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.lock_through(self.sim.renew(claim, fence)).await
-    }
-    async fn holder(&self) -> Result<Option<Holder>, LockError> {
-        self.lock_through(self.sim.holder()).await
-    }
-    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
-        self.lock_through(self.sim.anchor(anchor)).await
-    }
-    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
-        self.lock_through(self.sim.anchored()).await
-    }
-    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.lock_through(self.sim.unlock(claim, fence)).await
-    }
-    fn lock_expires(&self) -> Duration {
-        self.sim.lock_expires()
-    }
+
     fn poll(&self) -> Duration {
         self.sim.poll()
     }
 }
 
-/// One listener for all of them.
-struct Both(Arc<Mutex<Box<dyn Listener>>>, Sim);
+#[async_trait]
+impl Lock for ClusterLink {
+    fn cluster(&self) -> &ClusterName {
+        self.sim.cluster()
+    }
 
-impl Listener for Both {
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.through("ask which cluster it is", self.sim.identity()).await
+    }
+
+    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
+        self.lock_through(self.sim.lock(claim, at_least)).await
+    }
+
+    async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
+        self.lock_through(self.sim.renew(claim, fence)).await
+    }
+
+    async fn holder(&self) -> Result<Option<Holder>, LockError> {
+        self.lock_through(self.sim.holder()).await
+    }
+
+    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
+        self.lock_through(self.sim.anchor(anchor)).await
+    }
+
+    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
+        self.lock_through(self.sim.anchored()).await
+    }
+
+    async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
+        self.lock_through(self.sim.unlock(claim, fence)).await
+    }
+
+    fn lock_expires(&self) -> Duration {
+        self.sim.lock_expires()
+    }
+}
+
+/// One listener for all of them.
+struct SharedListener(Arc<Mutex<Box<dyn Listener>>>, Sim);
+
+impl Listener for SharedListener {
     fn notice(&mut self, notice: &Notice) {
         if matches!(notice, Notice::Behind(_)) {
             self.1.world().told_behind();

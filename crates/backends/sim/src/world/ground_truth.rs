@@ -6,12 +6,12 @@ use stagger_core::model::UnitId;
 use stagger_core::plan::Move;
 use stagger_core::run::Command;
 
-use crate::world::World;
+use super::SimulatedCluster;
 
 /// What came of a run by the truth.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct Truth {
+pub struct GroundTruth {
     /// Stops of serving units by the run.
     pub stops: u32,
     /// Each stop that was not safe and could have been known not to be.
@@ -47,7 +47,7 @@ pub struct Truth {
     /// When that was, in milliseconds.
     observed_at: u64,
     /// What the last observation said.
-    said: Said,
+    said: ReportedState,
     /// A lie that looked as the truth does was part of it.
     said_lies: bool,
     /// There was one.
@@ -66,7 +66,7 @@ pub struct Truth {
 
 /// What an observation said, for comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ReportedState {
     /// Units said to serve.
     pub(crate) serving: BTreeSet<UnitId>,
     /// Of each placement group, which shards are said to lack objects.
@@ -75,7 +75,7 @@ pub(crate) struct Said {
     pub(crate) known: bool,
 }
 
-impl Truth {
+impl GroundTruth {
     /// A fault took a unit down.
     pub(crate) fn fault_hit(&mut self, unit: &UnitId) {
         self.since_judged.insert(unit.clone());
@@ -83,7 +83,7 @@ impl Truth {
     }
 
     /// An observation was answered with this; `lies`: a lie that looked as the truth does was part of it.
-    pub(crate) fn observed(&mut self, said: Said, lies: bool, now: u64) {
+    pub(crate) fn observed(&mut self, said: ReportedState, lies: bool, now: u64) {
         if self.was_observed {
             for back in said.serving.difference(&self.said.serving) {
                 self.said_down.insert(back.clone(), self.observed_at);
@@ -132,7 +132,7 @@ impl Truth {
 }
 
 /// Why a stop is not safe.
-struct Bad {
+struct UnsafeReason {
     what: String,
     /// Units whose absence makes it so.
     absent: Vec<UnitId>,
@@ -142,7 +142,7 @@ struct Bad {
     unasked: bool,
 }
 
-impl World {
+impl SimulatedCluster {
     /// The oracle said no of a set with that unit when it was last asked about it, and its word still counts.
     pub(crate) fn was_just_refused(&self, unit: &str) -> bool {
         let mut refused = self.truth.refused_at.iter();
@@ -163,7 +163,7 @@ impl World {
             let full = world.over_filled(moves);
             match full.first() {
                 None => world.bad_daemon(unit),
-                Some(first) => Some(Bad {
+                Some(first) => Some(UnsafeReason {
                     what: format!("{} has more guests than memory", world.daemons[*first].id),
                     absent: full.iter().map(|node| world.daemons[*node].id.clone()).collect(),
                     said_fine: false,
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    fn judge(&mut self, unit: usize, what: &str, bad: impl Fn(&Self) -> Option<Bad>) {
+    fn judge(&mut self, unit: usize, what: &str, bad: impl Fn(&Self) -> Option<UnsafeReason>) {
         let id = self.daemons[unit].id.clone();
         self.truth.stops += 1;
         *self.truth.visits.entry(id.clone()).or_insert(0) += 1;
@@ -220,7 +220,7 @@ impl World {
         });
         match (bad, contradicted) {
             (Some(_), _) if raced => self.truth.raced += 1,
-            (Some(Bad { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
+            (Some(UnsafeReason { what: why, .. }), _) | (None, Some(why)) if self.truth.landing => {
                 let text = format!("at {at} s, {what} {id}, late: {why}");
                 self.truth.late_unsafe.push(text);
             }
@@ -351,7 +351,7 @@ impl World {
         None
     }
 
-    fn bad_osd(&self, osd: u32) -> Option<Bad> {
+    fn bad_osd(&self, osd: u32) -> Option<UnsafeReason> {
         for (pg, shard) in &self.on_osd[osd as usize] {
             let group = &self.pgs[*pg as usize];
             let pool = &self.spec.pools[group.pool];
@@ -383,7 +383,7 @@ impl World {
                         && self.daemons[*other as usize].up
                 })
                 .count() as u32;
-            return Some(Bad {
+            return Some(UnsafeReason {
                 what: if loses_a_site {
                     format!(
                         "placement group {} has OSDs in {sites} sites left, and needs {}",
@@ -412,7 +412,7 @@ impl World {
         None
     }
 
-    fn bad_daemon(&self, unit: usize) -> Option<Bad> {
+    fn bad_daemon(&self, unit: usize) -> Option<UnsafeReason> {
         let services = self.services();
         let service = services
             .into_iter()
@@ -420,7 +420,7 @@ impl World {
         let others = || self.members(service).filter(|at| *at != unit);
         let left = others().filter(|at| self.daemons[*at].serves()).count() as u32;
         let (kind, need) = (service.kind, service.need);
-        (left < need).then(|| Bad {
+        (left < need).then(|| UnsafeReason {
             what: format!("{left} of {kind} are left, and {need} are needed"),
             absent: others()
                 .filter(|at| !self.daemons[*at].serves())

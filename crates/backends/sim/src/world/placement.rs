@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::rng::hash;
-use crate::spec::{Level, SimSpec};
+use crate::scenario::{Level, SimSpec};
 
 /// A placement group: its pool, and its shards' OSDs (`None`: a hole).
 #[derive(Debug, Clone, PartialEq, Eq)]

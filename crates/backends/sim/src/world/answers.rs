@@ -7,14 +7,12 @@ use stagger_core::model::{
     Absent, Condition, ConditionName, IdError, Ix, Kind, Reason, Snapshot, Unit, UnitId, UnitState, Verdict,
 };
 use stagger_core::run::Answer;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
-use crate::balanced::{UNPIN, UNPINNED};
-use crate::fault::{Fault, Says};
-use crate::guests::NODE;
-use crate::measure::Said;
-use crate::target::require_condition;
-use crate::world::{ObserveError, World};
+use super::ground_truth::ReportedState;
+use super::{ObserveError, SimulatedCluster};
+use crate::scenario::{Fault, NODE, OracleFault};
+use crate::target::{UNPIN, UNPINNED, require_condition};
 
 /// A condition that nothing is down.
 fn down(names: &[&str]) -> (Verdict, String) {
@@ -27,7 +25,7 @@ fn down(names: &[&str]) -> (Verdict, String) {
     }
 }
 
-impl World {
+impl SimulatedCluster {
     /// What is observed now is not so, and nothing shows it.
     fn deceives(&self) -> bool {
         self.is_on(|fault| matches!(fault, Fault::StalePgs { hidden: true, .. }))
@@ -129,7 +127,7 @@ impl World {
         }
         let osd = i64::from(seconds.restart_osd) + i64::from(seconds.recovery);
         durations.insert(Kind::new("osd")?, SignedDuration::from_secs(osd));
-        let said = Said {
+        let said = ReportedState {
             serving: self
                 .daemons
                 .iter()
@@ -331,22 +329,22 @@ impl World {
         });
         let fooled = self.is_on(|fault| matches!(fault, Fault::StalePgs { oracle_too: true, .. }));
         let answer = match says {
-            Some(Says::Gone) => {
+            Some(OracleFault::Gone) => {
                 self.truth.no_oracle();
                 return Ok(Answer::NoOracle);
             }
-            Some(Says::Error) => {
+            Some(OracleFault::Error) => {
                 return Err(BackendError::transient(
                     "ask whether the set may stop",
                     "timed out",
                 ));
             }
-            Some(Says::Unknown) => {
+            Some(OracleFault::Unknown) => {
                 return Ok(Answer::Unknown {
                     why: "it has no states of placement groups yet".to_owned(),
                 });
             }
-            Some(Says::Yes) => {
+            Some(OracleFault::Yes) => {
                 self.truth.asked(set, true, false, now);
                 return Ok(Answer::Yes);
             }

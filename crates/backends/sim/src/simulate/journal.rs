@@ -4,66 +4,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::backend::LockRecord;
+use stagger_engine::cluster::LockRecord;
 use stagger_engine::store::{Listed, Mark, Presence, Store, StoreError};
 
 use crate::backend::Sim;
 use crate::memory::MemoryStore;
-
-/// What befalls a journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "ill", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum JournalIll {
-    /// Its disk is full: nothing can be written.
-    Full {
-        /// Seconds after the beginning.
-        at: u32,
-        /// Seconds.
-        lasts: u32,
-    },
-    /// One append is torn: an error is answered, and nothing of it is there when it is read again.
-    Torn {
-        /// Which, from 1.
-        append: u32,
-    },
-    /// One append is written, and an error is answered.
-    Unsure {
-        /// Which, from 1.
-        append: u32,
-    },
-    /// A backup of it is put back, or it fails over to a copy without the last writes.
-    PutBack {
-        /// Seconds after the beginning.
-        at: u32,
-        /// What was written in so many seconds before that is lost.
-        lost: u32,
-    },
-}
-
-impl JournalIll {
-    /// What kind, as scenario files name it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Full { .. } => "journal-full",
-            Self::Torn { .. } => "journal-torn",
-            Self::Unsure { .. } => "journal-unsure",
-            Self::PutBack { .. } => "journal-put-back",
-        }
-    }
-}
+use crate::scenario::JournalFault;
 
 /// One journal that all of them reach.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedJournal {
     sim: Sim,
-    ills: Arc<Vec<JournalIll>>,
-    kept: Arc<Mutex<Kept>>,
+    ills: Arc<Vec<JournalFault>>,
+    kept: Arc<Mutex<JournalContents>>,
 }
 
-struct Kept {
+struct JournalContents {
     store: Which,
     appends: u32,
     /// How many of the ills are over that come once.
@@ -85,10 +43,10 @@ impl Which {
     }
 }
 
-impl Shared {
+impl SharedJournal {
     /// Of a journal of which a backup is put back, only one in memory can be played.
-    pub(crate) fn new(sim: &Sim, store: Box<dyn Store>, ills: &[JournalIll]) -> Self {
-        let is_put_back = ills.iter().any(|ill| matches!(ill, JournalIll::PutBack { .. }));
+    pub(crate) fn new(sim: &Sim, store: Box<dyn Store>, ills: &[JournalFault]) -> Self {
+        let is_put_back = ills.iter().any(|ill| matches!(ill, JournalFault::PutBack { .. }));
         let store = if is_put_back {
             Which::Memory(MemoryStore::default())
         } else {
@@ -97,7 +55,7 @@ impl Shared {
         Self {
             sim: sim.clone(),
             ills: Arc::new(ills.to_vec()),
-            kept: Arc::new(Mutex::new(Kept {
+            kept: Arc::new(Mutex::new(JournalContents {
                 store,
                 appends: 0,
                 put_back: Vec::new(),
@@ -105,7 +63,7 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, JournalContents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,13 +80,13 @@ impl Shared {
         ask(kept.store.get())
     }
 
-    fn put_back(&self, kept: &mut Kept) {
+    fn put_back(&self, kept: &mut JournalContents) {
         let now = self.passed();
         let Which::Memory(store) = &mut kept.store else {
             return;
         };
         for (number, ill) in self.ills.iter().enumerate() {
-            let JournalIll::PutBack { at, lost } = *ill else {
+            let JournalFault::PutBack { at, lost } = *ill else {
                 continue;
             };
             let at = u64::from(at) * 1000;
@@ -146,11 +104,11 @@ impl Shared {
     fn is_full(&self) -> bool {
         let now = self.passed();
         self.ills.iter().any(|ill| match *ill {
-            JournalIll::Full { at, lasts } => {
+            JournalFault::Full { at, lasts } => {
                 let at = u64::from(at) * 1000;
                 (at..at + u64::from(lasts) * 1000).contains(&now)
             }
-            JournalIll::Torn { .. } | JournalIll::Unsure { .. } | JournalIll::PutBack { .. } => false,
+            JournalFault::Torn { .. } | JournalFault::Unsure { .. } | JournalFault::PutBack { .. } => false,
         })
     }
 
@@ -164,11 +122,11 @@ impl Shared {
             kept.appends += 1;
             kept.appends
         };
-        if self.ills.contains(&JournalIll::Torn { append }) {
+        if self.ills.contains(&JournalFault::Torn { append }) {
             return Err(failed("the write was torn"));
         }
         let written = self.with(what);
-        if self.ills.contains(&JournalIll::Unsure { append }) {
+        if self.ills.contains(&JournalFault::Unsure { append }) {
             return Err(failed("the connection was lost"));
         }
         written
@@ -186,7 +144,7 @@ fn failed(why: &str) -> StoreError {
     }
 }
 
-impl Store for Shared {
+impl Store for SharedJournal {
     fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         self.with(|store| store.fence(cluster))
     }

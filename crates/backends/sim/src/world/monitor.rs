@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::Phase;
 
-use super::World;
-use crate::fault::Fault;
+use super::SimulatedCluster;
+use crate::scenario::Fault;
 
 /// How strictly a world judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Grace {
+pub(crate) struct Tolerance {
     /// So long a judgement counts, in seconds: a stop that comes later has no excuse. `None`: nobody has said.
     pub(crate) approval: Option<u64>,
     /// So long the run may keep something from serving that something else has made it so, in seconds: it has to notice,
@@ -17,7 +17,7 @@ pub(crate) struct Grace {
     pub(crate) to_notice: u64,
 }
 
-impl Grace {
+impl Tolerance {
     /// Of a world in which processes are killed, paused or cut off, or their journal fails: a lock has to expire, and
     /// whoever follows has to come and to rule out stray calls.
     pub(crate) const USUAL: Self = Self {
@@ -31,14 +31,14 @@ impl Grace {
 
 /// What is watched, and since when.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
+pub(crate) struct MonitorState {
     /// What does not serve, and would if the run gave back what it holds: since when.
     kept: BTreeMap<String, u64>,
     /// Something has changed since it was last looked at.
     pub(crate) touched: bool,
 }
 
-impl World {
+impl SimulatedCluster {
     /// Time is about to pass with all as it is.
     pub(super) fn watch(&mut self) {
         if self.copy.is_some() || !std::mem::take(&mut self.watched.touched) {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
-use crate::balanced;
-use crate::placement::{self, Pg};
-use crate::world::World;
+use super::SimulatedCluster;
+use super::placement::{self, Pg};
+use crate::scenario::SERVICE_KINDS;
 
 /// Daemons of one kind that stand in for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +27,11 @@ const SERVICES: [(&str, &str); 4] = [
     ("rgw", "object gateways, one of them up"),
 ];
 
-impl World {
+impl SimulatedCluster {
     /// All services that are not storage.
     pub(crate) fn services(&self) -> Vec<Service> {
         let mut all = Vec::new();
-        for (kind, name) in SERVICES.into_iter().chain(balanced::KINDS) {
+        for (kind, name) in SERVICES.into_iter().chain(SERVICE_KINDS) {
             let groups = match kind {
                 "rgw" => self.spec.rgw_groups.max(1),
                 "conductor" => self.conductor_groups(),

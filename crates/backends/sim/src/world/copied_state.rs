@@ -12,8 +12,8 @@ use stagger_core::plan::USUAL_VISIT;
 use stagger_core::run::Answer;
 
 use super::error::ObserveError;
-use super::standing::Standings;
-use super::{Daemon, World};
+use super::pg_availability::PgAvailabilities;
+use super::{Daemon, SimulatedCluster};
 use crate::copy::ClusterCopy;
 
 /// The ways to move, the names of their durations, and how many seconds a plan reckons with where nothing is known.
@@ -25,17 +25,17 @@ const MOVES: [(How, &str, u32); 3] = [
 
 /// Of what a world is a copy, and what has become of it since.
 #[derive(Debug, Clone)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedState {
     of: Arc<ClusterCopy>,
     hosts: Vec<String>,
-    pub(super) standings: Standings,
+    pub(super) standings: PgAvailabilities,
     /// How many metadata servers held a rank.
     ranks: usize,
     /// The step that each of these conditions comes with.
     steps: BTreeMap<ConditionName, PartName>,
 }
 
-impl Copied {
+impl CopiedState {
     pub(super) fn new(of: Arc<ClusterCopy>) -> Self {
         let hosts = of.hosts().into_iter().map(str::to_owned).collect();
         let active = of
@@ -45,7 +45,7 @@ impl Copied {
             .filter(|unit| unit.kind.as_str() == "mds" && unit.precedence > 0);
         Self {
             hosts,
-            standings: Standings::default(),
+            standings: PgAvailabilities::default(),
             ranks: active.count(),
             steps: BTreeMap::new(),
             of,
@@ -103,7 +103,7 @@ fn major(release: &str) -> Option<u32> {
     release.split('.').next()?.parse().ok()
 }
 
-impl World {
+impl SimulatedCluster {
     /// What an observation of a copy shows now.
     pub(crate) fn copied_snapshot(&self, unknown: Option<&str>) -> Result<Option<Snapshot>, ObserveError> {
         let Some(copy) = &self.copy else { return Ok(None) };
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// Whether a condition has come with what was done: by a step, or by what all units run.
-    fn has_come(&self, copy: &Copied, name: &ConditionName) -> bool {
+    fn has_come(&self, copy: &CopiedState, name: &ConditionName) -> bool {
         let by_step = copy.steps.get(name);
         let mut by_units = copy.of.comes_with.iter().filter(|(comes, _)| comes == name);
         by_step.is_some_and(|step| self.steps.contains(step))
@@ -187,7 +187,7 @@ impl World {
     }
 
     /// What may be down together, as before; and of groups with objects missing, those that have all.
-    fn copied_budgets(&self, copy: &Copied) -> Budgets {
+    fn copied_budgets(&self, copy: &CopiedState) -> Budgets {
         let before = copy.of.snapshot.budgets().clone();
         if copy.standings.short.is_empty() && self.carried.is_none() {
             return before;
@@ -223,7 +223,7 @@ impl World {
 
     /// A condition that was not well stays as it was: nobody cures the cluster in a simulation. One
     /// that was well is so while what it speaks of is; one that waits for the upgrade comes with it.
-    fn copied_condition(&self, copy: &Copied, was: &Condition, unknown: Option<&str>) -> Condition {
+    fn copied_condition(&self, copy: &CopiedState, was: &Condition, unknown: Option<&str>) -> Condition {
         let name = was.name.as_str();
         let (verdict, why) = if self.has_come(copy, &was.name) {
             (Verdict::Yes, "it has come with the change".to_owned())
@@ -239,7 +239,7 @@ impl World {
     }
 
     /// What has become of a condition that was well, if it is not any more.
-    fn turned(&self, copy: &Copied, name: &str, unknown: Option<&str>) -> Option<(Verdict, String)> {
+    fn turned(&self, copy: &CopiedState, name: &str, unknown: Option<&str>) -> Option<(Verdict, String)> {
         let down = |kinds: &[&str]| {
             let worse = self.daemons.iter().filter(|daemon| {
                 daemon.baseline && !daemon.up && (kinds.is_empty() || kinds.contains(&daemon.kind.as_str()))

@@ -1,13 +1,13 @@
 //! What a journal that was put back from a backup knows nothing of any more.
 
 use stagger_core::model::GuardName;
-use stagger_engine::backend::Call;
+use stagger_engine::cluster::Call;
 
-use super::World;
+use super::SimulatedCluster;
 
 /// Whether the journal knows of all that was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Begun {
+pub(crate) enum JournalState {
     /// It does.
     #[default]
     Known,
@@ -17,7 +17,7 @@ pub(crate) enum Begun {
     Told,
 }
 
-impl World {
+impl SimulatedCluster {
     /// The journal has lost what came after that event.
     pub(crate) fn journal_lost(&mut self, after: u64) {
         self.lost.push((self.fence, after));
@@ -29,7 +29,7 @@ impl World {
             // Nothing that the run has tells of it any more.
             daemon.ours_to_give_back = false;
             daemon.begun_by = after;
-            self.begun = Begun::Forgotten;
+            self.begun = JournalState::Forgotten;
         }
     }
 
@@ -38,7 +38,7 @@ impl World {
     pub(crate) fn begun_by_what_is_lost(&mut self, unit: usize, call: &Call) {
         self.daemons[unit].ours_to_give_back = false;
         if call.fence == self.fence {
-            self.begun = Begun::Forgotten;
+            self.begun = JournalState::Forgotten;
         }
     }
 
@@ -50,14 +50,14 @@ impl World {
 
     /// Whoever carries the run on was told that the journal is older than the cluster knows.
     pub(crate) fn told_behind(&mut self) {
-        if self.begun == Begun::Forgotten {
-            self.begun = Begun::Told;
+        if self.begun == JournalState::Forgotten {
+            self.begun = JournalState::Told;
         }
     }
 
     /// Somebody carries the run on: of what its journal has lost the cluster must have told.
     pub(crate) fn carried_on(&mut self) {
-        if std::mem::take(&mut self.begun) == Begun::Forgotten {
+        if std::mem::take(&mut self.begun) == JournalState::Forgotten {
             let at = self.elapsed() / 1000;
             let text = format!("at {at} s, the journal has lost what was begun, and nobody was told");
             self.truth.untold.push(text);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     /// One manager of two is stopped by a call that was announced at that place under the first token.
-    fn stopped(world: &mut World, seq: u64) {
+    fn stopped(world: &mut SimulatedCluster, seq: u64) {
         let now = world.time();
         world.snapshot(now).unwrap();
         let call = Call {
@@ -101,9 +101,9 @@ mod tests {
         world.perform(&call, &enter).unwrap();
     }
 
-    fn world() -> World {
+    fn world() -> SimulatedCluster {
         let spec = "name = 'lab'\nrelease = '1'\nracks = 2\nhosts_per_rack = 1\nosds_per_host = 0\nmons = 0\nmgrs = 2";
-        let mut world = World::new(toml::from_str(spec).unwrap(), Vec::new()).unwrap();
+        let mut world = SimulatedCluster::new(toml::from_str(spec).unwrap(), Vec::new()).unwrap();
         world.fence = 1;
         world
     }

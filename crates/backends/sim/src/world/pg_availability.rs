@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::World;
+use super::SimulatedCluster;
 
 /// The wave of a run: its stage, and its number in that stage, from 1.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct Exposure {
 
 /// How one group stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Standing {
+struct PgAvailability {
     /// Worse than before the run.
     dirty: bool,
     /// One failure away from not serving, by the run.
@@ -49,8 +49,8 @@ struct Standing {
 
 /// The standing of all groups, kept up with each change.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Standings {
-    all: Vec<Standing>,
+pub(super) struct PgAvailabilities {
+    all: Vec<PgAvailability>,
     pub(super) dirty: usize,
     /// Groups with objects missing somewhere.
     pub(super) short: BTreeSet<u32>,
@@ -66,14 +66,14 @@ pub(super) struct Standings {
     longest_stop: u64,
 }
 
-impl Standings {
+impl PgAvailabilities {
     /// Counts the time that has passed with things as they are.
     fn pass(&mut self, now: u64) {
         self.exposed_for += self.exposed * (now - self.since);
         self.since = now;
     }
 
-    fn turn(&mut self, group: u32, now: u64, new: Standing) {
+    fn turn(&mut self, group: u32, now: u64, new: PgAvailability) {
         let old = std::mem::replace(&mut self.all[group as usize], new);
         self.dirty = self.dirty + usize::from(new.dirty) - usize::from(old.dirty);
         self.exposed = self.exposed + u64::from(new.exposed) - u64::from(old.exposed);
@@ -96,12 +96,12 @@ impl Standings {
     }
 }
 
-impl World {
+impl SimulatedCluster {
     /// Looks at all groups for the first time.
     pub(super) fn stand(&mut self) {
         let groups = self.pgs.len();
         let Some(copy) = &mut self.copy else { return };
-        copy.standings.all = vec![Standing::default(); groups];
+        copy.standings.all = vec![PgAvailability::default(); groups];
         for group in 0..groups as u32 {
             self.settle_group(group);
         }
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    fn standing(&self, group: usize) -> Standing {
+    fn standing(&self, group: usize) -> PgAvailability {
         let pg = &self.pgs[group];
         let pool = &self.spec.pools[pg.pool];
         let (mut up, mut whole, mut up_without, mut whole_without) = (0, 0, 0, 0);
@@ -155,7 +155,7 @@ impl World {
         }
         let serves = |up: u32, whole: u32| up >= pool.min_size && whole >= pool.k;
         let bears_one = |up: u32, whole: u32| up > pool.min_size && whole > pool.k;
-        Standing {
+        PgAvailability {
             dirty,
             exposed: serves(up, whole) && !bears_one(up, whole) && bears_one(up_without, whole_without),
             stopped: !serves(up, whole) && serves(up_without, whole_without),

@@ -6,18 +6,18 @@
 use stagger_core::model::{Drained, How, Phase, Revision, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 
-use crate::fault::Fault;
-use crate::world::{Copied, World};
+use super::{CopiedState, SimulatedCluster};
+use crate::scenario::Fault;
 
 /// So long a call waits for what it has restarted, in seconds.
 const LONGEST_WAIT: u32 = 120;
 
-impl World {
+impl SimulatedCluster {
     /// Whether units are drained before they are changed.
     pub(crate) fn drains(&self) -> bool {
-        let copied = self.copy.as_ref().is_some_and(Copied::drains);
+        let copied = self.copy.as_ref().is_some_and(CopiedState::drains);
         self.carried.is_some() || self.spec.balanced.is_some() || copied
     }
 
@@ -239,9 +239,7 @@ mod tests {
     use stagger_core::model::{RunId, Storage};
 
     use super::*;
-    use crate::balanced::BalancedSpec;
-    use crate::guests::{GuestSpec, GuestsSpec, node_name};
-    use crate::spec::{Level, PoolSpec, SimSpec};
+    use crate::scenario::{BalancedSpec, GuestSpec, GuestsSpec, Level, PoolSpec, SimSpec, node_name};
 
     fn spec() -> SimSpec {
         toml::from_str("name = 'lab'\nrelease = '1'\nracks = 2\nhosts_per_rack = 2\nosds_per_host = 0\nmons = 0\nmgrs = 0")
@@ -249,7 +247,7 @@ mod tests {
     }
 
     /// Three nodes; a guest of 2 GiB on the first.
-    fn nodes(memory: u32, faults: Vec<Fault>) -> World {
+    fn nodes(memory: u32, faults: Vec<Fault>) -> SimulatedCluster {
         let guest = GuestSpec {
             node: 0,
             standby: None,
@@ -269,11 +267,11 @@ mod tests {
             guests: Some(guests),
             ..spec()
         };
-        seen(World::new(spec, faults).unwrap())
+        seen(SimulatedCluster::new(spec, faults).unwrap())
     }
 
     /// After an observation, as each judgement is.
-    fn seen(mut world: World) -> World {
+    fn seen(mut world: SimulatedCluster) -> SimulatedCluster {
         let now = world.time();
         world.snapshot(now).unwrap();
         world
@@ -288,7 +286,7 @@ mod tests {
         }
     }
 
-    fn call(world: &mut World, seq: u64, action: &Action) -> Result<String, BackendError> {
+    fn call(world: &mut SimulatedCluster, seq: u64, action: &Action) -> Result<String, BackendError> {
         let call = Call {
             run: RunId::new("r").unwrap(),
             seq,
@@ -299,7 +297,7 @@ mod tests {
         world.perform(&call, action)
     }
 
-    fn host_of_the_guest(world: &World) -> u32 {
+    fn host_of_the_guest(world: &SimulatedCluster) -> u32 {
         world.capacity().unwrap().unwrap().guest(0).host
     }
 
@@ -401,7 +399,7 @@ mod tests {
             balanced: Some(balanced),
             ..spec()
         };
-        let mut world = seen(World::new(spec, Vec::new()).unwrap());
+        let mut world = seen(SimulatedCluster::new(spec, Vec::new()).unwrap());
         for (seq, unit) in (1..).zip(["conductor.a", "api.b"]) {
             call(
                 &mut world,
@@ -446,7 +444,7 @@ mod tests {
             pools: vec![pool],
             ..spec()
         };
-        let mut world = seen(World::new(spec, Vec::new()).unwrap());
+        let mut world = seen(SimulatedCluster::new(spec, Vec::new()).unwrap());
         for (seq, osd) in (1..).zip(["osd.0", "osd.1"]) {
             assert_eq!(world.truth().violations, Vec::<String>::new());
             call(

@@ -3,41 +3,21 @@
 //! New code comes first, held to the release before; then, behind a point of no return, nothing is held any more. A
 //! service is drained at the balancer, restarted, and given back, one at a time.
 
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{
     ConditionName, Door, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Revision, StageSpec,
     StepSpec, Target, Width,
 };
 
-use crate::target::TargetSpec;
-
-/// The kinds of services, with what each is called.
-pub(crate) const KINDS: [(&str, &str); 2] = [
-    ("conductor", "conductors of a group, one of them serving"),
-    ("api", "API services, one of them serving"),
-];
+use crate::scenario::{BalancedSpec, SERVICE_KINDS, TargetSpec};
 
 /// What the gates of their stages ask for.
-pub(crate) const GATES: [&str; 3] = ["conductors-serve", "apis-serve", "health"];
+const GATES: [&str; 3] = ["conductors-serve", "apis-serve", "health"];
 
 /// The step from which on nothing is held to the release before.
 pub(crate) const UNPIN: &str = "unpin";
 
 /// The condition that it leads to.
 pub(crate) const UNPINNED: &str = "unpin-begun";
-
-/// Services behind a balancer, as a scenario file describes them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BalancedSpec {
-    /// The group of each conductor.
-    pub conductors: Vec<u32>,
-    /// How many API services.
-    pub apis: u32,
-    /// New code is held to the release before, until all run it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub held: bool,
-}
 
 /// The procedure: conductors before API services, held first if that is asked for.
 pub(crate) fn target(
@@ -64,7 +44,7 @@ pub(crate) fn target(
     let mut parts = Vec::new();
     if balanced.held {
         let held = Revision::new(format!("{}-held", want.to))?;
-        for (kind, _) in KINDS {
+        for (kind, _) in SERVICE_KINDS {
             parts.push(stage(format!("{kind}s"), kind, &held, GoingBack::Restart)?);
         }
         let name = PartName::new(UNPIN)?;
@@ -78,14 +58,14 @@ pub(crate) fn target(
             }),
             why: "from here on services write as the new release does".to_owned(),
         }));
-        for (kind, _) in KINDS {
+        for (kind, _) in SERVICE_KINDS {
             let going_back = GoingBack::Impossible {
                 why: "rows that the release before cannot read may have been written".to_owned(),
             };
             parts.push(stage(format!("unpin-{kind}s"), kind, &want.to, going_back)?);
         }
     } else {
-        for (kind, _) in KINDS {
+        for (kind, _) in SERVICE_KINDS {
             parts.push(stage(format!("{kind}s"), kind, &want.to, GoingBack::Restart)?);
         }
     }

@@ -6,26 +6,15 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{Code, HostName, PartName, Reason};
 use stagger_core::run::{Command, Run};
 
-use crate::world::World;
-
-/// A person, and how they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Person {
-    /// They look so many seconds after the run was held.
-    pub after: u32,
-    /// They accept what may be left, and give up, before all faults are over.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub hasty: bool,
-}
+use crate::scenario::Operator;
+use crate::world::SimulatedCluster;
 
 /// One thing that a person does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum OperatorAction {
     /// Starts what is down and not in the hands of the run.
     Start,
     /// Lets each pool serve with one less.
@@ -36,7 +25,7 @@ pub(crate) enum Act {
 
 /// What a person knows of the run that they look after.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Looked {
+pub(crate) struct OperatorState {
     /// Why it is held, and since when they know.
     held: Option<(String, Timestamp)>,
     /// How often they have acted upon each reason.
@@ -55,7 +44,7 @@ const MOST_DOUBLED: u32 = 6;
 /// So often they mend and resume, before they accept or give up.
 const PATIENCE: u32 = 3;
 
-impl Looked {
+impl OperatorState {
     /// It is not held.
     pub(crate) fn goes_on(&mut self) {
         self.held = None;
@@ -94,31 +83,37 @@ impl Looked {
     }
 }
 
-impl Person {
+impl Operator {
     /// What they do about a run that is held so.
-    pub(crate) fn acts(self, looked: &mut Looked, run: &Run, reason: &Reason, world: &World) -> Vec<Act> {
-        looked.held = None;
-        looked.acts += 1;
-        looked.last = Some(reason.code.code().to_owned());
-        let round = looked.rounds.entry(reason.code.code().to_owned()).or_default();
+    pub(crate) fn acts(
+        self,
+        state: &mut OperatorState,
+        run: &Run,
+        reason: &Reason,
+        world: &SimulatedCluster,
+    ) -> Vec<OperatorAction> {
+        state.held = None;
+        state.acts += 1;
+        state.last = Some(reason.code.code().to_owned());
+        let round = state.rounds.entry(reason.code.code().to_owned()).or_default();
         *round += 1;
         let settled = self.hasty || world.is_healed();
         match &reason.code {
-            Code::Paused => vec![Act::Say(Command::Resume)],
+            Code::Paused => vec![OperatorAction::Say(Command::Resume)],
             Code::OneWayDoor => approvals(reason),
             Code::OutcomeUnknown => known(run, world),
             _ if *round < PATIENCE || !settled => {
-                let mut acts = vec![Act::Start];
+                let mut acts = vec![OperatorAction::Start];
                 if *round > 1 {
-                    acts.push(Act::Pools);
+                    acts.push(OperatorAction::Pools);
                 }
-                acts.push(Act::Say(Command::Resume));
+                acts.push(OperatorAction::Say(Command::Resume));
                 acts
             }
             _ => {
                 let words = approvals(reason);
                 if words.is_empty() {
-                    vec![Act::Say(Command::Abort)]
+                    vec![OperatorAction::Say(Command::Abort)]
                 } else {
                     words
                 }
@@ -128,17 +123,17 @@ impl Person {
 }
 
 /// The words that the run itself offers.
-fn approvals(reason: &Reason) -> Vec<Act> {
+fn approvals(reason: &Reason) -> Vec<OperatorAction> {
     let offered = reason.detail.split('`').filter_map(|words| {
         let mut words = words.strip_prefix("stagger approve ")?.split(' ');
         let door = PartName::new(words.nth(1)?).ok()?;
-        Some(Act::Say(Command::Approve { door }))
+        Some(OperatorAction::Say(Command::Approve { door }))
     });
     offered.collect()
 }
 
 /// Of each host that is off, that it is.
-pub(crate) fn confirmations(world: &World) -> Vec<Command> {
+pub(crate) fn confirmations(world: &SimulatedCluster) -> Vec<Command> {
     let off = world.offs().filter_map(|host| {
         Some(Command::Confirm {
             host: HostName::new(host.clone()).ok()?,
@@ -149,8 +144,11 @@ pub(crate) fn confirmations(world: &World) -> Vec<Command> {
 }
 
 /// What can be said of calls of which nobody knows how they ended: that their host is off, or what is there.
-fn known(run: &Run, world: &World) -> Vec<Act> {
-    let off: Vec<Act> = confirmations(world).into_iter().map(Act::Say).collect();
+fn known(run: &Run, world: &SimulatedCluster) -> Vec<OperatorAction> {
+    let off: Vec<OperatorAction> = confirmations(world)
+        .into_iter()
+        .map(OperatorAction::Say)
+        .collect();
     if !off.is_empty() {
         return off;
     }
@@ -158,11 +156,11 @@ fn known(run: &Run, world: &World) -> Vec<Act> {
     let open = run.open().filter_map(|(intent, _)| {
         let announced = run.announced_under(intent)?;
         let done = world.knows_how_it_ended(&format!("{name}-{intent}-{announced}"))?;
-        Some(Act::Say(Command::Settle { intent, done }))
+        Some(OperatorAction::Say(Command::Settle { intent, done }))
     });
-    let mut said: Vec<Act> = open.collect();
+    let mut said: Vec<OperatorAction> = open.collect();
     if said.is_empty() {
-        said.push(Act::Say(Command::Resume));
+        said.push(OperatorAction::Say(Command::Resume));
     }
     said
 }
