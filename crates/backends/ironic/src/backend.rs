@@ -7,38 +7,42 @@ use std::time::Duration;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
+use stagger_engine::cluster::{
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 
-use crate::config::{Pace, Role, Settings, Way};
+use crate::client::{IronicClient, RemoteIronic};
+use crate::config::{Pace, Role, Settings, StopMode};
 use crate::facts::{Facts, Known};
-use crate::look::{balancer, look};
+use crate::goal::UpgradeGoal;
+use crate::observe::{balancer, look};
 use crate::perform::Performer;
-use crate::records::Book;
+use crate::records::RecordStore;
+use crate::refusal::Refusal;
 use crate::releases::Releases;
 use crate::sql::with_password;
 use crate::steps::raise;
-use crate::target::{Refusal, Upgrade, upgrade};
-use crate::translate::{Wished, translate};
-use crate::world::{Reached, World};
+use crate::target::{Upgrade, upgrade};
+use crate::translate::translate;
 
 /// An Ironic.
 #[derive(Debug)]
 pub struct IronicBackend {
-    world: Arc<dyn World>,
-    book: Book,
+    client: Arc<dyn IronicClient>,
+    book: RecordStore,
     settings: Settings,
     table: Releases,
-    wished: Option<Wished>,
+    goal: Option<UpgradeGoal>,
 }
 
 impl IronicBackend {
-    /// That of the configuration. `wished`: what the run that it serves began with.
+    /// That of the configuration. `goal`: what the run that it serves began with.
     ///
     /// # Errors
     /// What in the configuration cannot be used. Nothing is asked yet.
-    pub fn new(settings: Settings, wished: Option<Wished>) -> Result<Self, BackendError> {
-        let world = Arc::new(Reached::new(settings.clone())?);
-        Self::of(world, settings, wished)
+    pub fn new(settings: Settings, goal: Option<UpgradeGoal>) -> Result<Self, BackendError> {
+        let client = Arc::new(RemoteIronic::new(settings.clone())?);
+        Self::of(client, settings, goal)
     }
 
     /// The same on another world.
@@ -46,30 +50,30 @@ impl IronicBackend {
     /// # Errors
     /// The database of ours has no URL.
     pub fn of(
-        world: Arc<dyn World>,
+        client: Arc<dyn IronicClient>,
         settings: Settings,
-        wished: Option<Wished>,
+        goal: Option<UpgradeGoal>,
     ) -> Result<Self, BackendError> {
         let config = &settings.cluster;
         let url = with_password(&config.ours, config.password_file.as_deref())?;
         Ok(Self {
-            book: Book::open(
+            book: RecordStore::open(
                 &url,
                 &config.database,
                 config.name.clone(),
                 settings.pace.lock,
                 settings.pace.call,
             )?,
-            world,
+            client,
             settings,
             table: Releases::known(),
-            wished,
+            goal,
         })
     }
 
     /// All facts, now.
     pub async fn look(&self) -> Facts {
-        look(&*self.world, &self.book, &self.settings.cluster).await
+        look(&*self.client, &self.book, &self.settings.cluster).await
     }
 
     /// The table of releases.
@@ -81,8 +85,8 @@ impl IronicBackend {
     ///
     /// # Errors
     /// Facts that make none.
-    pub fn snapshot(&self, facts: &Facts, wished: Option<&Wished>) -> Result<Snapshot, BackendError> {
-        translate(facts, &self.settings.cluster, &self.table, wished).map_err(|error| {
+    pub fn snapshot(&self, facts: &Facts, goal: Option<&UpgradeGoal>) -> Result<Snapshot, BackendError> {
+        translate(facts, &self.settings.cluster, &self.table, goal).map_err(|error| {
             let why = match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -99,7 +103,7 @@ impl IronicBackend {
         upgrade(facts, &self.settings.cluster, &self.table, release, policy)
     }
 
-    pub(crate) fn book(&self) -> &Book {
+    pub(crate) fn book(&self) -> &RecordStore {
         &self.book
     }
 
@@ -109,11 +113,11 @@ impl IronicBackend {
 
     fn performer<'a>(&'a self, call: &'a Call) -> Performer<'a> {
         Performer {
-            world: &*self.world,
+            client: &*self.client,
             book: &self.book,
             settings: &self.settings,
             table: &self.table,
-            wished: self.wished.as_ref(),
+            goal: self.goal.as_ref(),
             call,
         }
     }
@@ -121,27 +125,19 @@ impl IronicBackend {
     /// Whether something of it writes into Ironic's database, which no fence guards.
     fn writes_into_ironic(&self, unit: &UnitId) -> bool {
         let is_conductor = unit.as_str().starts_with(Role::Conductor.as_str());
-        is_conductor && self.settings.cluster.stopping.way == Way::Mute
+        is_conductor && self.settings.cluster.stopping.way == StopMode::Mute
     }
 }
 
 #[async_trait]
-impl Backend for IronicBackend {
-    fn cluster(&self) -> &ClusterName {
-        &self.settings.cluster.name
-    }
-
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        self.book.identity().await
-    }
-
+impl Executor for IronicBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.look().await;
-        self.snapshot(&facts, self.wished.as_ref())
+        self.snapshot(&facts, self.goal.as_ref())
     }
 
     /// The balancer is asked: whether what comes to these units finds somebody else.
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         let config = &self.settings.cluster;
         let services = config.services().filter(|service| {
             let id = format!("{}.{}", service.role.as_str(), service.name);
@@ -151,7 +147,7 @@ impl Backend for IronicBackend {
         if servers.is_empty() {
             return Ok(Answer::NoOracle);
         }
-        let shown = match balancer(&*self.world, config).await {
+        let shown = match balancer(&*self.client, config).await {
             Known::Yes(shown) => shown,
             Known::No(why) => return Ok(Answer::Unknown { why }),
         };
@@ -173,7 +169,7 @@ impl Backend for IronicBackend {
         Some(service.host.to_owned())
     }
 
-    fn rail(&self, action: &Action) -> Fencing {
+    fn fencing(&self, action: &Action) -> Fencing {
         let Pace { ring, drain, .. } = self.settings.pace;
         let limit = Duration::from_secs(self.settings.hosts.timeout) + ring + drain;
         match action {
@@ -227,10 +223,14 @@ impl Backend for IronicBackend {
         // Those of the balancer and of the tools too: what was drained or migrated was told there.
         let shared = [config.balancer.host.as_str(), config.tools.host.as_str()];
         let hosts: BTreeSet<&str> = hosts.chain(shared).collect();
-        raise(&*self.world, fence, hosts).await
+        raise(&*self.client, fence, hosts).await
     }
 
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let performer = self.performer(call);
         let facts = self.look().await;
         let facts = serde_json::to_vec_pretty(&facts)
@@ -243,6 +243,21 @@ impl Backend for IronicBackend {
             }
         }
         Ok(files)
+    }
+
+    fn poll(&self) -> Duration {
+        self.settings.pace.poll
+    }
+}
+
+#[async_trait]
+impl Lock for IronicBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.settings.cluster.name
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.book.identity().await
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
@@ -271,9 +286,5 @@ impl Backend for IronicBackend {
 
     fn lock_expires(&self) -> Duration {
         self.book.expires()
-    }
-
-    fn poll(&self) -> Duration {
-        self.settings.pace.poll
     }
 }

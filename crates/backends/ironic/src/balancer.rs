@@ -9,15 +9,15 @@ use crate::config::Server;
 /// The servers of all backends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shown {
+pub struct BalancerStatus {
     /// By `backend/server`.
-    pub servers: BTreeMap<Server, ServerSays>,
+    pub servers: BTreeMap<Server, ServerReport>,
 }
 
 /// One server as the balancer has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ServerSays {
+pub struct ServerReport {
     /// Whether it gets requests.
     pub state: ServerState,
     /// Requests with it now, and those that wait for it.
@@ -56,7 +56,7 @@ impl ServerState {
 
 /// An answer that is not what `show stat` prints.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ShownError {
+pub enum BalancerStatusError {
     /// Without the names of its columns.
     #[error("it does not begin with `# pxname,svname,…`: {0:?}")]
     Header(String),
@@ -75,21 +75,21 @@ pub enum ShownError {
     },
 }
 
-impl Shown {
+impl BalancerStatus {
     /// Reads what `show stat` prints.
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn read(csv: &str) -> Result<Self, ShownError> {
+    pub fn read(csv: &str) -> Result<Self, BalancerStatusError> {
         let mut lines = csv.lines().map(str::trim).filter(|line| !line.is_empty());
         let first = lines.next().unwrap_or_default();
         let Some(header) = first.strip_prefix("# ") else {
-            return Err(ShownError::Header(first.chars().take(80).collect()));
+            return Err(BalancerStatusError::Header(first.chars().take(80).collect()));
         };
         let names: Vec<&str> = header.split(',').collect();
         let column = |name: &'static str| {
             let at = names.iter().position(|known| *known == name);
-            at.ok_or(ShownError::Column(name))
+            at.ok_or(BalancerStatusError::Column(name))
         };
         let (backend, server, status) = (column("pxname")?, column("svname")?, column("status")?);
         let (queue, current) = (column("qcur")?, column("scur")?);
@@ -108,13 +108,13 @@ impl Shown {
             };
             let number = |column: &'static str, at: usize| match cell(at) {
                 "" => Ok(0),
-                text => text.parse::<u64>().map_err(|_| ShownError::Number {
+                text => text.parse::<u64>().map_err(|_| BalancerStatusError::Number {
                     server: name.to_string(),
                     column,
                     text: text.to_owned(),
                 }),
             };
-            let says = ServerSays {
+            let says = ServerReport {
                 state: ServerState::of(cell(status)),
                 sessions: number("scur", current)? + number("qcur", queue)?,
                 total: number("stot", total)?,
@@ -126,8 +126,8 @@ impl Shown {
     }
 
     /// That server; one that is not listed is unclear.
-    pub fn server(&self, server: &Server) -> ServerSays {
-        self.servers.get(server).cloned().unwrap_or_else(|| ServerSays {
+    pub fn server(&self, server: &Server) -> ServerReport {
+        self.servers.get(server).cloned().unwrap_or_else(|| ServerReport {
             state: ServerState::Unclear,
             sessions: 0,
             total: 0,
@@ -167,7 +167,7 @@ rpc2,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,no check,1,0,1,\n\n";
 
     #[test]
     fn servers_are_read_by_the_names_of_the_columns() {
-        let shown = Shown::read(CSV).unwrap();
+        let shown = BalancerStatus::read(CSV).unwrap();
         assert_eq!(shown.servers.len(), 5);
         for (name, state, sessions) in [
             ("b/a1", ServerState::Up, (2, 60)),
@@ -191,16 +191,22 @@ rpc2,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,no check,1,0,1,\n\n";
 
     #[test]
     fn what_is_no_csv_is_refused() {
-        assert!(matches!(Shown::read(""), Err(ShownError::Header(_))));
         assert!(matches!(
-            Shown::read("Permission denied.\n"),
-            Err(ShownError::Header(_))
+            BalancerStatus::read(""),
+            Err(BalancerStatusError::Header(_))
+        ));
+        assert!(matches!(
+            BalancerStatus::read("Permission denied.\n"),
+            Err(BalancerStatusError::Header(_))
         ));
         assert_eq!(
-            Shown::read("# pxname,svname,status,qcur\n"),
-            Err(ShownError::Column("scur"))
+            BalancerStatus::read("# pxname,svname,status,qcur\n"),
+            Err(BalancerStatusError::Column("scur"))
         );
         let odd = CSV.replace("b,a1,0,0,2", "b,a1,0,0,many");
-        assert!(matches!(Shown::read(&odd), Err(ShownError::Number { .. })));
+        assert!(matches!(
+            BalancerStatus::read(&odd),
+            Err(BalancerStatusError::Number { .. })
+        ));
     }
 }

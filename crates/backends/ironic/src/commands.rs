@@ -1,11 +1,11 @@
 //! The commands of the configuration, with their names filled in.
 
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::last_words;
 use stagger_engine::template;
 
+use crate::client::IronicClient;
 use crate::config::Service;
-use crate::world::World;
 
 /// A command with the words of a service, and others, in place of their names.
 ///
@@ -25,14 +25,14 @@ pub fn filled(command: &str, service: &Service<'_>, words: &[(&str, &str)]) -> R
 /// # Errors
 /// It could not be run, or did not end with 0.
 pub async fn run(
-    world: &dyn World,
+    client: &dyn IronicClient,
     call: &Call,
     which: &str,
     host: &str,
     command: &str,
 ) -> Result<String, BackendError> {
     let key = format!("{}-{which}", call.key());
-    let ran = world.run(host, &key, call.fence, command).await?;
+    let ran = client.run(host, &key, call.fence, command).await?;
     if ran.code == 0 {
         return Ok(ran.output);
     }

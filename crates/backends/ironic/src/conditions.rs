@@ -6,12 +6,13 @@ use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict}
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
-use crate::config::{IronicConfig, Role, Server, Way};
+use crate::config::{IronicConfig, Role, Server, StopMode};
 use crate::facts::{Facts, Known};
+use crate::goal::UpgradeGoal;
 use crate::records::Records;
 use crate::releases::Releases;
 use crate::runs::Runs;
-use crate::translate::{Seen, Wished};
+use crate::services::ServiceStatus;
 
 /// Every API service answers, and gets requests.
 pub const APIS_SERVE: &str = "apis-serve";
@@ -70,25 +71,25 @@ pub fn conditions(
     facts: &Facts,
     config: &IronicConfig,
     table: &Releases,
-    wished: Option<&Wished>,
-    seen: &[Seen<'_>],
+    goal: Option<&UpgradeGoal>,
+    statuses: &[ServiceStatus<'_>],
 ) -> Result<Vec<Condition>, IdError> {
     let mut found = vec![
-        (APIS_SERVE, apis_serve(facts, config, seen)),
-        (CONDUCTORS_SERVE, conductors_serve(facts, config, seen)),
-        (SERVICES_KNOWN, services_known(seen)),
+        (APIS_SERVE, apis_serve(facts, config, statuses)),
+        (CONDUCTORS_SERVE, conductors_serve(facts, config, statuses)),
+        (SERVICES_KNOWN, services_known(statuses)),
         (DATABASE_ANSWERS, database_answers(facts)),
         (ROWS_HAVE_VERSIONS, rows_have_versions(facts)),
-        (ROWS_READABLE, rows_readable(facts, table, seen)),
+        (ROWS_READABLE, rows_readable(facts, table, statuses)),
         (PREPARED, prepared(facts, config)),
     ];
-    if let Some(wished) = wished {
-        let to = table.find(&wished.to);
-        let wanted = Wanted {
+    if let Some(goal) = goal {
+        let to = table.find(&goal.to);
+        let wanted = UpgradeConditions {
             facts,
             table,
-            wished,
-            seen,
+            goal,
+            statuses,
             records: facts.records.known(),
         };
         match to {
@@ -120,16 +121,16 @@ pub fn conditions(
 }
 
 /// All that do not serve, or how many do.
-fn all_serve(seen: &[Seen<'_>], role: Role) -> Found {
-    let of_it = || seen.iter().filter(|seen| seen.role == role);
-    let not: Vec<&Seen<'_>> = of_it()
-        .filter(|seen| seen.state.0 != UnitState::Serving)
+fn all_serve(statuses: &[ServiceStatus<'_>], role: Role) -> Found {
+    let of_it = || statuses.iter().filter(|status| status.role == role);
+    let not: Vec<&ServiceStatus<'_>> = of_it()
+        .filter(|status| status.state.0 != UnitState::Serving)
         .collect();
     let why: Vec<String> = not
         .iter()
-        .map(|seen| format!("{}: {}", seen.name, seen.state.1))
+        .map(|status| format!("{}: {}", status.name, status.state.1))
         .collect();
-    if not.iter().any(|seen| seen.state.0 == UnitState::Down) {
+    if not.iter().any(|status| status.state.0 == UnitState::Down) {
         return no(why.join("; "));
     }
     if !not.is_empty() {
@@ -138,23 +139,23 @@ fn all_serve(seen: &[Seen<'_>], role: Role) -> Found {
     Ok(format!("{} serve", of_it().count()))
 }
 
-fn apis_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> Found {
+fn apis_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
     if let Known::No(why) = &facts.balancer {
         return unknown(why);
     }
     match strange_apis(facts, config) {
         Some(why) => no(why),
-        None => all_serve(seen, Role::Api),
+        None => all_serve(statuses, Role::Api),
     }
 }
 
-fn conductors_serve(facts: &Facts, config: &IronicConfig, seen: &[Seen<'_>]) -> Found {
+fn conductors_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
     if let Known::No(why) = &facts.conductors {
         return unknown(why);
     }
     match strange_conductors(facts, config) {
         Some(why) => no(why),
-        None => all_serve(seen, Role::Conductor),
+        None => all_serve(statuses, Role::Conductor),
     }
 }
 
@@ -190,14 +191,14 @@ pub(crate) fn strange_apis(facts: &Facts, config: &IronicConfig) -> Option<Strin
     })
 }
 
-fn services_known(seen: &[Seen<'_>]) -> Found {
-    let not: Vec<String> = seen
+fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
+    let not: Vec<String> = statuses
         .iter()
-        .filter_map(|seen| seen.runs.as_ref().err())
+        .filter_map(|status| status.runs.as_ref().err())
         .map(|reason| reason.detail.clone())
         .collect();
     if not.is_empty() {
-        Ok(format!("{} services", seen.len()))
+        Ok(format!("{} services", statuses.len()))
     } else {
         unknown(not.join("; "))
     }
@@ -227,13 +228,13 @@ fn rows_have_versions(facts: &Facts) -> Found {
 }
 
 /// One row that is newer than its reader breaks that reader's whole list.
-fn rows_readable(facts: &Facts, table: &Releases, seen: &[Seen<'_>]) -> Found {
+fn rows_readable(facts: &Facts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> Found {
     let database = match &facts.database {
         Known::No(why) => return unknown(why),
         Known::Yes(database) => database,
     };
-    for seen in seen {
-        let Ok(Runs { release, place, .. }) = &seen.runs else {
+    for status in statuses {
+        let Ok(Runs { release, place, .. }) = &status.runs else {
             continue;
         };
         let reads = table.reads(*place);
@@ -245,13 +246,13 @@ fn rows_readable(facts: &Facts, table: &Releases, seen: &[Seen<'_>]) -> Found {
                 return no(format!(
                     "{count} rows of {name} are of version {version}, and {} on {release} reads up to {newest}: \
                      it answers every list with an error",
-                    seen.name
+                    status.name
                 ));
             }
         }
     }
     // Who cannot be judged may be of any release.
-    match seen.iter().find_map(|seen| seen.runs.as_ref().err()) {
+    match statuses.iter().find_map(|status| status.runs.as_ref().err()) {
         Some(reason) => unknown(&reason.detail),
         None => Ok("every service reads every row".to_owned()),
     }
@@ -270,8 +271,8 @@ const ENOUGH: u64 = 1000;
 
 fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
     match config.stopping.way {
-        Way::Drain => {}
-        Way::Mute | Way::Hold => return Ok(config.stopping.way.cost().to_owned()),
+        StopMode::Drain => {}
+        StopMode::Mute | StopMode::Hold => return Ok(config.stopping.way.cost().to_owned()),
     }
     let shown = match &facts.balancer {
         Known::No(why) => return unknown(why),
@@ -320,30 +321,28 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
 }
 
 /// What is asked on the way to a release.
-struct Wanted<'a> {
+struct UpgradeConditions<'a> {
     facts: &'a Facts,
     table: &'a Releases,
-    wished: &'a Wished,
-    seen: &'a [Seen<'a>],
+    goal: &'a UpgradeGoal,
+    statuses: &'a [ServiceStatus<'a>],
     records: Result<&'a Records, &'a str>,
 }
 
-impl Wanted<'_> {
+impl UpgradeConditions<'_> {
     /// Whether every service runs it already, and we have not brought them there.
     fn is_there_without_us(&self) -> bool {
         let marked = self
             .records
-            .map(|records| records.is_marked(&self.wished.to, "unpin"));
+            .map(|records| records.is_marked(&self.goal.to, "unpin"));
         marked == Ok(false) && self.unpinned(&[Role::Conductor, Role::Api]).is_ok()
     }
 
     fn marked(&self, mark: &str) -> Found {
         match self.records {
             Err(why) => unknown(why),
-            Ok(_) if self.is_there_without_us() => {
-                Ok(format!("every service runs {} already", self.wished.to))
-            }
-            Ok(records) if records.is_marked(&self.wished.to, mark) => Ok("it is written down".to_owned()),
+            Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.goal.to)),
+            Ok(records) if records.is_marked(&self.goal.to, mark) => Ok("it is written down".to_owned()),
             Ok(_) => no("it is not written down"),
         }
     }
@@ -364,7 +363,7 @@ impl Wanted<'_> {
         if self.is_there_without_us() {
             return Ok(format!(
                 "revision {now}, on which every service runs {}",
-                self.wished.to
+                self.goal.to
             ));
         }
         let records = match self.records {
@@ -373,7 +372,7 @@ impl Wanted<'_> {
         };
         let marked = records
             .marks
-            .get(&self.wished.to)
+            .get(&self.goal.to)
             .and_then(|marks| marks.get("schema"));
         match marked {
             Some(revision) if revision == now => Ok(format!("revision {now}")),
@@ -387,19 +386,21 @@ impl Wanted<'_> {
             return Ok("pins are being taken away already".to_owned());
         }
         let mut not = Vec::new();
-        for seen in self.seen {
-            match self.facts.pins.get(seen.name) {
+        for status in self.statuses {
+            match self.facts.pins.get(status.name) {
                 Some(Known::Yes(Some(pin)))
                     if self.table.pin(to, pin).is_some()
-                        && self.table.pin(to, pin) == self.table.pin(to, &self.wished.pin) => {}
-                Some(Known::Yes(Some(pin))) => not.push(format!("{} would start pinned to {pin}", seen.name)),
-                Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", seen.name)),
-                Some(Known::No(why)) => return unknown(format!("{}: {why}", seen.name)),
-                None => return unknown(format!("the pin of {} was not asked for", seen.name)),
+                        && self.table.pin(to, pin) == self.table.pin(to, &self.goal.pin) => {}
+                Some(Known::Yes(Some(pin))) => {
+                    not.push(format!("{} would start pinned to {pin}", status.name))
+                }
+                Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
+                Some(Known::No(why)) => return unknown(format!("{}: {why}", status.name)),
+                None => return unknown(format!("the pin of {} was not asked for", status.name)),
             }
         }
         if not.is_empty() {
-            Ok(format!("each service starts pinned to {}", self.wished.pin))
+            Ok(format!("each service starts pinned to {}", self.goal.pin))
         } else {
             no(not.join("; "))
         }
@@ -407,11 +408,11 @@ impl Wanted<'_> {
 
     fn no_old_service(&self, config: &IronicConfig) -> Found {
         let mut old = Vec::new();
-        for seen in self.seen {
-            match &seen.runs {
+        for status in self.statuses {
+            match &status.runs {
                 Err(reason) => return unknown(&reason.detail),
-                Ok(runs) if runs.release != self.wished.to => {
-                    old.push(format!("{} runs {}", seen.name, runs.release));
+                Ok(runs) if runs.release != self.goal.to => {
+                    old.push(format!("{} runs {}", status.name, runs.release));
                 }
                 Ok(_) => {}
             }
@@ -419,27 +420,27 @@ impl Wanted<'_> {
         if !old.is_empty() {
             return no(old.join("; "));
         }
-        conductors_serve(self.facts, config, self.seen)?;
-        Ok(format!("{} services run {}", self.seen.len(), self.wished.to))
+        conductors_serve(self.facts, config, self.statuses)?;
+        Ok(format!("{} services run {}", self.statuses.len(), self.goal.to))
     }
 
     fn unpinned(&self, roles: &[Role]) -> Found {
         let mut held = Vec::new();
-        for seen in self.seen.iter().filter(|seen| roles.contains(&seen.role)) {
-            match &seen.runs {
+        for status in self.statuses.iter().filter(|status| roles.contains(&status.role)) {
+            match &status.runs {
                 Err(reason) => return unknown(&reason.detail),
-                Ok(runs) if runs.release != self.wished.to => {
-                    held.push(format!("{} runs {}", seen.name, runs.release));
+                Ok(runs) if runs.release != self.goal.to => {
+                    held.push(format!("{} runs {}", status.name, runs.release));
                 }
                 Ok(runs) => {
                     if let Some(pin) = runs.held_to() {
-                        held.push(format!("{} is pinned to {}", seen.name, self.table.name(pin)));
+                        held.push(format!("{} is pinned to {}", status.name, self.table.name(pin)));
                     }
                 }
             }
         }
         if held.is_empty() {
-            Ok(format!("each runs {} without a pin", self.wished.to))
+            Ok(format!("each runs {} without a pin", self.goal.to))
         } else {
             no(held.join("; "))
         }

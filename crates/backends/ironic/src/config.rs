@@ -266,7 +266,7 @@ pub struct Balancer {
 #[serde(deny_unknown_fields, default)]
 pub struct Stopping {
     /// In which way.
-    pub way: Way,
+    pub way: StopMode,
     /// Whether stagger may write into Ironic's table of conductors, which `mute` does.
     pub writes_into_ironic: bool,
     /// Ironic's database, for that write: as `database`, with a user who may change `conductors`.
@@ -282,7 +282,7 @@ pub struct Stopping {
 impl Default for Stopping {
     fn default() -> Self {
         Self {
-            way: Way::default(),
+            way: StopMode::default(),
             writes_into_ironic: false,
             database: None,
             hold: None,
@@ -295,7 +295,7 @@ impl Default for Stopping {
 /// The ways of stopping a conductor so that no request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum StopMode {
     /// Its JSON-RPC port stands behind the balancer, and is drained to its peers.
     #[default]
     Drain,
@@ -305,7 +305,7 @@ pub enum Way {
     Hold,
 }
 
-impl Way {
+impl StopMode {
     /// What it does and what it costs, for the plan.
     pub fn cost(self) -> &'static str {
         match self {

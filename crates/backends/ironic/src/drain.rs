@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use stagger_core::model::UnitState;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::template::filled;
 
-use crate::balancer::{ServerState, Shown};
+use crate::balancer::{BalancerStatus, ServerState};
 use crate::commands;
-use crate::config::{Conductor, Role, Server, Service, Way};
+use crate::config::{Conductor, Role, Server, Service, StopMode};
 use crate::facts::Known;
-use crate::look::balancer;
+use crate::observe::balancer;
 use crate::perform::Performer;
 use crate::runs::serves;
 
@@ -23,7 +23,7 @@ impl<'a> Performer<'a> {
     pub(crate) fn is_drained(&self, service: &Service<'_>) -> bool {
         match service.role {
             Role::Api => true,
-            Role::Conductor => self.settings.cluster.stopping.way == Way::Drain,
+            Role::Conductor => self.settings.cluster.stopping.way == StopMode::Drain,
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Performer<'a> {
         let Some(conductor) = self.conductor(service) else {
             return Ok(None);
         };
-        let database = self.world.database().await;
+        let database = self.client.database().await;
         let database = database.known().map_err(|why| {
             BackendError::transient(tried, format!("whether it has tasks is not known: {why}"))
         })?;
@@ -124,8 +124,8 @@ impl<'a> Performer<'a> {
         conductors.iter().find(|conductor| conductor.name == service.name)
     }
 
-    pub(crate) async fn balancer(&self, tried: &str) -> Result<Shown, BackendError> {
-        match balancer(self.world, &self.settings.cluster).await {
+    pub(crate) async fn balancer(&self, tried: &str) -> Result<BalancerStatus, BackendError> {
+        match balancer(self.client, &self.settings.cluster).await {
             Known::Yes(shown) => Ok(shown),
             Known::No(why) => Err(BackendError::transient(tried, why)),
         }
@@ -144,7 +144,7 @@ impl<'a> Performer<'a> {
         let mut status = String::new();
         for tell in 1..=TELLS {
             let which = format!("{state}-{}-{}-{tell}", server.backend, server.server);
-            commands::run(self.world, self.call, &which, &config.host, &command).await?;
+            commands::run(self.client, self.call, &which, &config.host, &command).await?;
             let says = self.balancer(&tried).await?.server(server);
             // One that is down is shown as down, drained or not.
             let is_so = match says.state {

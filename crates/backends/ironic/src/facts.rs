@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_versioned::Version;
 
-use crate::balancer::Shown;
+use crate::balancer::BalancerStatus;
 use crate::records::Records;
 
 /// A fact, or why nobody could tell.
@@ -47,13 +47,13 @@ pub struct Facts {
     /// When the look began.
     pub at: Timestamp,
     /// What each API service says, by the service's name.
-    pub apis: BTreeMap<String, ApiSays>,
+    pub apis: BTreeMap<String, ApiReport>,
     /// The conductors that Ironic knows, by the name under which they are registered.
-    pub conductors: Known<BTreeMap<String, ConductorSays>>,
+    pub conductors: Known<BTreeMap<String, ConductorReport>>,
     /// What its database holds.
     pub database: Known<Database>,
     /// The servers of the balancer.
-    pub balancer: Known<Shown>,
+    pub balancer: Known<BalancerStatus>,
     /// The pin that each service's next start reads; empty: none.
     pub pins: BTreeMap<String, Known<Option<String>>>,
     /// What stagger installed where, and how far it has come.
@@ -63,7 +63,10 @@ pub struct Facts {
 impl Facts {
     /// Why nothing is known of it, if so: no API service answers, and neither does its database.
     pub fn silent(&self) -> Option<String> {
-        let offered = self.apis.values().any(|says| matches!(says, ApiSays::Offers(_)));
+        let offered = self
+            .apis
+            .values()
+            .any(|says| matches!(says, ApiReport::Offers(_)));
         match (&self.conductors, &self.database) {
             (Known::No(api), Known::No(database)) if !offered => Some(format!("{api}; {database}")),
             _ => None,
@@ -74,7 +77,7 @@ impl Facts {
 /// An API service, asked past the balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ApiSays {
+pub enum ApiReport {
     /// It answers, and offers versions up to this one. A pinned new one offers what an old one does.
     Offers(Version),
     /// Nobody listens there.
@@ -86,7 +89,7 @@ pub enum ApiSays {
 /// A conductor, as the API lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ConductorSays {
+pub struct ConductorReport {
     /// Whether it has been heard of lately.
     pub alive: bool,
     /// Its group; empty for that without a name.

@@ -18,10 +18,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_versioned::Version;
 
-use crate::facts::{ApiSays, ConductorSays};
+use crate::facts::{ApiReport, ConductorReport};
 
 /// An answer is never longer: ten thousand conductors take two of these.
 const LARGEST: usize = 1 << 20;
@@ -41,7 +41,7 @@ pub(crate) struct Http {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum NoAnswer {
+pub(crate) enum RequestError {
     /// Nobody listens there.
     Away(String),
     /// Nobody could tell.
@@ -95,8 +95,8 @@ impl Http {
         url: &str,
         token: Option<&str>,
         body: Option<&Value>,
-    ) -> Result<Answer, NoAnswer> {
-        let unclear = |why: String| NoAnswer::Unclear(format!("{url}: {why}"));
+    ) -> Result<Answer, RequestError> {
+        let unclear = |why: String| RequestError::Unclear(format!("{url}: {why}"));
         let mut request = Request::builder()
             .method(method)
             .uri(url)
@@ -114,7 +114,7 @@ impl Http {
             let answer = self.client.request(request).await.map_err(|error| {
                 let why = in_full(&error);
                 if error.is_connect() {
-                    NoAnswer::Away(format!("{url}: {why}"))
+                    RequestError::Away(format!("{url}: {why}"))
                 } else {
                     unclear(why)
                 }
@@ -141,11 +141,11 @@ impl Http {
 
     /// What a service of the API says of itself, once it has shown that it reaches its database: the page that tells its
     /// version needs none.
-    pub(crate) async fn api(&self, url: &str, token: Option<&str>) -> ApiSays {
+    pub(crate) async fn api(&self, url: &str, token: Option<&str>) -> ApiReport {
         let answer = match self.ask("GET", &join(url, "/"), None, None).await {
             Ok(answer) => answer,
-            Err(NoAnswer::Away(why)) => return ApiSays::Away(why),
-            Err(NoAnswer::Unclear(why)) => return ApiSays::Unclear(why),
+            Err(RequestError::Away(why)) => return ApiReport::Away(why),
+            Err(RequestError::Unclear(why)) => return ApiReport::Unclear(why),
         };
         let Answer { code, maximum, body } = answer;
         // The header is not there on every page; the page itself says the same.
@@ -153,17 +153,17 @@ impl Http {
         let offers = match said.as_deref().map(str::parse::<Version>) {
             Some(Ok(version)) if code == 200 => version,
             Some(Ok(_)) | None => {
-                return ApiSays::Unclear(format!("{url} answers {code}, without its highest version"));
+                return ApiReport::Unclear(format!("{url} answers {code}, without its highest version"));
             }
-            Some(Err(error)) => return ApiSays::Unclear(format!("{url}: {error}")),
+            Some(Err(error)) => return ApiReport::Unclear(format!("{url}: {error}")),
         };
         let asked = join(url, "/v1/conductors?limit=1");
         match self.ask("GET", &asked, token, None).await {
-            Ok(Answer { code: 200, .. }) => ApiSays::Offers(offers),
+            Ok(Answer { code: 200, .. }) => ApiReport::Offers(offers),
             Ok(Answer { code, body, .. }) => {
-                ApiSays::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
+                ApiReport::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
             }
-            Err(NoAnswer::Away(why) | NoAnswer::Unclear(why)) => ApiSays::Unclear(why),
+            Err(RequestError::Away(why) | RequestError::Unclear(why)) => ApiReport::Unclear(why),
         }
     }
 
@@ -172,14 +172,14 @@ impl Http {
         &self,
         url: &str,
         token: Option<&str>,
-    ) -> Result<BTreeMap<String, ConductorSays>, String> {
+    ) -> Result<BTreeMap<String, ConductorReport>, String> {
         let mut found = BTreeMap::new();
         let mut next = join(url, "/v1/conductors");
         // Pages of at least one each.
         for _ in 0..1000 {
             let answer = self.ask("GET", &next, token, None).await;
             let Answer { code, body, .. } = answer.map_err(|error| match error {
-                NoAnswer::Away(why) | NoAnswer::Unclear(why) => why,
+                RequestError::Away(why) | RequestError::Unclear(why) => why,
             })?;
             let listed = body["conductors"].as_array();
             let Some(listed) = listed.filter(|_| code == 200) else {
@@ -194,7 +194,7 @@ impl Http {
                     ));
                 };
                 let group = conductor["conductor_group"].as_str().unwrap_or_default();
-                let says = ConductorSays {
+                let says = ConductorReport {
                     alive,
                     group: group.to_owned(),
                 };
@@ -214,7 +214,7 @@ impl Http {
         match self.ask("POST", &join(rpc, "/"), None, Some(&call)).await {
             Ok(Answer { code: 200, body, .. }) if body.get("error").is_none() => Ok(()),
             Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", words_of(&body))),
-            Err(NoAnswer::Away(why) | NoAnswer::Unclear(why)) => Err(why),
+            Err(RequestError::Away(why) | RequestError::Unclear(why)) => Err(why),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template::filled;
 
@@ -74,9 +74,9 @@ impl Performer<'_> {
     pub(crate) async fn migrate(&self) -> Result<String, BackendError> {
         const TRIED: &str = "migrate the rows";
         let tools = &self.settings.cluster.tools;
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let count = tools.batch.to_string();
-        let words = [("count", count.as_str()), ("release", wished.to.as_str())];
+        let words = [("count", count.as_str()), ("release", goal.to.as_str())];
         let command = filled(&tools.migrate, &words)?;
         let (mut total, mut idle) = (0, 0);
         let mut number = 0_u32;
@@ -85,7 +85,7 @@ impl Performer<'_> {
             let left = self.rows_left().await?;
             let key = format!("{}-migrate-{number}", self.call.key());
             let ran = self
-                .world
+                .client
                 .run(&tools.host, &key, self.call.fence, &command)
                 .await?;
             match judge(&ran) {
@@ -142,21 +142,21 @@ impl Performer<'_> {
             format!("{number} batches")
         };
         let note = format!("{total} objects in {batches}, and no row is of an older version");
-        self.book.mark(self.call, &wished.to, "migrate", &note).await?;
+        self.book.mark(self.call, &goal.to, "migrate", &note).await?;
         Ok(note)
     }
 
     /// How many rows are of other versions than the wanted release writes.
     async fn rows_left(&self) -> Result<u64, BackendError> {
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let to = self
             .table
-            .find(&wished.to)
+            .find(&goal.to)
             .map_err(|error| BackendError::permanent("count rows", error.to_string()))?;
         let current = self.table.writes(to.place, None);
         let begun = Instant::now();
         loop {
-            match self.world.database().await {
+            match self.client.database().await {
                 Known::Yes(database) => return Ok(database.left_over(&current).values().sum()),
                 Known::No(why) if begun.elapsed() > self.settings.pace.drain => {
                     return Err(BackendError::transient("count rows", why));

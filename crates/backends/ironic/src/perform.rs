@@ -3,28 +3,29 @@
 use std::time::Instant;
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 
+use crate::client::IronicClient;
 use crate::commands::{self, filled};
 use crate::config::{Role, Service, Settings};
-use crate::facts::{ApiSays, Facts, Known};
-use crate::look::{look, pin};
-use crate::records::{Book, Record, RecordState};
+use crate::facts::{ApiReport, Facts, Known};
+use crate::goal::UpgradeGoal;
+use crate::observe::{look, pin};
+use crate::records::{Record, RecordState, RecordStore};
 use crate::releases::Releases;
 use crate::runs::{registered, release_of, runs, serves};
-use crate::translate::{Wished, seen};
-use crate::world::World;
+use crate::services::statuses;
 
 /// What is written down when pins begin to be taken away.
 pub(crate) const UNPIN: &str = "unpin";
 
 /// One call, carried out.
 pub(crate) struct Performer<'a> {
-    pub(crate) world: &'a dyn World,
-    pub(crate) book: &'a Book,
+    pub(crate) client: &'a dyn IronicClient,
+    pub(crate) book: &'a RecordStore,
     pub(crate) settings: &'a Settings,
     pub(crate) table: &'a Releases,
-    pub(crate) wished: Option<&'a Wished>,
+    pub(crate) goal: Option<&'a UpgradeGoal>,
     pub(crate) call: &'a Call,
 }
 
@@ -37,14 +38,14 @@ impl<'a> Performer<'a> {
         })
     }
 
-    pub(crate) fn wished(&self) -> Result<&'a Wished, BackendError> {
-        self.wished.ok_or_else(|| {
+    pub(crate) fn goal(&self) -> Result<&'a UpgradeGoal, BackendError> {
+        self.goal.ok_or_else(|| {
             BackendError::permanent("change Ironic", "the run keeps no memory of what was wished")
         })
     }
 
     pub(crate) async fn look(&self) -> Facts {
-        look(self.world, self.book, &self.settings.cluster).await
+        look(self.client, self.book, &self.settings.cluster).await
     }
 
     pub(crate) async fn command(
@@ -62,7 +63,7 @@ impl<'a> Performer<'a> {
             );
         };
         let command = filled(command, service, words)?;
-        commands::run(self.world, self.call, which, service.host, &command).await
+        commands::run(self.client, self.call, which, service.host, &command).await
     }
 
     /// One phase of a service's turn.
@@ -87,9 +88,9 @@ impl<'a> Performer<'a> {
     /// The service runs that release, held to that older one or to none. It does not get requests meanwhile.
     async fn change(&self, service: &Service<'_>, revision: &Revision) -> Result<String, BackendError> {
         let (release, held_to) = release_of(revision);
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let facts = self.look().await;
-        let is_unpin = self.is_unpin(wished, release, held_to);
+        let is_unpin = self.is_unpin(goal, release, held_to);
         if is_unpin {
             self.may_be_unpinned(service, &facts)?;
         }
@@ -100,8 +101,8 @@ impl<'a> Performer<'a> {
         let has_it =
             before.is_some_and(|record| record.release == release && record.state == RecordState::Runs);
         let pin = if held_to.is_some() {
-            Some(wished.pin.clone())
-        } else if release == wished.to {
+            Some(goal.pin.clone())
+        } else if release == goal.to {
             None
         } else {
             before.and_then(|record| record.pin.clone())
@@ -142,17 +143,17 @@ impl<'a> Performer<'a> {
     }
 
     /// Whether a service that is to run that release loses its pin by it. Between patches of one release there is none.
-    fn is_unpin(&self, wished: &Wished, release: &str, pin: Option<&str>) -> bool {
+    fn is_unpin(&self, goal: &UpgradeGoal, release: &str, pin: Option<&str>) -> bool {
         let place = |text: &str| self.table.find(text).map(|found| found.place).ok();
-        release == wished.to && pin.is_none() && place(&wished.from) != place(&wished.to)
+        release == goal.to && pin.is_none() && place(&goal.from) != place(&goal.to)
     }
 
     /// No pin goes while an old service lives, and that of an API only after those of all conductors: before that an
     /// API would take what conductors drop in silence.
     pub(crate) fn may_be_unpinned(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
         let tried = format!("take the pin of {} away", service.name);
-        let wished = self.wished()?;
-        for other in seen(facts, &self.settings.cluster, self.table) {
+        let goal = self.goal()?;
+        for other in statuses(facts, &self.settings.cluster, self.table) {
             if other.name == service.name {
                 continue;
             }
@@ -162,7 +163,7 @@ impl<'a> Performer<'a> {
                     format!("nobody could tell what {} runs: {}", other.name, reason.detail),
                 )
             })?;
-            if other_runs.release != wished.to {
+            if other_runs.release != goal.to {
                 let why = format!(
                     "{} still runs {}, and one row that it cannot read breaks its lists",
                     other.name, other_runs.release
@@ -184,7 +185,7 @@ impl<'a> Performer<'a> {
     /// What the next start reads as its pin, once it is as it should be. An old release keeps what is written: to be held
     /// to itself changes nothing.
     async fn pinned(&self, service: &Service<'_>, meant: &Record) -> Result<Option<String>, BackendError> {
-        let is_new = meant.release == self.wished()?.to;
+        let is_new = meant.release == self.goal()?.to;
         match &meant.pin {
             Some(pin) if is_new => self.write_pin(service, "write_pin", pin).await?,
             None if is_new => {
@@ -222,7 +223,7 @@ impl<'a> Performer<'a> {
         let Some(command) = &service.commands.read_pin else {
             return Err(BackendError::permanent(tried, "there is no command `read_pin`"));
         };
-        match pin(self.world, service.host, &filled(command, service, &[])?).await {
+        match pin(self.client, service.host, &filled(command, service, &[])?).await {
             Known::Yes(pin) => Ok(pin),
             Known::No(why) => Err(BackendError::transient(tried, why)),
         }
@@ -238,7 +239,7 @@ impl<'a> Performer<'a> {
                 records.services.insert(service.name.to_owned(), record.clone());
             }
             let is_there = match service.role {
-                Role::Api => matches!(facts.apis.get(service.name), Some(ApiSays::Offers(_))),
+                Role::Api => matches!(facts.apis.get(service.name), Some(ApiReport::Offers(_))),
                 Role::Conductor => self
                     .conductor(service)
                     .and_then(|conductor| registered(conductor, &facts))
@@ -266,7 +267,7 @@ impl<'a> Performer<'a> {
     pub(crate) async fn start_again(&self, unit: &UnitId) -> Result<String, BackendError> {
         let service = self.service(unit)?;
         let tried = format!("start {} once more", service.name);
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let facts = self.look().await;
         let records = facts
             .records
@@ -285,7 +286,7 @@ impl<'a> Performer<'a> {
             }
         };
         let was_begun = meant.state == RecordState::Changing;
-        if was_begun && self.is_unpin(wished, &meant.release, meant.pin.as_deref()) {
+        if was_begun && self.is_unpin(goal, &meant.release, meant.pin.as_deref()) {
             self.may_be_unpinned(&service, &facts)?;
         }
         if serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving {
@@ -302,16 +303,16 @@ impl<'a> Performer<'a> {
     pub(crate) async fn go_back(&self, unit: &UnitId, revision: &Revision) -> Result<String, BackendError> {
         let service = self.service(unit)?;
         let tried = format!("bring {} back to {revision}", service.name);
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let facts = self.look().await;
         let records = facts
             .records
             .known()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
-        if records.is_marked(&wished.to, UNPIN) {
+        if records.is_marked(&goal.to, UNPIN) {
             let why = format!(
                 "pins were taken away: rows that {} cannot read may have been written",
-                wished.from
+                goal.from
             );
             return Err(BackendError::permanent(tried, why));
         }

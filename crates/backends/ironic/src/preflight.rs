@@ -6,7 +6,7 @@ use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::config::{Commands, IronicConfig, Settings};
-use crate::facts::{ApiSays, Facts, Known};
+use crate::facts::{ApiReport, Facts, Known};
 
 const OF_SERVICES: &[&str] = &["service", "kind", "host"];
 const OF_INSTALLS: &[&str] = &["service", "kind", "host", "release"];
@@ -154,8 +154,8 @@ pub fn of_facts(facts: &Facts) -> Vec<Check> {
     told("balancer", unknown(&facts.balancer), "its servers are listed");
     for (name, says) in &facts.apis {
         let why = match says {
-            ApiSays::Offers(_) => None,
-            ApiSays::Away(why) | ApiSays::Unclear(why) => Some(why),
+            ApiReport::Offers(_) => None,
+            ApiReport::Away(why) | ApiReport::Unclear(why) => Some(why),
         };
         told(&format!("API {name}"), why, "it answers");
     }

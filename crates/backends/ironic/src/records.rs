@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use stagger_core::model::{ClusterId, ClusterName};
-use stagger_engine::backend::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
-use stagger_engine::life::{Pulse, pulse};
+use stagger_engine::cluster::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
+use stagger_engine::life::Pulse;
 use stagger_engine::supervisor::random_hex;
 
 use crate::sql::{Sql, Statement, Value};
@@ -93,16 +93,16 @@ fn place_of(url: &str) -> String {
 const LONGEST: usize = 4000;
 
 /// What the lock's row says.
-struct Locked {
+struct LockRow {
     fence: u64,
     beat: i64,
-    claim: Option<Written>,
+    claim: Option<StoredLock>,
 }
 
 /// A claim as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct StoredLock {
     claim: LockRecord,
     /// How long after a renewal it may be taken over, in milliseconds.
     expires: u64,
@@ -110,7 +110,7 @@ struct Written {
 
 /// The database of ours.
 #[derive(Debug)]
-pub struct Book {
+pub struct RecordStore {
     sql: Sql,
     cluster: ClusterName,
     /// Where Ironic's own database is.
@@ -127,7 +127,7 @@ struct Known {
     name: String,
 }
 
-impl Book {
+impl RecordStore {
     /// One at that URL, for the Ironic whose own database is at the other.
     ///
     /// # Errors
@@ -267,7 +267,7 @@ impl Book {
     pub async fn holder(&self) -> Result<Option<Holder>, LockError> {
         self.make().await.map_err(LockError::Backend)?;
         let written = self.locked().await?.and_then(|locked| locked.claim);
-        Ok(written.map(|Written { claim, expires }| Holder {
+        Ok(written.map(|StoredLock { claim, expires }| Holder {
             claim,
             expires: Duration::from_millis(expires),
         }))
@@ -350,7 +350,7 @@ impl Book {
     /// Writes down that something was done on the way to a release.
     ///
     /// # Errors
-    /// As [`Book::note`].
+    /// As [`RecordStore::note`].
     pub async fn mark(
         &self,
         call: &Call,
@@ -414,13 +414,13 @@ impl Book {
     pub async fn take(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         const TRIED: &str = "take the lock";
         self.make().await.map_err(LockError::Backend)?;
-        let written = Written {
+        let written = StoredLock {
             claim: claim.clone(),
             expires: u64::try_from(self.expires.as_millis()).unwrap_or(u64::MAX),
         };
         let written = serde_json::to_string(&written)
             .map_err(|error| LockError::Backend(BackendError::permanent(TRIED, error.to_string())))?;
-        let mut watched: Option<(Locked, Instant)> = None;
+        let mut watched: Option<(LockRow, Instant)> = None;
         loop {
             let Some(now) = self.locked().await? else {
                 let first = Statement::new(
@@ -443,7 +443,7 @@ impl Book {
             {
                 match &watched {
                     // What has provably ended renews nothing any more: there is nothing to watch.
-                    _ if pulse(&held.claim) == Pulse::Gone => {}
+                    _ if held.claim.pulse() == Pulse::Gone => {}
                     Some((seen, _)) if (seen.fence, seen.beat) != (now.fence, now.beat) => {
                         return Err(LockError::Held(Box::new(held.claim.clone())));
                     }
@@ -501,7 +501,7 @@ impl Book {
             return Ok(());
         }
         match self.locked().await? {
-            Some(Locked {
+            Some(LockRow {
                 claim: Some(other), ..
             }) => Err(LockError::Held(Box::new(other.claim))),
             Some(locked) => Err(LockError::Lost(format!(
@@ -525,16 +525,16 @@ impl Book {
         changed.map(drop).map_err(LockError::Backend)
     }
 
-    async fn locked(&self) -> Result<Option<Locked>, LockError> {
+    async fn locked(&self) -> Result<Option<LockRow>, LockError> {
         const TRIED: &str = "read the lock";
         let question = "select fence, beat, claim from stagger_lock where cluster = ?";
         let rows = self.sql.fetch(TRIED, question, vec![self.name()]).await;
         let rows = rows.map_err(LockError::Backend)?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let read = || -> Result<Locked, BackendError> {
+        let read = || -> Result<LockRow, BackendError> {
             let claim = maybe(TRIED, row, 2)?;
             let claim = claim.map(|text| serde_json::from_str(&text)).transpose();
-            Ok(Locked {
+            Ok(LockRow {
                 fence: u64::try_from(whole(TRIED, row, 0)?).unwrap_or(0),
                 beat: whole(TRIED, row, 1)?,
                 claim: claim.map_err(|error| {

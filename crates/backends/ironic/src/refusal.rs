@@ -2,20 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{Policy, Reason, UnitState};
+use stagger_core::model::{Doors, Policy, Reason, UnitState};
 use stagger_versioned::manifest::{Named, Place};
 
 use crate::conditions::{strange_apis, strange_conductors};
-use crate::config::{IronicConfig, Role, Way};
+use crate::config::{IronicConfig, Role, StopMode};
 use crate::facts::{Facts, Known};
+use crate::goal::UpgradeGoal;
 use crate::releases::Releases;
-use crate::target::{Refusal, asks};
-use crate::translate::{Seen, Wished, groups, seen};
+use crate::services::{ServiceStatus, groups, statuses};
+
+/// All reasons why nothing is begun.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
+pub struct Refusal(pub Vec<Reason>);
 
 /// An upgrade that nothing speaks against.
 #[derive(Debug, Clone)]
-pub(crate) struct Judged {
-    pub(crate) wished: Wished,
+pub(crate) struct AcceptedUpgrade {
+    pub(crate) goal: UpgradeGoal,
     pub(crate) from: Named,
     pub(crate) to: Named,
 }
@@ -27,9 +32,9 @@ pub(crate) fn judge(
     table: &Releases,
     release: &str,
     policy: &Policy,
-) -> Result<Judged, Refusal> {
+) -> Result<AcceptedUpgrade, Refusal> {
     let mut reasons = Vec::new();
-    let services = seen(facts, config, table);
+    let services = statuses(facts, config, table);
     let to = wanted(table, release, &mut reasons);
     let from = running(&services, table, release, to, &mut reasons);
     reasons.extend(too_few(facts, config, &services));
@@ -62,12 +67,12 @@ pub(crate) fn judge(
                 reasons.push(Reason::of_backend("ramdisk-not-confirmed", why));
             }
         }
-        let wished = Wished {
+        let goal = UpgradeGoal {
             to: release.to_owned(),
             from: text,
             pin,
         };
-        judged = Some(Judged { wished, from, to });
+        judged = Some(AcceptedUpgrade { goal, from, to });
     }
     match judged {
         Some(judged) if reasons.is_empty() => Ok(judged),
@@ -95,7 +100,7 @@ fn wanted(table: &Releases, release: &str, reasons: &mut Vec<Reason>) -> Option<
 /// Where services come from. Those that are on the wanted release already have been there before: a run that was
 /// ended in between.
 fn running(
-    services: &[Seen<'_>],
+    services: &[ServiceStatus<'_>],
     table: &Releases,
     release: &str,
     to: Option<Named>,
@@ -104,8 +109,8 @@ fn running(
     let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut held: BTreeSet<Place> = BTreeSet::new();
     let mut all_known = true;
-    for seen in services {
-        match &seen.runs {
+    for status in services {
+        match &status.runs {
             Err(reason) => {
                 all_known = false;
                 reasons.push(reason.clone());
@@ -115,13 +120,13 @@ fn running(
                 if let Some(pin) = runs.held_to() {
                     let why = format!(
                         "{} on {} is still pinned to {}: finish that upgrade first",
-                        seen.name,
+                        status.name,
                         runs.release,
                         table.name(pin)
                     );
                     reasons.push(Reason::of_backend("still-pinned", why));
                 }
-                found.entry(&runs.release).or_default().push(seen.name);
+                found.entry(&runs.release).or_default().push(status.name);
             }
         }
     }
@@ -158,9 +163,9 @@ fn before(table: &Releases, to: Named) -> Option<(Named, String)> {
     Some((table.find(&number).ok()?, number))
 }
 
-fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<Reason> {
+fn too_few(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'_>]) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    let down = |seen: &&Seen<'_>| seen.state.0 != UnitState::Serving;
+    let down = |status: &&ServiceStatus<'_>| status.state.0 != UnitState::Serving;
     if config.apis.len() < 2 {
         let why = format!(
             "{} API service, and the other one serves while one is changed",
@@ -188,13 +193,13 @@ fn too_few(facts: &Facts, config: &IronicConfig, services: &[Seen<'_>]) -> Vec<R
             reasons.push(Reason::of_backend("too-few-conductors", why));
         }
     }
-    for seen in services.iter().filter(down) {
-        let (slug, words) = if seen.state.0 == UnitState::Down {
+    for status in services.iter().filter(down) {
+        let (slug, words) = if status.state.0 == UnitState::Down {
             ("service-down", "does not serve")
         } else {
             ("service-unknown", "may serve or not")
         };
-        let why = format!("{} {words}: {}", seen.name, seen.state.1);
+        let why = format!("{} {words}: {}", status.name, status.state.1);
         reasons.push(Reason::of_backend(slug, why));
     }
     if let Known::No(why) = &facts.conductors {
@@ -267,13 +272,13 @@ fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
         reasons.push(Reason::of_backend("balancer-unknown", why.clone()));
     }
     match stopping.way {
-        Way::Drain => {
+        StopMode::Drain => {
             if let Some(why) = crate::conditions::not_prepared(facts, config) {
                 let why = format!("{why}; the guide says how to prepare it, and what else there is");
                 reasons.push(Reason::of_backend("not-prepared", why));
             }
         }
-        Way::Mute => {
+        StopMode::Mute => {
             if !stopping.writes_into_ironic {
                 let why = "`mute` writes into Ironic's table of conductors: set `stopping.writes_into_ironic` if it may";
                 reasons.push(Reason::of_backend("mute-not-permitted", why));
@@ -292,7 +297,7 @@ fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
                 reasons.push(Reason::of_backend("not-prepared", why));
             }
         }
-        Way::Hold => {
+        StopMode::Hold => {
             if stopping.hold.is_none() || stopping.let_go.is_none() {
                 reasons.push(Reason::of_backend(
                     "not-prepared",
@@ -334,4 +339,9 @@ fn commands(config: &IronicConfig) -> Vec<Reason> {
             Reason::of_backend("not-prepared", why)
         });
     missing.chain(unbalanced).collect()
+}
+
+/// Whether doors are passed by a person's word.
+fn asks(policy: &Policy) -> bool {
+    matches!(policy.doors, Doors::Ask)
 }

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::commands::{self, filled};
-use crate::config::{Pace, Role, Service, Way};
+use crate::config::{Pace, Role, Service, StopMode};
 use crate::facts::Facts;
 use crate::perform::Performer;
 use crate::runs::registered;
@@ -16,15 +16,15 @@ impl Performer<'_> {
     pub(crate) async fn restart(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
         let stopping = &self.settings.cluster.stopping;
         match (service.role, stopping.way) {
-            (Role::Api, _) | (Role::Conductor, Way::Drain) => {
+            (Role::Api, _) | (Role::Conductor, StopMode::Drain) => {
                 self.stop(service).await?;
                 self.start(service).await
             }
-            (Role::Conductor, Way::Mute) => {
+            (Role::Conductor, StopMode::Mute) => {
                 self.stop_muted(service, facts).await?;
                 self.start(service).await
             }
-            (Role::Conductor, Way::Hold) => self.restart_behind_the_door(service).await,
+            (Role::Conductor, StopMode::Hold) => self.restart_behind_the_door(service).await,
         }
     }
 
@@ -40,7 +40,7 @@ impl Performer<'_> {
             let command = filled(command, service, &[])?;
             let host = &self.settings.cluster.balancer.host;
             commands::run(
-                self.world,
+                self.client,
                 self.call,
                 &format!("{which}-{attempt}"),
                 host,
@@ -118,7 +118,7 @@ impl Performer<'_> {
         } = self.settings.pace;
         let muted = Instant::now();
         loop {
-            self.world.write_offline(name).await?;
+            self.client.write_offline(name).await?;
             if muted.elapsed() >= ring {
                 let Some(left) = self.tasks(service, tried).await? else {
                     return Ok(());
@@ -147,7 +147,7 @@ impl Performer<'_> {
             ));
         };
         if alive {
-            self.world.halt_keepalive(rpc).await?;
+            self.client.halt_keepalive(rpc).await?;
             self.until_forgotten(service, &name, &tried).await?;
         }
         let stop = self.stop(service);
@@ -157,7 +157,7 @@ impl Performer<'_> {
                 stopped = &mut stop => return stopped,
                 () = tokio::time::sleep(self.settings.pace.poll.min(Duration::from_secs(1))) => {
                     // It may be gone by now; then this is what Ironic writes too.
-                    if let Err(error) = self.world.write_offline(&name).await {
+                    if let Err(error) = self.client.write_offline(&name).await {
                         tracing::warn!(%error, "a conductor that stops");
                     }
                 }

@@ -5,7 +5,7 @@ use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
 use crate::config::{Conductor, IronicConfig, Role, Service};
-use crate::facts::{ApiSays, Facts, Known};
+use crate::facts::{ApiReport, Facts, Known};
 use crate::records::RecordState;
 use crate::releases::Releases;
 
@@ -133,7 +133,7 @@ fn contradiction(
     };
     match service.role {
         Role::Api => {
-            let Some(ApiSays::Offers(offered)) = facts.apis.get(name) else {
+            let Some(ApiReport::Offers(offered)) = facts.apis.get(name) else {
                 return None;
             };
             let expected = table.api(*place, runs.held_to());
@@ -189,9 +189,9 @@ pub fn registered<'a>(conductor: &'a Conductor, facts: &Facts) -> Option<(&'a st
 pub fn serves(service: &Service<'_>, facts: &Facts, config: &IronicConfig) -> (UnitState, String) {
     let own = match service.role {
         Role::Api => match facts.apis.get(service.name) {
-            Some(ApiSays::Offers(_)) => None,
-            Some(ApiSays::Away(why)) => Some((UnitState::Down, why.clone())),
-            Some(ApiSays::Unclear(why)) => Some((UnitState::Unknown, why.clone())),
+            Some(ApiReport::Offers(_)) => None,
+            Some(ApiReport::Away(why)) => Some((UnitState::Down, why.clone())),
+            Some(ApiReport::Unclear(why)) => Some((UnitState::Unknown, why.clone())),
             None => Some((UnitState::Unknown, "it was not asked".to_owned())),
         },
         Role::Conductor => match &facts.conductors {

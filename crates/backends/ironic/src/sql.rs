@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool, Arguments as _, AssertSqlSafe, Connection as _, Transaction};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::secrets;
 
 /// Which database it is.
@@ -193,7 +193,7 @@ impl Sql {
             Ok(Err(error)) => {
                 let error = self.error(tried, &error);
                 Err(
-                    if error.persistence == stagger_engine::backend::Retryability::Transient {
+                    if error.persistence == stagger_engine::cluster::Retryability::Transient {
                         error.outcome_unknown()
                     } else {
                         error

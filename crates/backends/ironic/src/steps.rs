@@ -2,23 +2,23 @@
 
 use futures::future::join_all;
 use stagger_core::model::UnitState;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template;
 
+use crate::client::IronicClient;
 use crate::commands::filled;
 use crate::config::Role;
 use crate::facts::Known;
 use crate::perform::{Performer, UNPIN};
 use crate::records::{Record, RecordState};
 use crate::runs::runs;
+use crate::services::statuses;
 use crate::target::part;
-use crate::translate::seen;
-use crate::world::World;
 
 /// What `ironic-status upgrade check` came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
+pub enum UpgradeCheck {
     /// It has nothing to say.
     Fine,
     /// It warns.
@@ -32,21 +32,21 @@ pub enum Checked {
 }
 
 /// What a check came to. `crashes`: the words, any of them, of the crash that it is known for on this pair of releases.
-pub fn judge_check(ran: &Ran, crashes: &[&str]) -> Checked {
+pub fn judge_check(ran: &Ran, crashes: &[&str]) -> UpgradeCheck {
     let said = || last_words(&ran.output).to_owned();
     match ran.code {
-        0 => Checked::Fine,
-        1 => Checked::Warned(ran.output.clone()),
-        2 => Checked::Failed(ran.output.clone()),
+        0 => UpgradeCheck::Fine,
+        1 => UpgradeCheck::Warned(ran.output.clone()),
+        2 => UpgradeCheck::Failed(ran.output.clone()),
         // What follows is a long question in SQL, and where to read about it.
         255 if let Some(line) = ran
             .output
             .lines()
             .find(|line| crashes.iter().any(|words| line.contains(words))) =>
         {
-            Checked::KnownDefect(line.trim().to_owned())
+            UpgradeCheck::KnownDefect(line.trim().to_owned())
         }
-        code => Checked::Unclear(format!("it ended with {code}: {}", said())),
+        code => UpgradeCheck::Unclear(format!("it ended with {code}: {}", said())),
     }
 }
 
@@ -58,7 +58,7 @@ impl Performer<'_> {
     pub(crate) async fn step(&self, step: &str) -> Result<String, BackendError> {
         // A step has no unit whose fence a successor would have raised: it raises all, and waits for commands of
         // older holders that are at work.
-        raise(self.world, self.call.fence, self.settings.cluster.hosts()).await?;
+        raise(self.client, self.call.fence, self.settings.cluster.hosts()).await?;
         let hooks = &self.settings.cluster.hooks;
         match step {
             part::BEFORE => self.hook(step, hooks.before.as_ref(), "").await,
@@ -87,14 +87,16 @@ impl Performer<'_> {
 
     async fn tool(&self, which: &str, command: &str) -> Result<Ran, BackendError> {
         let tools = &self.settings.cluster.tools;
-        let release = self.wished()?.to.as_str();
+        let release = self.goal()?.to.as_str();
         let command = template::filled(command, &[("release", release)])?;
         let key = format!("{}-{which}", self.call.key());
-        self.world.run(&tools.host, &key, self.call.fence, &command).await
+        self.client
+            .run(&tools.host, &key, self.call.fence, &command)
+            .await
     }
 
     async fn mark(&self, mark: &str, detail: &str) -> Result<(), BackendError> {
-        let release = &self.wished()?.to;
+        let release = &self.goal()?.to;
         self.book.mark(self.call, release, mark, detail).await
     }
 
@@ -136,26 +138,26 @@ impl Performer<'_> {
             ));
         };
         self.install_tools().await?;
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let find = |text: &str| {
             let found = self.table.find(text);
             found.map_err(|error| BackendError::permanent(TRIED, error.to_string()))
         };
         let crashes = self
             .table
-            .check_crashes(find(&wished.from)?.place, find(&wished.to)?.place);
+            .check_crashes(find(&goal.from)?.place, find(&goal.to)?.place);
         let ran = self.tool("check", command).await?;
         let said = match judge_check(&ran, crashes) {
-            Checked::Fine => "it finds nothing".to_owned(),
-            Checked::Warned(said) => format!("it warns: {said}"),
-            Checked::KnownDefect(said) => format!(
+            UpgradeCheck::Fine => "it finds nothing".to_owned(),
+            UpgradeCheck::Warned(said) => format!("it warns: {said}"),
+            UpgradeCheck::KnownDefect(said) => format!(
                 "unknown, known defect: on the schema of {} it crashes by reading columns of {}, and tells nothing: {said}",
-                wished.from, wished.to
+                goal.from, goal.to
             ),
-            Checked::Failed(said) => {
+            UpgradeCheck::Failed(said) => {
                 return Err(BackendError::permanent(TRIED, format!("it says no: {said}")));
             }
-            Checked::Unclear(why) => return Err(BackendError::permanent(TRIED, why)),
+            UpgradeCheck::Unclear(why) => return Err(BackendError::permanent(TRIED, why)),
         };
         self.mark(part::CHECK, &said).await?;
         Ok(said)
@@ -182,7 +184,7 @@ impl Performer<'_> {
                 return Err(BackendError::permanent(TRIED, why));
             }
         }
-        let revision = match self.world.database().await {
+        let revision = match self.client.database().await {
             Known::Yes(database) => database.revision,
             Known::No(why) => return Err(BackendError::transient(TRIED, why)),
         };
@@ -193,8 +195,8 @@ impl Performer<'_> {
     /// Every start from here on is held to the old release, also one that nobody meant.
     async fn pin_all(&self) -> Result<String, BackendError> {
         const TRIED: &str = "write the pins";
-        let wished = self.wished()?;
-        self.pin_is_listed(&wished.pin).await?;
+        let goal = self.goal()?;
+        self.pin_is_listed(&goal.pin).await?;
         let facts = self.look().await;
         let records = facts
             .records
@@ -214,12 +216,12 @@ impl Performer<'_> {
                 };
                 self.book.note(self.call, service.name, &record).await?;
             }
-            if self.read_pin(&service).await?.as_ref() != Some(&wished.pin) {
-                self.write_pin(&service, &format!("pin-{}", service.name), &wished.pin)
+            if self.read_pin(&service).await?.as_ref() != Some(&goal.pin) {
+                self.write_pin(&service, &format!("pin-{}", service.name), &goal.pin)
                     .await?;
             }
             let now = self.read_pin(&service).await?;
-            if now.as_ref() != Some(&wished.pin) {
+            if now.as_ref() != Some(&goal.pin) {
                 let why = format!(
                     "{} would start with the pin {:?}",
                     service.name,
@@ -228,7 +230,7 @@ impl Performer<'_> {
                 return Err(BackendError::permanent(TRIED, why));
             }
         }
-        Ok(format!("each service starts pinned to {}", wished.pin))
+        Ok(format!("each service starts pinned to {}", goal.pin))
     }
 
     /// Where the new code can be asked which pins it lists, it is.
@@ -269,18 +271,18 @@ impl Performer<'_> {
 
     /// Behind this nothing goes back.
     async fn begin_unpin(&self) -> Result<String, BackendError> {
-        let wished = self.wished()?;
+        let goal = self.goal()?;
         let facts = self.look().await;
-        for seen in seen(&facts, &self.settings.cluster, self.table) {
+        for status in statuses(&facts, &self.settings.cluster, self.table) {
             let refused = |why: String| BackendError::permanent("take pins away", why);
-            match seen.runs {
-                Ok(runs) if runs.release == wished.to && seen.state.0 == UnitState::Serving => {}
+            match status.runs {
+                Ok(runs) if runs.release == goal.to && status.state.0 == UnitState::Serving => {}
                 Ok(runs) => {
                     return Err(refused(format!(
                         "{} runs {}{}",
-                        seen.name,
+                        status.name,
                         runs.release,
-                        if seen.state.0 == UnitState::Serving {
+                        if status.state.0 == UnitState::Serving {
                             ""
                         } else {
                             " and does not serve"
@@ -291,17 +293,17 @@ impl Performer<'_> {
             }
         }
         self.mark(UNPIN, "begun").await?;
-        Ok(format!("every service runs {}", wished.to))
+        Ok(format!("every service runs {}", goal.to))
     }
 }
 
 /// Raises the fence on hosts, all at once.
 pub(crate) async fn raise<'a>(
-    world: &dyn World,
+    client: &dyn IronicClient,
     fence: u64,
     hosts: impl IntoIterator<Item = &'a str>,
 ) -> Result<(), BackendError> {
-    let raising = hosts.into_iter().map(|host| world.raise_fence(host, fence));
+    let raising = hosts.into_iter().map(|host| client.raise_fence(host, fence));
     join_all(raising).await.into_iter().collect()
 }
 
@@ -309,7 +311,7 @@ impl Performer<'_> {
     /// The last log lines of a service, if there is a command for them.
     pub(crate) async fn logs(&self, service: &crate::config::Service<'_>) -> Option<String> {
         let command = filled(service.commands.logs.as_ref()?, service, &[]).ok()?;
-        let ran = self.world.ask(service.host, &command).await.ok()?;
+        let ran = self.client.ask(service.host, &command).await.ok()?;
         Some(ran.output)
     }
 }
@@ -328,7 +330,7 @@ mod tests {
         let known = &["Unknown column", "UndefinedColumn"][..];
         assert_eq!(
             judge_check(&ran(255, crash), known),
-            Checked::KnownDefect(crash.to_owned())
+            UpgradeCheck::KnownDefect(crash.to_owned())
         );
         // As 29.0.6 prints it, but for the length: the last line is of no use to anybody.
         let whole = format!(
@@ -338,23 +340,29 @@ mod tests {
         );
         assert_eq!(
             judge_check(&ran(255, &whole), known),
-            Checked::KnownDefect(format!("pymysql.err.OperationalError: {crash}"))
+            UpgradeCheck::KnownDefect(format!("pymysql.err.OperationalError: {crash}"))
         );
         let postgres = "psycopg2.errors.UndefinedColumn: column nodes.disable_power_off does not exist";
         assert_eq!(
             judge_check(&ran(255, postgres), known),
-            Checked::KnownDefect(postgres.to_owned())
+            UpgradeCheck::KnownDefect(postgres.to_owned())
         );
-        assert!(matches!(judge_check(&ran(255, crash), &[]), Checked::Unclear(_)));
+        assert!(matches!(
+            judge_check(&ran(255, crash), &[]),
+            UpgradeCheck::Unclear(_)
+        ));
         assert!(matches!(
             judge_check(&ran(255, "no such host"), known),
-            Checked::Unclear(_)
+            UpgradeCheck::Unclear(_)
         ));
-        assert!(matches!(judge_check(&ran(2, "no"), known), Checked::Failed(_)));
+        assert!(matches!(
+            judge_check(&ran(2, "no"), known),
+            UpgradeCheck::Failed(_)
+        ));
         assert!(matches!(
             judge_check(&ran(1, "old driver"), known),
-            Checked::Warned(_)
+            UpgradeCheck::Warned(_)
         ));
-        assert_eq!(judge_check(&ran(0, ""), known), Checked::Fine);
+        assert_eq!(judge_check(&ran(0, ""), known), UpgradeCheck::Fine);
     }
 }

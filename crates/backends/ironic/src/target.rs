@@ -6,8 +6,8 @@
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    ConditionName, Door, Doors, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Policy, Reason,
-    Revision, StageSpec, StepSpec, Target, Width,
+    ConditionName, Door, Gate, GoingBack, IdError, Kind, Part, PartName, Phase, Policy, Reason, Revision,
+    StageSpec, StepSpec, Target, Width,
 };
 use stagger_versioned::manifest::Named;
 
@@ -17,10 +17,10 @@ use crate::conditions::{
 };
 use crate::config::IronicConfig;
 use crate::facts::Facts;
-use crate::refusal::judge;
+use crate::goal::UpgradeGoal;
+use crate::refusal::{Refusal, judge};
 use crate::releases::Releases;
 use crate::runs::revision;
-use crate::translate::Wished;
 
 /// The names of the steps and stages.
 pub mod part {
@@ -54,16 +54,11 @@ pub mod part {
     pub const AFTER: &str = "after";
 }
 
-/// All reasons why nothing is begun.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
-pub struct Refusal(pub Vec<Reason>);
-
 /// An upgrade that nothing speaks against.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upgrade {
     /// What a run keeps of it.
-    pub wished: Wished,
+    pub goal: UpgradeGoal,
     /// The stages and steps.
     pub target: Target,
 }
@@ -85,13 +80,13 @@ pub fn upgrade(
         config,
         table,
         policy,
-        wished: &judged.wished,
+        goal: &judged.goal,
         from: judged.from,
         to: judged.to,
     };
     let target = compiler.target().map_err(reason)?;
     Ok(Upgrade {
-        wished: judged.wished,
+        goal: judged.goal,
         target,
     })
 }
@@ -100,14 +95,14 @@ struct Compiler<'a> {
     config: &'a IronicConfig,
     table: &'a Releases,
     policy: &'a Policy,
-    wished: &'a Wished,
+    goal: &'a UpgradeGoal,
     from: Named,
     to: Named,
 }
 
 impl Compiler<'_> {
     fn target(&self) -> Result<Target, IdError> {
-        let Wished { to, from, .. } = self.wished;
+        let UpgradeGoal { to, from, .. } = self.goal;
         let mut parts = Vec::new();
         let hooks = &self.config.hooks;
         if hooks.before.is_some() {
@@ -136,7 +131,7 @@ impl Compiler<'_> {
     }
 
     fn whole(&self, parts: &mut Vec<Part>) -> Result<(), IdError> {
-        let Wished { to, pin, .. } = self.wished;
+        let UpgradeGoal { to, pin, .. } = self.goal;
         let older = self.table.name(self.from.place);
         parts.push(self.ramdisk()?);
         if self.config.tools.check.is_some() {
@@ -229,7 +224,7 @@ impl Compiler<'_> {
 
     fn ramdisk(&self) -> Result<Part, IdError> {
         let hooks = &self.config.hooks;
-        let to = &self.wished.to;
+        let to = &self.goal.to;
         // Nobody but a person knows about an image that stagger does not bring there: the word is asked for.
         let by_hand = hooks.ramdisk.is_none() && !hooks.ramdisk_is_done;
         let door = by_hand.then(|| {
@@ -243,7 +238,7 @@ impl Compiler<'_> {
     }
 
     fn schema(&self) -> Result<Part, IdError> {
-        let Wished { to, from, .. } = self.wished;
+        let UpgradeGoal { to, from, .. } = self.goal;
         let door = format!(
             "Ironic brings no schema back: services of {from} go on working on that of {to}, and no tool of theirs does"
         );
@@ -265,7 +260,7 @@ impl Compiler<'_> {
     }
 
     fn unpin(&self) -> Result<Part, IdError> {
-        let Wished { to, from, .. } = self.wished;
+        let UpgradeGoal { to, from, .. } = self.goal;
         let door = format!(
             "from the first service without a pin on rows are written that {from} cannot read, and one such row \
              breaks its lists: nothing goes back to {from} behind it"
@@ -302,7 +297,7 @@ impl Compiler<'_> {
     /// The same code without its pin.
     fn free(&self, name: &str, kind: &str, revision: &Revision) -> Result<Part, IdError> {
         let gates = [CONDUCTORS_SERVE, APIS_SERVE, ROWS_READABLE, PREPARED];
-        let why = format!("rows that {} cannot read may have been written", self.wished.from);
+        let why = format!("rows that {} cannot read may have been written", self.goal.from);
         self.stage(name, kind, revision, &gates, GoingBack::Impossible { why })
     }
 
@@ -328,9 +323,4 @@ impl Compiler<'_> {
             maintenance: None,
         }))
     }
-}
-
-/// Whether doors are passed by a person's word.
-pub(crate) fn asks(policy: &Policy) -> bool {
-    matches!(policy.doors, Doors::Ask)
 }

@@ -9,7 +9,7 @@ use stagger_versioned::Version;
 use crate::config::{IronicConfig, Role};
 use crate::facts::Facts;
 use crate::releases::Releases;
-use crate::translate::seen;
+use crate::services::statuses;
 
 /// One service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -44,9 +44,9 @@ pub struct RunsVersions {
 
 /// All services, conductors first.
 pub fn versions(facts: &Facts, config: &IronicConfig, table: &Releases) -> Vec<ServiceVersions> {
-    let services = seen(facts, config, table).into_iter().map(|seen| {
-        let (state, not_serving) = seen.state;
-        let (runs, unclear) = match seen.runs {
+    let services = statuses(facts, config, table).into_iter().map(|status| {
+        let (state, not_serving) = status.state;
+        let (runs, unclear) = match status.runs {
             Ok(runs) => {
                 let pin = runs.held_to();
                 let versions = RunsVersions {
@@ -61,8 +61,8 @@ pub fn versions(facts: &Facts, config: &IronicConfig, table: &Releases) -> Vec<S
             Err(reason) => (None, Some(reason.detail)),
         };
         ServiceVersions {
-            service: seen.name.to_owned(),
-            kind: seen.role,
+            service: status.name.to_owned(),
+            kind: status.role,
             state,
             runs,
             why: unclear.or_else(|| (state != UnitState::Serving).then_some(not_serving)),

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stagger_core::model::{ClusterId, ConditionName, Policy, Revision, Snapshot};
-use stagger_engine::backend::{Backend, BackendError};
+use stagger_engine::cluster::{Backend, BackendError, Lock as _};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_engine::redact::redact;
@@ -16,11 +16,12 @@ use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::conditions::{NO_OLD_SERVICE, UNPINNED};
 use stagger_ironic::config::{IronicConfig, Role, Settings};
 use stagger_ironic::facts::Facts;
+use stagger_ironic::goal::UpgradeGoal;
 use stagger_ironic::preflight;
 use stagger_ironic::releases::Releases;
 use stagger_ironic::target::part::{APIS, CONDUCTORS, UNPIN_APIS, UNPIN_CONDUCTORS};
 use stagger_ironic::target::upgrade;
-use stagger_ironic::translate::{Wished, translate};
+use stagger_ironic::translate::translate;
 use stagger_ironic::versions::versions;
 use stagger_risks::{Finding, Known, Risk, System, Way, judge};
 use stagger_sim::ClusterCopy;
@@ -64,8 +65,8 @@ impl<'a> ObservedIronic<'a> {
         }
     }
 
-    fn snapshot(&self, wished: Option<&Wished>) -> Result<Snapshot, CliError> {
-        translate(self.facts, self.config, &self.table, wished).map_err(|error| {
+    fn snapshot(&self, upgrade_goal: Option<&UpgradeGoal>) -> Result<Snapshot, CliError> {
+        translate(self.facts, self.config, &self.table, upgrade_goal).map_err(|error| {
             let why = match std::error::Error::source(&error) {
                 Some(source) => format!("{error}: {source}"),
                 None => error.to_string(),
@@ -91,7 +92,7 @@ impl<'a> ObservedIronic<'a> {
         goal: &Goal,
         policy: Policy,
         files: &[PathBuf],
-    ) -> Result<(PlanRequest, Wished), CliError> {
+    ) -> Result<(PlanRequest, UpgradeGoal), CliError> {
         let asked = goal.upgrade("an Ironic")?;
         let release = asked.to.as_str();
         let known = known(files.iter().chain(&asked.risks.risks))?;
@@ -103,7 +104,7 @@ impl<'a> ObservedIronic<'a> {
             }
             error
         })?;
-        let snapshot = self.snapshot(Some(&upgrade.wished))?;
+        let snapshot = self.snapshot(Some(&upgrade.goal))?;
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         names_are_known(&snapshot, &policy, BTreeSet::from(["host", "group"]), &kinds)?;
         let input = PlanRequest {
@@ -112,7 +113,7 @@ impl<'a> ObservedIronic<'a> {
             target: upgrade.target,
             policy,
         };
-        Ok((input, upgrade.wished))
+        Ok((input, upgrade.goal))
     }
 
     fn versions(&self) -> Result<VersionReport, CliError> {
@@ -185,12 +186,16 @@ impl LiveIronic {
     }
 
     /// One for a run of that Ironic.
-    fn backend_of(&self, identity: Option<&ClusterId>, wished: Wished) -> Result<IronicBackend, CliError> {
+    fn backend_of(
+        &self,
+        identity: Option<&ClusterId>,
+        upgrade_goal: UpgradeGoal,
+    ) -> Result<IronicBackend, CliError> {
         let mut settings = self.settings.clone();
         if let Some(identity) = identity {
             settings.hosts = settings.hosts.of_identity(identity);
         }
-        Ok(IronicBackend::new(settings, Some(wished))?)
+        Ok(IronicBackend::new(settings, Some(upgrade_goal))?)
     }
 
     async fn look(&self) -> Result<Facts, CliError> {
@@ -201,7 +206,7 @@ impl LiveIronic {
         ObservedIronic::new(facts, &self.settings.cluster)
     }
 
-    async fn planned(&self, goal: &Goal) -> Result<(PlanRequest, Wished), CliError> {
+    async fn planned(&self, goal: &Goal) -> Result<(PlanRequest, UpgradeGoal), CliError> {
         let policy = self.config.policy(&goal.policy)?;
         let facts = self.look().await?;
         self.looked(&facts).planned(goal, policy, &self.config.risks)
@@ -241,14 +246,14 @@ impl Cluster for LiveIronic {
 #[async_trait]
 impl ManagedCluster for LiveIronic {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
-        let (planning, wished) = self.planned(goal).await?;
+        let (planning, upgrade_goal) = self.planned(goal).await?;
         let identity = self.backend()?.identity().await?;
-        let baseline = serde_json::to_value(&wished)
+        let baseline = serde_json::to_value(&upgrade_goal)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         Ok(RunInput {
             planning,
             baseline,
-            backend: Arc::new(self.backend_of(Some(&identity), wished)?),
+            backend: Arc::new(self.backend_of(Some(&identity), upgrade_goal)?),
         })
     }
 
@@ -257,11 +262,11 @@ impl ManagedCluster for LiveIronic {
         baseline: &Value,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
-        let wished: Wished = serde_json::from_value(baseline.clone()).map_err(|error| {
+        let upgrade_goal: UpgradeGoal = serde_json::from_value(baseline.clone()).map_err(|error| {
             CliError::usage(format!("the run keeps no memory of an Ironic: {error}"))
                 .hint("is it a run of another cluster? --config names the configuration")
         })?;
-        Ok(Arc::new(self.backend_of(identity, wished)?))
+        Ok(Arc::new(self.backend_of(identity, upgrade_goal)?))
     }
 
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {

@@ -4,7 +4,7 @@ use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
 use stagger_ironic::facts::Known;
 
-use crate::common::{call, claim, setup, wished};
+use crate::common::{call, claim, goal, setup};
 use crate::lives::{End, Lives};
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn what_cannot_be_seen_is_no_reason_to_begin() {
         inner.servers.insert(place.clone(), false);
     }
     assert_eq!(setup.refused("29.0.6").await, ["unknown-api"]);
-    let backend = setup.backend(Some(wished()));
+    let backend = setup.backend(Some(goal()));
     let snapshot = backend.snapshot(&backend.look().await, None).unwrap();
     let serve = snapshot.condition(&conditions::APIS_SERVE.parse().unwrap());
     assert!(serve.why.contains("b/a3 (UP)"), "{serve:?}");
@@ -232,14 +232,14 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
             output: "29.0 2025.1 24.1".to_owned(),
         },
     ));
-    let backend = setup.backend(Some(wished()));
-    let token = stagger_engine::backend::Backend::lock(&backend, &claim("one"), 0)
+    let backend = setup.backend(Some(goal()));
+    let token = stagger_engine::cluster::Lock::lock(&backend, &claim("one"), 0)
         .await
         .unwrap();
     let pin = stagger_core::run::Action::Step {
         step: "pin".parse().unwrap(),
     };
-    let error = stagger_engine::backend::Backend::perform(&backend, &call(token, 1), &pin)
+    let error = stagger_engine::cluster::Executor::perform(&backend, &call(token, 1), &pin)
         .await
         .unwrap_err();
     assert!(error.why.contains("29.0 2025.1 24.1"), "{error}");

@@ -1,15 +1,15 @@
 //! What an operator writes down of a service, and what is refused.
 
-use stagger_engine::backend::{BackendError, LockError};
+use stagger_engine::cluster::{BackendError, LockError};
 use stagger_engine::supervisor::Identity;
-use stagger_ironic::records::{Book, Record, RecordState};
+use stagger_ironic::records::{Record, RecordState, RecordStore};
 
 use crate::common::{Setup, call, claim, setup};
 
-fn book(setup: &Setup) -> Book {
+fn book(setup: &Setup) -> RecordStore {
     let config = &setup.settings.cluster;
     let pace = &setup.settings.pace;
-    Book::open(
+    RecordStore::open(
         &config.ours,
         &config.database,
         config.name.clone(),

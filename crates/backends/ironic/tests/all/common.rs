@@ -8,13 +8,13 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Policy, RunId};
 use stagger_core::run::{Entry, Run};
-use stagger_engine::backend::{Call, LockRecord};
 use stagger_engine::clock::Clock;
+use stagger_engine::cluster::{Call, LockRecord};
 use stagger_engine::driver::Listener;
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{IronicConfig, Pace, Settings};
-use stagger_ironic::translate::Wished;
+use stagger_ironic::goal::UpgradeGoal;
 
 use crate::double::Lab;
 
@@ -115,9 +115,9 @@ pub fn setup(from: &str) -> Setup {
 }
 
 impl Setup {
-    pub fn backend(&self, wished: Option<Wished>) -> IronicBackend {
+    pub fn backend(&self, goal: Option<UpgradeGoal>) -> IronicBackend {
         let lab: Arc<Lab> = Arc::clone(&self.lab);
-        IronicBackend::of(lab, self.settings.clone(), wished).unwrap()
+        IronicBackend::of(lab, self.settings.clone(), goal).unwrap()
     }
 
     /// Whether an upgrade may begin.
@@ -157,8 +157,8 @@ pub fn policy() -> Policy {
     .unwrap()
 }
 
-pub fn wished() -> Wished {
-    Wished {
+pub fn goal() -> UpgradeGoal {
+    UpgradeGoal {
         to: "29.0.6".to_owned(),
         from: "26.1.6".to_owned(),
         pin: "26.1".to_owned(),

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
-use stagger_ironic::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
+use stagger_ironic::client::IronicClient;
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
 use stagger_ironic::releases::Releases;
-use stagger_ironic::world::World;
 use tokio::sync::Notify;
 
 /// The last revision of each release's schema.
@@ -493,17 +493,17 @@ impl Lab {
 }
 
 #[async_trait]
-impl World for Lab {
-    async fn apis(&self) -> BTreeMap<String, ApiSays> {
+impl IronicClient for Lab {
+    async fn apis(&self) -> BTreeMap<String, ApiReport> {
         let inner = self.now();
         let apis = inner.services.iter().filter(|(_, service)| service.is_api);
         apis.map(|(name, service)| {
             let says = match &service.runs {
-                None => ApiSays::Away("connection refused".to_owned()),
+                None => ApiReport::Away("connection refused".to_owned()),
                 Some((release, pin)) => {
                     let place = self.table.find(release).unwrap().place;
                     let pin = pin.as_ref().and_then(|pin| self.table.pin(place, pin));
-                    ApiSays::Offers(self.table.api(place, pin))
+                    ApiReport::Offers(self.table.api(place, pin))
                 }
             };
             (name.clone(), says)
@@ -511,7 +511,7 @@ impl World for Lab {
         .collect()
     }
 
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>> {
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>> {
         let inner = self.now();
         if inner
             .services
@@ -520,7 +520,7 @@ impl World for Lab {
         {
             return Known::No("connection refused".to_owned());
         }
-        let says = |name: &str, alive| ConductorSays {
+        let says = |name: &str, alive| ConductorReport {
             alive,
             group: inner.groups.get(name).cloned().unwrap_or_default(),
         };

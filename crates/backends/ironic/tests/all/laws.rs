@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stagger_core::model::{UnitState, Verdict};
-use stagger_ironic::balancer::{ServerSays, ServerState, Shown};
+use stagger_ironic::balancer::{BalancerStatus, ServerReport, ServerState};
 use stagger_ironic::conditions;
 use stagger_ironic::config::IronicConfig;
-use stagger_ironic::facts::{ApiSays, ConductorRow, ConductorSays, Database, Facts, Known, Rows};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Facts, Known, Rows};
 use stagger_ironic::records::{Record, RecordState, Records};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::translate::translate;
 
-use crate::common::{CONFIG, policy, wished};
+use crate::common::{CONFIG, goal, policy};
 use crate::double::registered;
 
 fn known<T: std::fmt::Debug + Clone>(fact: impl Strategy<Value = T>) -> impl Strategy<Value = Known<T>> {
@@ -38,7 +38,7 @@ fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-fn shown() -> impl Strategy<Value = Shown> {
+fn shown() -> impl Strategy<Value = BalancerStatus> {
     let state = prop_oneof![
         6 => Just(ServerState::Up),
         1 => Just(ServerState::Down),
@@ -48,7 +48,7 @@ fn shown() -> impl Strategy<Value = Shown> {
     proptest::collection::vec(state, 6).prop_map(|states| {
         let names = ["b/a1", "b/a2", "rpc1/c1", "rpc1/c2", "rpc2/c1", "rpc2/c2"];
         let servers = names.iter().zip(states).map(|(name, state)| {
-            let says = ServerSays {
+            let says = ServerReport {
                 state,
                 sessions: 0,
                 total: 60,
@@ -56,7 +56,7 @@ fn shown() -> impl Strategy<Value = Shown> {
             };
             ((*name).to_owned().try_into().unwrap(), says)
         });
-        Shown {
+        BalancerStatus {
             servers: servers.collect(),
         }
     })
@@ -64,16 +64,16 @@ fn shown() -> impl Strategy<Value = Shown> {
 
 fn facts() -> impl Strategy<Value = Facts> {
     let api = prop_oneof![
-        3 => Just(ApiSays::Offers("1.93".parse().unwrap())),
-        1 => Just(ApiSays::Offers("1.96".parse().unwrap())),
-        1 => Just(ApiSays::Away("refused".to_owned())),
-        1 => Just(ApiSays::Unclear("slow".to_owned())),
+        3 => Just(ApiReport::Offers("1.93".parse().unwrap())),
+        1 => Just(ApiReport::Offers("1.96".parse().unwrap())),
+        1 => Just(ApiReport::Away("refused".to_owned())),
+        1 => Just(ApiReport::Unclear("slow".to_owned())),
     ];
     let apis = proptest::collection::vec(api, 2);
     let alive = proptest::collection::vec(prop_oneof![4 => Just(true), 1 => Just(false)], 2);
     let conductors = alive.prop_map(|alive| {
         let listed = alive.into_iter().enumerate().map(|(at, alive)| {
-            let says = ConductorSays {
+            let says = ConductorReport {
                 alive,
                 group: String::new(),
             };
@@ -140,7 +140,7 @@ fn facts() -> impl Strategy<Value = Facts> {
 /// An Ironic of 26.1.6 that may be upgraded.
 fn well() -> Facts {
     let up = |name: &str| {
-        let says = ServerSays {
+        let says = ServerReport {
             state: ServerState::Up,
             sessions: 0,
             total: 60,
@@ -149,7 +149,7 @@ fn well() -> Facts {
         (name.to_owned().try_into().unwrap(), says)
     };
     let conductor = |name: &str| {
-        let says = ConductorSays {
+        let says = ConductorReport {
             alive: true,
             group: String::new(),
         };
@@ -167,7 +167,7 @@ fn well() -> Facts {
         null: 0,
     };
     let servers = ["b/a1", "b/a2", "rpc1/c1", "rpc1/c2", "rpc2/c1", "rpc2/c2"];
-    let offers = |name: &str| (name.to_owned(), ApiSays::Offers("1.93".parse().unwrap()));
+    let offers = |name: &str| (name.to_owned(), ApiReport::Offers("1.93".parse().unwrap()));
     let no_pin = |name: &str| (name.to_owned(), Known::Yes(None));
     Facts {
         at: jiff::Timestamp::UNIX_EPOCH,
@@ -179,7 +179,7 @@ fn well() -> Facts {
             conductors: ["c1", "c2"].map(row).into(),
             reserved: BTreeMap::new(),
         }),
-        balancer: Known::Yes(Shown {
+        balancer: Known::Yes(BalancerStatus {
             servers: servers.map(up).into(),
         }),
         pins: ["a1", "a2", "c1", "c2"].map(no_pin).into(),
@@ -198,7 +198,7 @@ proptest! {
     #[test]
     fn unknown_is_never_yes(facts in facts()) {
         let (config, table) = (config(), Releases::known());
-        let make = || translate(&facts, &config, &table, Some(&wished())).unwrap();
+        let make = || translate(&facts, &config, &table, Some(&goal())).unwrap();
         let snapshot = make();
         prop_assert_eq!(snapshot.digest(), make().digest());
         let verdict = |name: &str| snapshot.condition(&name.parse().unwrap()).verdict;
@@ -254,7 +254,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let snapshot = translate(&facts, &config, &table, Some(&upgrade.wished)).unwrap();
+        let snapshot = translate(&facts, &config, &table, Some(&upgrade.goal)).unwrap();
         for name in [conditions::APIS_SERVE, conditions::CONDUCTORS_SERVE, conditions::SERVICES_KNOWN,
             conditions::DATABASE_ANSWERS, conditions::ROWS_HAVE_VERSIONS] {
             let condition = snapshot.condition(&name.parse().unwrap());

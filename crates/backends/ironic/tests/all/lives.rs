@@ -10,14 +10,15 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Policy, Reason, RunId, Snapshot, Target, UnitId};
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, Seq};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::{Backend, BackendError, Call, Fencing, LockError, LockRecord};
 use stagger_engine::clock::Clock as _;
-use stagger_engine::driver::{Parts, Step};
+use stagger_engine::cluster::{BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
+use stagger_engine::drive::{NoSignals, Stopped, drive};
+use stagger_engine::driver::Parts;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Listed, Mark, Store, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
-use stagger_ironic::translate::Wished;
+use stagger_ironic::goal::UpgradeGoal;
 
 use crate::common::{Hasty, Setup, Talk, policy};
 use crate::double::Inner;
@@ -34,7 +35,7 @@ pub struct Lives<'a> {
     pub setup: &'a Setup,
     pub to: &'static str,
     pub policy: Policy,
-    begun: Option<(Wished, Target)>,
+    begun: Option<(UpgradeGoal, Target)>,
     pub journal: PathBuf,
     /// The next process dies at that touch of its journal; 0: it does not.
     pub dies_at_append: u64,
@@ -60,11 +61,11 @@ impl<'a> Lives<'a> {
         }
     }
 
-    fn parts(&self, fuse: &Arc<Fuse>, wished: &Wished) -> Parts {
+    fn parts(&self, fuse: &Arc<Fuse>, goal: &UpgradeGoal) -> Parts {
         let clock = Arc::new(Hasty::default());
         Parts {
             backend: Arc::new(InHaste {
-                inner: self.setup.backend(Some(wished.clone())),
+                inner: self.setup.backend(Some(goal.clone())),
                 clock: Arc::clone(&clock),
                 token: Arc::clone(&self.token),
             }),
@@ -85,7 +86,7 @@ impl<'a> Lives<'a> {
             let backend = self.setup.backend(None);
             let facts = backend.look().await;
             let upgrade = backend.upgrade(&facts, self.to, &self.policy).unwrap();
-            self.begun = Some((upgrade.wished, upgrade.target));
+            self.begun = Some((upgrade.goal, upgrade.target));
         }
         let fuse = Arc::new(Fuse {
             at: self.dies_at_append,
@@ -112,12 +113,12 @@ impl<'a> Lives<'a> {
             SqliteStore::open(&self.journal).unwrap().journal(&run),
             Err(StoreError::NoRun(_))
         );
-        let (wished, target) = self.begun.clone().unwrap();
-        let parts = self.parts(fuse, &wished);
+        let (goal, target) = self.begun.clone().unwrap();
+        let parts = self.parts(fuse, &goal);
         let started = if begun {
             supervisor::resume(parts, &who, &run).await
         } else {
-            let memory = serde_json::to_value(&wished).unwrap();
+            let memory = serde_json::to_value(&goal).unwrap();
             supervisor::start(
                 parts,
                 &who,
@@ -139,10 +140,10 @@ impl<'a> Lives<'a> {
             }
             Err(error) => panic!("{error:?}"),
         };
-        match driver.drive(|| None).await {
+        match drive(&mut driver, &mut NoSignals).await {
             Ok(_) | Err(_) if fuse.is_dead() => End::Killed,
-            Ok(Step::Over(ending)) => End::Over(ending),
-            Ok(Step::Held(reason)) => End::Held(reason),
+            Ok(Stopped::Over(ending)) => End::Over(ending),
+            Ok(Stopped::Held(reason)) => End::Held(reason),
             Ok(other) => panic!("{other:?}"),
             Err(error) => panic!("{error:?}"),
         }
@@ -189,37 +190,57 @@ struct InHaste {
 }
 
 #[async_trait]
-impl Backend for InHaste {
-    fn cluster(&self) -> &ClusterName {
-        self.inner.cluster()
-    }
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        self.inner.identity().await
-    }
+impl Executor for InHaste {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let at = self.clock.now();
         let mut document = serde_json::to_value(self.inner.observe().await?).unwrap();
         document["observed_at"] = serde_json::to_value(at).unwrap();
         Ok(serde_json::from_value(document).unwrap())
     }
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        self.inner.may_stop(units).await
+
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        self.inner.check_stop(units).await
     }
+
     fn host_of(&self, unit: &UnitId) -> Option<String> {
         self.inner.host_of(unit)
     }
-    fn rail(&self, action: &Action) -> Fencing {
-        self.inner.rail(action)
+
+    fn fencing(&self, action: &Action) -> Fencing {
+        self.inner.fencing(action)
     }
+
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         self.inner.perform(call, action).await
     }
+
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         self.inner.raise_fence(fence, units).await
     }
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-        self.inner.collect(call, units).await
+
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        self.inner.diagnostics(call, units).await
     }
+
+    fn poll(&self) -> Duration {
+        self.inner.poll()
+    }
+}
+
+#[async_trait]
+impl Lock for InHaste {
+    fn cluster(&self) -> &ClusterName {
+        self.inner.cluster()
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.inner.identity().await
+    }
+
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let dead = self.token.load(Ordering::SeqCst);
         self.inner.unlock(claim, dead).await?;
@@ -227,17 +248,17 @@ impl Backend for InHaste {
         self.token.store(token, Ordering::SeqCst);
         Ok(token)
     }
+
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.inner.renew(claim, fence).await
     }
+
     async fn unlock(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
         Ok(())
     }
+
     fn lock_expires(&self) -> Duration {
         Duration::from_hours(24 * 365)
-    }
-    fn poll(&self) -> Duration {
-        self.inner.poll()
     }
 }
 

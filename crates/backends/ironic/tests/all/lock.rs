@@ -3,22 +3,22 @@
 use std::time::{Duration, Instant};
 
 use stagger_core::model::{ClusterName, RunId};
-use stagger_engine::backend::{Anchor, LockError};
+use stagger_engine::cluster::{Anchor, LockError};
 use stagger_engine::supervisor::Identity;
-use stagger_ironic::records::{Book, Record, RecordState};
+use stagger_ironic::records::{Record, RecordState, RecordStore};
 
 use crate::common::{call, claim};
 
 const EXPIRES: Duration = Duration::from_millis(300);
 
-fn book(folder: &tempfile::TempDir) -> Book {
+fn book(folder: &tempfile::TempDir) -> RecordStore {
     named(folder, "lab", "mysql://ironic@db1/ironic")
 }
 
-fn named(folder: &tempfile::TempDir, name: &str, ironic: &str) -> Book {
+fn named(folder: &tempfile::TempDir, name: &str, ironic: &str) -> RecordStore {
     let url = format!("sqlite://{}/ours.db?mode=rwc", folder.path().display());
     let name = ClusterName::new(name).unwrap();
-    Book::open(&url, ironic, name, EXPIRES, Duration::from_secs(20)).unwrap()
+    RecordStore::open(&url, ironic, name, EXPIRES, Duration::from_secs(20)).unwrap()
 }
 
 #[tokio::test]

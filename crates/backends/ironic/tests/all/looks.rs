@@ -10,11 +10,11 @@ use axum::routing::get;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 use stagger_engine::hosts::Hosts;
+use stagger_ironic::client::{IronicClient as _, RemoteIronic};
 use stagger_ironic::config::{IronicConfig, Settings};
-use stagger_ironic::facts::{ApiSays, Known};
-use stagger_ironic::look::look;
-use stagger_ironic::records::Book;
-use stagger_ironic::world::{Reached, World as _};
+use stagger_ironic::facts::{ApiReport, Known};
+use stagger_ironic::observe::look;
+use stagger_ironic::records::RecordStore;
 
 use crate::common::CONFIG;
 
@@ -135,8 +135,8 @@ async fn real() -> Real {
 async fn everything_is_seen_and_what_is_not_says_why() {
     let real = real().await;
     let config = &real.settings.cluster;
-    let world = Reached::new(real.settings.clone()).unwrap();
-    let book = Book::open(
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
+    let book = RecordStore::open(
         &config.ours,
         &config.database,
         config.name.clone(),
@@ -146,8 +146,8 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     .unwrap();
     let facts = look(&world, &book, config).await;
     // A header in whatever case counts; where there is none, the page itself.
-    assert_eq!(facts.apis["a1"], ApiSays::Offers("1.101".parse().unwrap()));
-    assert_eq!(facts.apis["a2"], ApiSays::Offers("1.96".parse().unwrap()));
+    assert_eq!(facts.apis["a1"], ApiReport::Offers("1.101".parse().unwrap()));
+    assert_eq!(facts.apis["a2"], ApiReport::Offers("1.96".parse().unwrap()));
     let conductors = facts.conductors.yes().unwrap();
     assert!(conductors["c1:8089"].alive && !conductors["c2:8089"].alive);
     assert_eq!(conductors["c2:8089"].group, "b");
@@ -199,11 +199,11 @@ async fn who_is_away_and_who_is_unclear_are_two() {
     real.settings.cluster.apis[1].url = odd;
     real.settings.cluster.endpoint = nobody;
     real.settings.cluster.database = format!("sqlite://{}/none.db", real.folder.path().display());
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     let apis = world.apis().await;
-    assert!(matches!(&apis["a1"], ApiSays::Away(_)), "{apis:?}");
+    assert!(matches!(&apis["a1"], ApiReport::Away(_)), "{apis:?}");
     assert!(
-        matches!(&apis["a2"], ApiSays::Unclear(why) if why.contains("502")),
+        matches!(&apis["a2"], ApiReport::Unclear(why) if why.contains("502")),
         "{apis:?}"
     );
     assert!(matches!(world.conductors().await, Known::No(_)));
@@ -214,12 +214,12 @@ async fn who_is_away_and_who_is_unclear_are_two() {
 async fn muting_halts_the_heartbeat_and_writes_only_where_it_may() {
     let mut real = real().await;
     let rpc = api(None).await;
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     world.halt_keepalive(&rpc).await.unwrap();
     let error = world.write_offline("c1:8089").await.unwrap_err();
     assert!(error.why.contains("stopping.database"), "{error}");
     real.settings.cluster.stopping.database = Some(real.database.clone());
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     world.write_offline("c1:8089").await.unwrap();
     let database = world.database().await;
     assert!(!database.yes().unwrap().conductors["c1:8089"].online);
@@ -229,13 +229,13 @@ async fn muting_halts_the_heartbeat_and_writes_only_where_it_may() {
 async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
     let mut real = real().await;
     real.settings.cluster.token = Some("echo no keystone >&2; exit 3".to_owned());
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     let Known::No(why) = world.conductors().await else {
         panic!("it should not have been asked")
     };
     assert!(why.contains("no keystone"), "{why}");
     real.settings.cluster.token = Some("echo secret".to_owned());
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     assert!(world.conductors().await.yes().is_some());
 }
 
@@ -247,11 +247,11 @@ async fn an_api_that_does_not_reach_its_database_does_not_count_as_serving() {
     let broken = get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, "Access denied for user") });
     let url = serve(Router::new().route("/", root).route("/v1/conductors", broken)).await;
     real.settings.cluster.apis[0].url = url;
-    let world = Reached::new(real.settings.clone()).unwrap();
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
     let apis = world.apis().await;
-    let ApiSays::Unclear(why) = &apis["a1"] else {
+    let ApiReport::Unclear(why) = &apis["a1"] else {
         panic!("{apis:?}")
     };
     assert!(why.contains("/v1/conductors?limit=1 answers 500"), "{why}");
-    assert!(matches!(apis["a2"], ApiSays::Offers(_)), "{apis:?}");
+    assert!(matches!(apis["a2"], ApiReport::Offers(_)), "{apis:?}");
 }

@@ -2,16 +2,16 @@
 
 use stagger_core::model::{Phase, Revision, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::Backend as _;
+use stagger_engine::cluster::{Executor as _, Lock as _};
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::conditions;
 use stagger_ironic::records::{Record, RecordState};
 
-use crate::common::{Setup, call, claim, setup, wished};
+use crate::common::{Setup, call, claim, goal, setup};
 
 /// Everything as in mid-upgrade: new code everywhere, held to the old release.
 async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
-    let backend = setup.backend(Some(wished()));
+    let backend = setup.backend(Some(goal()));
     let token = backend.lock(&claim("one"), 0).await.unwrap();
     for (seq, step) in (1..).zip(["schema", "pin"]) {
         let step = Action::Step {
@@ -134,7 +134,7 @@ async fn both_conductors_are_never_drained() {
     let both: Vec<UnitId> = ["conductor.c1", "conductor.c2"]
         .map(|unit| unit.parse().unwrap())
         .into();
-    let answer = backend.may_stop(&both[1..]).await.unwrap();
+    let answer = backend.check_stop(&both[1..]).await.unwrap();
     assert!(
         matches!(answer, stagger_core::run::Answer::No { .. }),
         "{answer:?}"
@@ -166,7 +166,7 @@ async fn who_has_lost_the_lock_writes_nothing_and_runs_nothing() {
     let setup = setup("26.1.6");
     let (backend, token) = in_mid_upgrade(&setup).await;
     backend.unlock(&claim("one"), token).await.unwrap();
-    let successor = setup.backend(Some(wished()));
+    let successor = setup.backend(Some(goal()));
     let newer = successor.lock(&claim("two"), token).await.unwrap();
     assert!(newer > token);
     let change = visit("conductor.c1", Phase::Change, HELD);

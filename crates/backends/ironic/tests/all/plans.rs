@@ -13,7 +13,7 @@ async fn planned(setup: &Setup, to: &str) -> (Snapshot, Upgrade, Plan) {
     let backend = setup.backend(None);
     let facts = backend.look().await;
     let upgrade = backend.upgrade(&facts, to, &policy()).unwrap();
-    let snapshot = backend.snapshot(&facts, Some(&upgrade.wished)).unwrap();
+    let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let policy = policy();
     let aside = BTreeMap::new();
     let earned = BTreeMap::new();
@@ -54,7 +54,7 @@ async fn the_whole_way_is_in_the_plan_with_its_doors() {
     let setup = setup("26.1.6");
     let (_, upgrade, plan) = planned(&setup, "29.0.6").await;
     assert_eq!(upgrade.target.title, "ironic 26.1.6 to 29.0.6");
-    assert_eq!(upgrade.wished.pin, "26.1");
+    assert_eq!(upgrade.goal.pin, "26.1");
     assert_eq!(
         names(&plan),
         [
@@ -115,7 +115,7 @@ async fn a_pin_that_renames_conductors_is_seen_in_the_plan() {
     let backend = setup.backend(None);
     let mut facts = backend.look().await;
     for says in facts.apis.values_mut() {
-        *says = stagger_ironic::facts::ApiSays::Offers("1.82".parse().unwrap());
+        *says = stagger_ironic::facts::ApiReport::Offers("1.82".parse().unwrap());
     }
     if let stagger_ironic::facts::Known::Yes(database) = &mut facts.database {
         for row in database.conductors.values_mut() {

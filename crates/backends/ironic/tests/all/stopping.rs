@@ -1,6 +1,6 @@
 //! The ways of stopping a conductor.
 
-use stagger_ironic::config::Way;
+use stagger_ironic::config::StopMode;
 
 use crate::common::{Setup, setup};
 use crate::crash::stride;
@@ -11,7 +11,7 @@ use crate::lives::{Lives, all_is_well};
 async fn d4_muted_conductors_are_asked_nothing_when_they_stop() {
     let mut setup = setup("26.1.6");
     let stopping = &mut setup.settings.cluster.stopping;
-    stopping.way = Way::Mute;
+    stopping.way = StopMode::Mute;
     assert!(
         setup
             .refused("29.0.6")
@@ -31,7 +31,7 @@ async fn d4_muted_conductors_are_asked_nothing_when_they_stop() {
 async fn requests_are_held_only_while_a_conductor_is_away() {
     let mut setup = setup("26.1.6");
     let stopping = &mut setup.settings.cluster.stopping;
-    stopping.way = Way::Hold;
+    stopping.way = StopMode::Hold;
     assert!(setup.refused("29.0.6").await.contains(&"not-prepared".to_owned()));
     let stopping = &mut setup.settings.cluster.stopping;
     stopping.hold = Some("hold".to_owned());
@@ -46,7 +46,7 @@ async fn requests_are_held_only_while_a_conductor_is_away() {
 }
 
 /// Settings in which conductors are stopped in that way.
-fn stopped_by(way: Way) -> Setup {
+fn stopped_by(way: StopMode) -> Setup {
     let mut setup = setup("26.1.6");
     let stopping = &mut setup.settings.cluster.stopping;
     stopping.way = way;
@@ -54,13 +54,13 @@ fn stopped_by(way: Way) -> Setup {
     stopping.database = Some("sqlite:///nowhere".to_owned());
     stopping.hold = Some("hold".to_owned());
     stopping.let_go = Some("let-go".to_owned());
-    setup.lab.now().other_way = way != Way::Drain;
+    setup.lab.now().other_way = way != StopMode::Drain;
     setup
 }
 
 #[tokio::test]
 async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
-    for way in [Way::Drain, Way::Mute, Way::Hold] {
+    for way in [StopMode::Drain, StopMode::Mute, StopMode::Hold] {
         let setup = stopped_by(way);
         setup.lab.now().reserved.insert("c1:8089".to_owned(), 2);
         let mut lives = Lives::new(&setup);
@@ -81,7 +81,7 @@ async fn a_conductor_with_tasks_is_not_stopped_and_the_rest_goes_on() {
 
 #[tokio::test]
 async fn a_task_that_came_last_is_waited_for() {
-    for way in [Way::Mute, Way::Hold] {
+    for way in [StopMode::Mute, StopMode::Hold] {
         let setup = stopped_by(way);
         setup.lab.now().one_more_task = 2;
         Lives::new(&setup).until_done("one more task").await;
@@ -93,7 +93,7 @@ async fn a_task_that_came_last_is_waited_for() {
 #[tokio::test]
 async fn the_door_is_shut_for_each_try() {
     for lost in ["stop c1", "start c2"] {
-        let setup = stopped_by(Way::Hold);
+        let setup = stopped_by(StopMode::Hold);
         setup.lab.now().lost.push(lost.to_owned());
         Lives::new(&setup).until_done(lost).await;
         all_is_well(&setup.lab.now(), "29.0.6", 2);
@@ -106,7 +106,7 @@ async fn the_door_is_shut_for_each_try() {
 
 #[tokio::test]
 async fn killed_at_any_command_no_conductor_is_stopped_while_it_is_asked() {
-    for way in [Way::Mute, Way::Hold] {
+    for way in [StopMode::Mute, StopMode::Hold] {
         let undisturbed = stopped_by(way);
         Lives::new(&undisturbed).until_done("undisturbed").await;
         let points = undisturbed.lab.now().commands;
@@ -125,9 +125,9 @@ async fn killed_at_any_command_no_conductor_is_stopped_while_it_is_asked() {
 #[tokio::test]
 async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
     for (way, words) in [
-        (Way::Drain, "drained to its peers; no request fails"),
-        (Way::Mute, "writes into Ironic's table"),
-        (Way::Hold, "all requests wait at the API door"),
+        (StopMode::Drain, "drained to its peers; no request fails"),
+        (StopMode::Mute, "writes into Ironic's table"),
+        (StopMode::Hold, "all requests wait at the API door"),
     ] {
         let setup = stopped_by(way);
         let backend = setup.backend(None);

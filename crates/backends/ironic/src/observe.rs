@@ -4,31 +4,31 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use stagger_engine::hosts::last_words;
 
-use crate::balancer::Shown;
+use crate::balancer::BalancerStatus;
+use crate::client::IronicClient;
 use crate::commands::filled;
 use crate::config::IronicConfig;
 use crate::facts::{Facts, Known};
-use crate::records::Book;
-use crate::world::World;
+use crate::records::RecordStore;
 
 /// All facts, now.
-pub async fn look(world: &dyn World, book: &Book, config: &IronicConfig) -> Facts {
+pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> Facts {
     let at = Timestamp::now();
     let pins = config.services().map(|service| async move {
         let pin = match &service.commands.read_pin {
             None => Known::No("there is no command `read_pin`".to_owned()),
             Some(command) => match filled(command, &service, &[]) {
-                Ok(command) => pin(world, service.host, &command).await,
+                Ok(command) => pin(client, service.host, &command).await,
                 Err(error) => Known::No(error.to_string()),
             },
         };
         (service.name.to_owned(), pin)
     });
     let (apis, conductors, database, balancer, pins, records) = futures::join!(
-        world.apis(),
-        world.conductors(),
-        world.database(),
-        balancer(world, config),
+        client.apis(),
+        client.conductors(),
+        client.database(),
+        balancer(client, config),
         join_all(pins),
         book.read(),
     );
@@ -47,16 +47,16 @@ pub async fn look(world: &dyn World, book: &Book, config: &IronicConfig) -> Fact
 }
 
 /// The balancer's servers, now.
-pub async fn balancer(world: &dyn World, config: &IronicConfig) -> Known<Shown> {
+pub async fn balancer(client: &dyn IronicClient, config: &IronicConfig) -> Known<BalancerStatus> {
     let command = &config.balancer.show;
-    match world.ask(&config.balancer.host, command).await {
+    match client.ask(&config.balancer.host, command).await {
         Err(error) => Known::No(error.to_string()),
         Ok(ran) if ran.code != 0 => Known::No(format!(
             "`{command}` ended with {}: {}",
             ran.code,
             last_words(&ran.output)
         )),
-        Ok(ran) => match Shown::read(&ran.output) {
+        Ok(ran) => match BalancerStatus::read(&ran.output) {
             Ok(shown) => Known::Yes(shown),
             Err(error) => Known::No(format!("`{command}`: {error}")),
         },
@@ -64,8 +64,8 @@ pub async fn balancer(world: &dyn World, config: &IronicConfig) -> Known<Shown> 
 }
 
 /// The pin that a service's next start reads.
-pub async fn pin(world: &dyn World, host: &str, command: &str) -> Known<Option<String>> {
-    match world.ask(host, command).await {
+pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Known<Option<String>> {
+    match client.ask(host, command).await {
         Err(error) => Known::No(error.to_string()),
         Ok(ran) if ran.code != 0 => Known::No(format!(
             "`{command}` ended with {}: {}",

@@ -6,25 +6,25 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, WHENEVER, last_words};
 use stagger_engine::secrets;
 
 use crate::config::Settings;
-use crate::facts::{ApiSays, ConductorRow, ConductorSays, Database, Known, Rows};
+use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
 use crate::http::Http;
 use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
 use crate::sql::{Engine, Sql, Statement, with_password};
 
-/// An Ironic, seen and touched. The one of the configuration is [`Reached`]; tests have one in memory.
+/// An Ironic, seen and touched. The one of the configuration is [`RemoteIronic`]; tests have one in memory.
 #[async_trait]
-pub trait World: Send + Sync + std::fmt::Debug {
+pub trait IronicClient: Send + Sync + std::fmt::Debug {
     /// What each API service says, by the service's name.
-    async fn apis(&self) -> BTreeMap<String, ApiSays>;
+    async fn apis(&self) -> BTreeMap<String, ApiReport>;
 
     /// The conductors that it knows, by the name under which they are registered.
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>>;
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>>;
 
     /// What its database holds. Nothing is written there, and no tool of Ironic's is asked: those of the new release
     /// fail on the old schema.
@@ -66,7 +66,7 @@ const TOKEN_LASTS: Duration = Duration::from_mins(5);
 
 /// The Ironic of a configuration.
 #[derive(Debug)]
-pub struct Reached {
+pub struct RemoteIronic {
     settings: Settings,
     http: Http,
     database: Sql,
@@ -74,7 +74,7 @@ pub struct Reached {
     token: Mutex<Option<(String, Instant)>>,
 }
 
-impl Reached {
+impl RemoteIronic {
     /// As the configuration says. Nothing is asked yet.
     ///
     /// # Errors
@@ -157,20 +157,20 @@ impl Reached {
 }
 
 #[async_trait]
-impl World for Reached {
-    async fn apis(&self) -> BTreeMap<String, ApiSays> {
+impl IronicClient for RemoteIronic {
+    async fn apis(&self) -> BTreeMap<String, ApiReport> {
         let token = self.token().await;
         let asked = self.settings.cluster.apis.iter().map(|api| async {
             let says = match &token {
                 Ok(token) => self.http.api(&api.url, token.as_deref()).await,
-                Err(why) => ApiSays::Unclear(why.clone()),
+                Err(why) => ApiReport::Unclear(why.clone()),
             };
             (api.name.clone(), says)
         });
         futures::future::join_all(asked).await.into_iter().collect()
     }
 
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorSays>> {
+    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>> {
         let token = match self.token().await {
             Ok(token) => token,
             Err(why) => return Known::No(why),

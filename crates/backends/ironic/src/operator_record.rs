@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use stagger_core::model::UnitState;
-use stagger_engine::backend::{BackendError, Call, LockError};
+use stagger_engine::cluster::{BackendError, Call, LockError};
 use stagger_engine::supervisor::{Identity, new_run_id};
 
 use crate::backend::IronicBackend;

@@ -1,0 +1,15 @@
+//! The goal of an upgrade.
+
+use serde::{Deserialize, Serialize};
+
+/// The release to which a cluster is upgraded, as a run's journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpgradeGoal {
+    /// The release to go to: `29.0.6`.
+    pub to: String,
+    /// Where services come from, with the patch: going back goes there.
+    pub from: String,
+    /// The pin while both run.
+    pub pin: String,
+}
