@@ -15,7 +15,6 @@
 
 pub mod boundary;
 pub mod chain;
-pub mod deprecation;
 pub mod envelope;
 mod kept;
 pub mod laws;

@@ -9,8 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterId, ClusterName, Kind, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
 use stagger_engine::beats::Beats;
+use stagger_engine::cluster::{
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
@@ -19,7 +21,7 @@ use crate::converted;
 use crate::effects::{self, OnHosts, api_error};
 use crate::facts::{CollectError, CollectOptions, Facts, collect};
 use crate::guards::{self, HeldGuard, Looked};
-use crate::lock::{self, Lock};
+use crate::lock::{self, ConfigKeyLock};
 use crate::oracle;
 use crate::overridden;
 use crate::translate::{Baseline, Permitted, translate};
@@ -84,7 +86,7 @@ pub struct CephBackend {
     settings: CephSettings,
     memory: Option<Memory>,
     permitted: Mutex<Permitted>,
-    lock: Lock,
+    lock: ConfigKeyLock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
     places: Mutex<BTreeMap<UnitId, String>>,
 }
@@ -92,7 +94,7 @@ pub struct CephBackend {
 impl CephBackend {
     /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
     pub fn new(api: Arc<dyn CephApi>, settings: CephSettings, memory: Option<Memory>) -> Self {
-        let lock = Lock::new(Duration::from_secs(settings.cluster.lock_expires));
+        let lock = ConfigKeyLock::new(Duration::from_secs(settings.cluster.lock_expires));
         let places = Mutex::new(
             memory
                 .as_ref()
@@ -218,15 +220,7 @@ impl CephBackend {
 }
 
 #[async_trait]
-impl Backend for CephBackend {
-    fn cluster(&self) -> &ClusterName {
-        &self.settings.cluster.name
-    }
-
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        lock::identity(&*self.api).await
-    }
-
+impl Executor for CephBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.facts().await?;
         self.places
@@ -236,7 +230,7 @@ impl Backend for CephBackend {
         self.snapshot(&facts)
     }
 
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         let answer = oracle::ok_to_stop(&*self.api, units).await?;
         let Answer::No { why } = answer else {
             return Ok(answer);
@@ -265,7 +259,7 @@ impl Backend for CephBackend {
         places.get(unit).cloned()
     }
 
-    fn rail(&self, action: &Action) -> Fencing {
+    fn fencing(&self, action: &Action) -> Fencing {
         match action {
             Action::Visit { .. } | Action::Restart { .. } | Action::GoBack { .. } => Fencing::Fenced,
             Action::TakeGuard { .. }
@@ -346,7 +340,11 @@ impl Backend for CephBackend {
         }
     }
 
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let mut files = Vec::new();
         let questions = [
             (
@@ -383,6 +381,21 @@ impl Backend for CephBackend {
         Ok(files)
     }
 
+    fn poll(&self) -> Duration {
+        Duration::from_secs(self.settings.cluster.poll.max(1))
+    }
+}
+
+#[async_trait]
+impl Lock for CephBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.settings.cluster.name
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        lock::identity(&*self.api).await
+    }
+
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.lock.take(&*self.api, claim, at_least).await
     }
@@ -392,7 +405,7 @@ impl Backend for CephBackend {
     }
 
     async fn holder(&self) -> Result<Option<Holder>, LockError> {
-        Lock::holder(&*self.api).await
+        ConfigKeyLock::holder(&*self.api).await
     }
 
     async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
@@ -409,9 +422,5 @@ impl Backend for CephBackend {
 
     fn lock_expires(&self) -> Duration {
         self.lock.expires()
-    }
-
-    fn poll(&self) -> Duration {
-        Duration::from_secs(self.settings.cluster.poll.max(1))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, Revision, UnitId};
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 use tokio::time::{Instant, sleep};
 
 use crate::api::{CephApi, Whom};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use stagger_core::model::{Phase, Revision, UnitId};
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
 

@@ -11,8 +11,6 @@ pub mod mon;
 pub mod osd;
 mod parse;
 pub mod pg;
-mod pg_read;
-mod pg_scan;
 pub mod pg_state;
 pub mod release;
 pub mod rgw;

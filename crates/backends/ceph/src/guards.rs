@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::backend::{BackendError, Call};
 use stagger_engine::beats::Beats;
+use stagger_engine::cluster::{BackendError, Call};
 
 use crate::api::{CephApi, Whom};
 use crate::effects::api_error;

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_core::model::ClusterId;
-use stagger_engine::backend::{Anchor, BackendError, Holder, LockError, LockRecord};
-use stagger_engine::life::{Pulse, pulse};
+use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
+use stagger_engine::life::Pulse;
 
 use crate::api::{CephApi, Whom};
 use crate::effects::api_error;
@@ -40,12 +40,12 @@ struct Written {
 
 /// Takes, renews and gives back the lock.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct ConfigKeyLock {
     expires: Duration,
     beat: std::sync::atomic::AtomicU64,
 }
 
-impl Lock {
+impl ConfigKeyLock {
     pub(crate) fn new(expires: Duration) -> Self {
         Self {
             expires,
@@ -80,14 +80,14 @@ impl Lock {
                     return Err(LockError::Held(Box::new(current.claim.clone())));
                 }
                 // What has provably ended renews nothing any more: there is nothing to watch.
-                let gone = pulse(&current.claim) == Pulse::Gone;
+                let gone = current.claim.pulse() == Pulse::Gone;
                 if gone || since.elapsed() > Duration::from_secs(current.expires) {
                     remove(api, key).await?;
                 }
             }
             let waits = watched
                 .values()
-                .any(|(seen, _)| pulse(&seen.claim) != Pulse::Gone);
+                .any(|(seen, _)| seen.claim.pulse() != Pulse::Gone);
             if waits {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }

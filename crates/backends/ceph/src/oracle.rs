@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use stagger_core::model::{UnitId, plain};
 use stagger_core::run::Answer;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::{CephApi, Whom};
 use crate::effects::{api_error, kind_and_id};

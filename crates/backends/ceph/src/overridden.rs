@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use stagger_core::model::UnitId;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::{CephApi, Whom};
 use crate::effects::{api_error, kind_and_id};

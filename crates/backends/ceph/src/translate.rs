@@ -10,7 +10,6 @@ mod codes;
 mod conditions;
 mod interruptions;
 mod others;
-mod pg_conditions;
 mod sites;
 mod units;
 

@@ -3,7 +3,7 @@
 use sqlparser::ast::{AlterColumnOperation, ColumnDef, ColumnOption, DataType, Ident, ObjectName};
 
 use super::expressions::{computable, constant, distinct, null};
-use super::known::{folded, plain, written};
+use super::names::{folded, plain, written};
 use super::rules::{Here, Judged};
 use super::{Lock, Mode, Rule};
 

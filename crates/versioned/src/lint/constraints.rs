@@ -3,7 +3,7 @@
 use sqlparser::ast::{ColumnDef, CreateIndex, Expr, NullsDistinctOption, ObjectName, TableConstraint};
 
 use super::expressions::{Row, left_in};
-use super::known::{folded, indexed, plain, written};
+use super::names::{folded, indexed, plain, written};
 use super::rules::{Here, Judged, beginning};
 use super::{Lock, Mode, Rule};
 

@@ -5,7 +5,7 @@ use sqlparser::ast::{
 };
 
 use super::Rule;
-use super::known::{plain, written};
+use super::names::{plain, written};
 use super::rules::{Here, Judged};
 
 /// Where Alembic keeps the revision of the schema: no service reads it.

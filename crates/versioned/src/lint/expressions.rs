@@ -7,7 +7,7 @@ use sqlparser::ast::{
     FunctionArguments, UnaryOperator, Value,
 };
 
-use super::known::{folded, plain};
+use super::names::{folded, plain};
 
 /// What an expression comes to in each row that older services write.
 #[derive(Debug, Clone, PartialEq, Eq)]

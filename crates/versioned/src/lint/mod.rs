@@ -17,6 +17,7 @@ mod data;
 mod expressions;
 mod known;
 mod locks;
+mod names;
 mod rule;
 mod rules;
 mod statements;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::deprecation::TooEarly;
+use crate::manifest::deprecation::TooEarly;
 
 /// A rule that a migration breaks. Its word is stable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

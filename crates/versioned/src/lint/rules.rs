@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use sqlparser::ast::{AlterTableOperation, AlterTypeOperation, Statement};
 
-use super::known::{Known, Name, plain};
+use super::known::Known;
+use super::names::{Name, plain};
 use super::statements::Unparsed;
 use super::{Lock, Rule};
 use crate::manifest::{Manifest, Place};

@@ -5,11 +5,11 @@ use sqlparser::ast::{
     TableConstraint,
 };
 
-use super::known::{Name, plain, written};
+use super::names::{Name, plain, written};
 use super::rules::{Here, Judged, beginning};
 use super::{Lock, Mode, Rule};
-use crate::deprecation::{TooEarly, may_leave_schema};
 use crate::manifest::Deprecation;
+use crate::manifest::deprecation::{TooEarly, may_leave_schema};
 
 impl Here<'_> {
     #[expect(

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::deprecation::{TooEarly, may_leave_objects};
 use super::{CheckedStop, Declared, Deprecation, Line, Manifest, Place, Stop, find};
 use crate::Version;
-use crate::deprecation::{TooEarly, may_leave_objects};
 
 /// One thing that is wrong with a manifest, or between a manifest and the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

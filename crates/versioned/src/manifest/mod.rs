@@ -5,6 +5,7 @@
 //! whether one release may follow another.
 
 mod check;
+pub mod deprecation;
 mod number;
 mod upgrade;
 

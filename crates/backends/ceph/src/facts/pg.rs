@@ -2,19 +2,20 @@
 //!
 //! A million of them are normal, so they are kept in columns: some 40 bytes each.
 
+mod read;
+mod scan;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 
 use super::parse::{ParseCause, ParseError, invalid};
-use super::pg_read::{self, Row};
-use super::pg_scan;
 use super::pg_state::PgState;
 
 /// Where an erasure-coded placement group lacks a shard, Ceph writes this in place of an OSD.
 pub const HOLE: u32 = 2_147_483_647;
 /// More OSDs in one placement group than this are not believed. Ceph's pools have a size of at most 255.
-pub(super) const LARGEST_ACTING: usize = 255;
+const LARGEST_ACTING: usize = 255;
 
 /// The name of a placement group: `2.1f`, pool and number in hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +43,7 @@ impl PgId {
 
 impl PgId {
     /// The same from a short text, digit by digit; there are a million of them.
-    pub(super) fn of_bytes(text: &[u8]) -> Option<Self> {
+    fn of_bytes(text: &[u8]) -> Option<Self> {
         let dot = text.iter().position(|byte| *byte == b'.')?;
         let (pool, seed) = (&text[..dot], &text[dot + 1..]);
         // More digits than these may not fit: the longer way tells.
@@ -92,6 +93,15 @@ impl Pg<'_> {
     }
 }
 
+/// The lists of the group being read, kept between groups so that they are not allocated anew.
+#[derive(Default)]
+struct Row {
+    acting: Vec<u32>,
+    complete: Option<Vec<u32>>,
+    up: Option<Vec<u32>>,
+    reported: u32,
+}
+
 /// All placement groups, sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PgMap {
@@ -114,7 +124,7 @@ impl PgMap {
     /// # Errors
     /// No such JSON, a group named twice, or one that makes no sense. `origin` says where it came from.
     pub fn read(from: impl Read, origin: &str) -> Result<Self, ParseError> {
-        Self::finish(pg_read::from_reader(from), origin)
+        Self::finish(read::from_reader(from), origin)
     }
 
     /// The same from an answer in memory.
@@ -122,9 +132,9 @@ impl PgMap {
     /// # Errors
     /// As [`PgMap::read`].
     pub fn read_slice(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
-        let read = match pg_scan::plain(bytes) {
+        let read = match scan::plain(bytes) {
             Some(map) => Ok(Some(map)),
-            None => pg_read::from_slice(bytes),
+            None => read::from_slice(bytes),
         };
         Self::finish(read, origin)
     }
@@ -146,7 +156,7 @@ impl PgMap {
     }
 
     /// With room for so many groups of three.
-    pub(super) fn with_capacity(groups: usize) -> Self {
+    fn with_capacity(groups: usize) -> Self {
         Self {
             ids: Vec::with_capacity(groups),
             states: Vec::with_capacity(groups),
@@ -170,7 +180,7 @@ impl PgMap {
     }
 
     /// A row whose OSDs were read into the row's own lists.
-    pub(super) fn push_row(&mut self, id: PgId, state: PgState, row: &Row) {
+    fn push_row(&mut self, id: PgId, state: PgState, row: &Row) {
         self.push(&Pg {
             id,
             state,

@@ -21,13 +21,15 @@
 //!
 //! What nobody can tell is unknown, never yes.
 
+mod pgs;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
-use super::{Baseline, HealthPolicy, but_for, is_absent, pg_conditions};
+use super::{Baseline, HealthPolicy, but_for, is_absent};
 use crate::facts::health::Complaint;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
@@ -59,7 +61,7 @@ pub fn conditions(
         condition("mds-active", mds_active(facts))?,
         condition("rgw-serving", rgw_serving(units))?,
     ];
-    for (name, found) in pg_conditions::all(facts) {
+    for (name, found) in pgs::all(facts) {
         all.push(condition(name, found)?);
     }
     if let Some(mode) = facts.osds.stretch_mode {
@@ -87,18 +89,18 @@ pub fn conditions(
 }
 
 /// A verdict with its why.
-pub(super) type Found = (Verdict, String);
+type Found = (Verdict, String);
 
 fn condition(name: &str, (verdict, why): Found) -> Result<Condition, IdError> {
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
-pub(super) fn yes(it_is: bool) -> Verdict {
+fn yes(it_is: bool) -> Verdict {
     if it_is { Verdict::Yes } else { Verdict::No }
 }
 
 /// `a, b, c and 12 more`.
-pub(super) fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     const SHOWN: usize = 5;
     let mut names = names.into_iter();
     let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| name.to_string()).collect();

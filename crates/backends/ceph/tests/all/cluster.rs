@@ -41,8 +41,8 @@ pub(crate) fn facts_of(
 }
 
 /// An effect of some run.
-pub(crate) fn call() -> stagger_engine::backend::Call {
-    stagger_engine::backend::Call {
+pub(crate) fn call() -> stagger_engine::cluster::Call {
+    stagger_engine::cluster::Call {
         run: stagger_core::model::RunId::new("r1").unwrap(),
         seq: 1,
         announced: 1,

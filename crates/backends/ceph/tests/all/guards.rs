@@ -13,7 +13,7 @@ use stagger_ceph::target::{Disturbance, TargetPolicy, target};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{GuardName, GuardScope, PartName};
 use stagger_core::run::Action;
-use stagger_engine::backend::Backend as _;
+use stagger_engine::cluster::Executor as _;
 
 use crate::cluster::{call, fixture, recorded};
 

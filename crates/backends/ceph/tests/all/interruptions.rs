@@ -17,7 +17,7 @@ use stagger_core::check::check;
 use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
 use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 use stagger_core::run::Answer;
-use stagger_engine::backend::Backend as _;
+use stagger_engine::cluster::Executor as _;
 
 use crate::cluster::{fixture, recorded};
 
@@ -345,7 +345,7 @@ fn asked(answer: Value, thin: bool, words: &[&str], units: &[&str]) -> Answer {
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(backend.may_stop(&units)).unwrap()
+    runtime.block_on(backend.check_stop(&units)).unwrap()
 }
 
 fn toml_of(text: &str) -> stagger_ceph::config::CephConfig {

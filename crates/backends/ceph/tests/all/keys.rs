@@ -11,8 +11,8 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::backend::{Anchor, Backend as _, Call, LockError, LockRecord};
 use stagger_engine::beats::Beats;
+use stagger_engine::cluster::{Anchor, Call, Executor as _, Lock as _, LockError, LockRecord};
 use stagger_engine::supervisor::Identity;
 
 /// Monitors that keep keys and flags, and one map.

@@ -10,7 +10,7 @@ use std::fmt;
 use jiff::civil::Date;
 use jiff::{Span, ToSpan as _};
 
-use crate::manifest::{Manifest, Place};
+use super::{Manifest, Place};
 
 /// How long something stays after it was deprecated.
 fn at_least() -> Span {

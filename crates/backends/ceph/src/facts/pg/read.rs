@@ -9,8 +9,8 @@ use std::io::{BufReader, Read};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::pg::{LARGEST_ACTING, PgId, PgMap};
-use super::pg_state::PgState;
+use super::{LARGEST_ACTING, PgId, PgMap, Row};
+use crate::facts::pg_state::PgState;
 
 const BUFFER: usize = 1 << 20;
 
@@ -41,15 +41,6 @@ struct Reading {
     map: PgMap,
     found: bool,
     row: Row,
-}
-
-/// The lists of the group being read, kept between groups so that they are not allocated anew.
-#[derive(Default)]
-pub(super) struct Row {
-    pub(super) acting: Vec<u32>,
-    pub(super) complete: Option<Vec<u32>>,
-    pub(super) up: Option<Vec<u32>>,
-    pub(super) reported: u32,
 }
 
 /// The whole answer, or the `pg_map` in it.

@@ -2,7 +2,7 @@
 
 use stagger_core::model::Verdict;
 
-use super::conditions::{Found, some, yes};
+use super::{Found, some, yes};
 use crate::facts::pg::{Pg, PgMap};
 use crate::facts::pg_state::PgState;
 use crate::facts::{Facts, Known};

@@ -1,12 +1,11 @@
 //! Placement groups by hand from a list as `pg dump pgs_brief` prints it: a million rows of the same plain shape.
 //!
-//! What it reads, [`super::pg_read`] reads to the same; what is of any other shape, it leaves to that, which also says what
+//! What it reads, [`super::read`] reads to the same; what is of any other shape, it leaves to that, which also says what
 //! is wrong with it. So nothing here has an error: there is a map, or there is none. A sixth of the time to a first plan of
 //! 10,000 OSDs was spent on reading these rows by way of a general parser.
 
-use super::pg::{LARGEST_ACTING, PgId, PgMap};
-use super::pg_read::Row;
-use super::pg_state::PgState;
+use super::{LARGEST_ACTING, PgId, PgMap, Row};
+use crate::facts::pg_state::PgState;
 
 /// Hardly any row has fewer bytes.
 const SHORTEST: usize = 96;
@@ -201,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::plain;
-    use crate::facts::pg_read::from_slice;
+    use crate::facts::pg::read::from_slice;
 
     const ROW: &str = r#"{"pgid":"1.1f","state":"active+clean","up":[3,4],"acting":[3,4],"up_primary":3,"acting_primary":3}"#;
 
