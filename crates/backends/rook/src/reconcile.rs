@@ -25,7 +25,7 @@ use jiff::SignedDuration;
 use kube::Client;
 use semver::Version;
 use stagger_ceph::api::{Access, CephApi};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 
 use crate::agent::agents::AgentRollout;

@@ -276,6 +276,8 @@ pub enum AgentRollout {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
     use super::*;
 
     const NEW: &str = "new";
@@ -442,7 +444,10 @@ mod tests {
         assert_eq!((made_of(&set), version_of(&set)), (Some(&first), Some(one)));
         let template = set.spec.template;
         let pod = Pod {
-            metadata: template.metadata.unwrap(),
+            metadata: ObjectMeta {
+                annotations: template.metadata.unwrap().annotations,
+                ..ObjectMeta::default()
+            },
             spec: template.spec,
             status: None,
         };

@@ -208,7 +208,7 @@ impl ObjectCache {
     /// The node on which alone the pods of a Deployment may run, by its selector.
     pub fn node_of(deployment: &Deployment) -> Option<&String> {
         let template = deployment.spec.template.spec.as_ref()?;
-        template.node_selector.as_ref()?.get(names::HOSTNAME)
+        template.node_selector.as_ref()?.hostname.as_ref()
     }
 
     /// The same, if that node takes no new pods or is gone.

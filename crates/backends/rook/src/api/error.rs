@@ -1,6 +1,6 @@
 //! Errors of the API server.
 
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 /// An error of the API server as the engine takes it.
 pub(crate) fn failed(tried: &str, error: &kube::Error) -> BackendError {

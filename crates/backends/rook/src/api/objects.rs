@@ -18,7 +18,8 @@ use crate::api::names::BLOCK_PATH;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
 #[resource(inherit = v1::Deployment)]
 pub struct Deployment {
-    /// Its name, its labels, and those annotations that are ours or asked for: Rook keeps all of a Deployment in one.
+    /// Its name, its labels but for those that only tell people what it is, and those annotations that are ours or asked for:
+    /// Rook keeps all of a Deployment in one.
     #[serde(deserialize_with = "of_deployment")]
     pub metadata: ObjectMeta,
     /// What is wanted.
@@ -53,6 +54,7 @@ pub struct DeploymentStatus {
     pub replicas: Option<i32>,
     pub updated_replicas: Option<i32>,
     pub ready_replicas: Option<i32>,
+    #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<Condition>>,
 }
 
@@ -87,7 +89,7 @@ pub struct DaemonSetStatus {
     pub number_ready: i32,
 }
 
-/// A condition of a Deployment or pod.
+/// A condition of a Deployment, pod or node. Why something is as it should be is not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct Condition {
@@ -101,12 +103,20 @@ pub struct Condition {
 /// What pods are made of.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PodTemplateSpec {
-    /// Their labels and annotations.
+    /// What is said of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<ObjectMeta>,
+    pub metadata: Option<TemplateMeta>,
     /// What runs in them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<PodSpec>,
+}
+
+/// What is said of pods that are to be made. Labels are looked at on the pods themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TemplateMeta {
+    /// Their annotations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<BTreeMap<String, String>>,
 }
 
 /// A pod.
@@ -116,7 +126,8 @@ pub struct Pod {
     /// Its name, labels and annotations.
     #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
-    /// What runs in it.
+    /// What runs in it and where, and its priority: with what variables, and where it might, is its Deployment's to say.
+    #[serde(default, deserialize_with = "of_pod")]
     pub spec: Option<PodSpec>,
     /// How it is.
     pub status: Option<PodStatus>,
@@ -127,10 +138,12 @@ pub struct Pod {
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct PodSpec {
+    #[serde(deserialize_with = "containers")]
     pub containers: Vec<Container>,
+    #[serde(deserialize_with = "exact")]
     pub init_containers: Option<Vec<Container>>,
     pub node_name: Option<String>,
-    pub node_selector: Option<BTreeMap<String, String>>,
+    pub node_selector: Option<NodeSelector>,
     pub priority_class_name: Option<String>,
     pub host_network: Option<bool>,
     #[serde(rename = "hostPID")]
@@ -140,6 +153,14 @@ pub struct PodSpec {
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
     pub scheduler_name: Option<String>,
     pub runtime_class_name: Option<String>,
+}
+
+/// The node to which a pod is bound by its hostname; what else is asked of a node is the scheduler's.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct NodeSelector {
+    /// Its hostname.
+    #[serde(rename = "kubernetes.io/hostname", skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
 }
 
 /// A container, with no more of its variables than those that are looked at.
@@ -167,8 +188,11 @@ pub struct EnvVar {
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct PodStatus {
+    #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<Condition>>,
+    #[serde(deserialize_with = "exact")]
     pub container_statuses: Option<Vec<ContainerStatus>>,
+    #[serde(deserialize_with = "exact")]
     pub init_container_statuses: Option<Vec<ContainerStatus>>,
 }
 
@@ -236,8 +260,12 @@ pub struct NodeSpec {
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct NodeStatus {
+    #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<Condition>>,
 }
+
+/// How labels begin that Kubernetes recommends for people. No Deployment is found by one.
+const FOR_PEOPLE: &str = "app.kubernetes.io/";
 
 /// What is kept of an object's metadata. Who wrote which field is much of an object, and nobody here asks for it.
 #[derive(Deserialize)]
@@ -253,6 +281,7 @@ struct Metadata {
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
+    #[serde(deserialize_with = "exact")]
     owner_references: Option<Vec<OwnerReference>>,
 }
 
@@ -266,11 +295,54 @@ fn metadata<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> 
         resource_version: seen.resource_version,
         creation_timestamp: seen.creation_timestamp,
         deletion_timestamp: seen.deletion_timestamp,
-        labels: seen.labels,
+        labels: seen.labels.map(full),
         annotations: seen.annotations,
         owner_references: seen.owner_references,
         ..ObjectMeta::default()
     })
+}
+
+/// The same map with no room left in it: one that was filled name by name, in order, is half empty.
+fn full(map: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    map.into_iter().collect()
+}
+
+/// A list with no room left in it.
+fn exact<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Vec<T>>, D::Error> {
+    let mut all = Option::<Vec<T>>::deserialize(from)?;
+    if let Some(all) = &mut all {
+        all.shrink_to_fit();
+    }
+    Ok(all)
+}
+
+fn containers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Container>, D::Error> {
+    exact(from).map(Option::unwrap_or_default)
+}
+
+fn conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Condition>>, D::Error> {
+    let mut all = exact::<D, Condition>(from)?;
+    for one in all.iter_mut().flatten() {
+        if one.status == "True" {
+            (one.reason, one.message) = (None, None);
+        }
+    }
+    Ok(all)
+}
+
+fn of_pod<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PodSpec>, D::Error> {
+    let seen = Option::<PodSpec>::deserialize(from)?;
+    Ok(seen.map(|mut seen| {
+        for container in &mut seen.containers {
+            container.env = Vec::new();
+        }
+        PodSpec {
+            containers: seen.containers,
+            node_name: seen.node_name,
+            priority_class_name: seen.priority_class_name,
+            ..PodSpec::default()
+        }
+    }))
 }
 
 fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
@@ -278,6 +350,10 @@ fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Er
     if let Some(annotations) = &mut seen.annotations {
         annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
     }
+    seen.labels = seen.labels.map(|labels| {
+        let kept = |name: &str| !name.starts_with(FOR_PEOPLE) || name == names::VERSION;
+        labels.into_iter().filter(|(name, _)| kept(name)).collect()
+    });
     Ok(seen)
 }
 
@@ -342,5 +418,65 @@ mod tests {
         );
         assert_eq!(Deployment::plural(&()), "deployments");
         assert_eq!(Pod::api_version(&()), "v1");
+    }
+
+    /// A thousand OSDs have each of these.
+    #[test]
+    fn what_is_not_looked_at_is_not_kept() {
+        let labels = json!({
+            "app": "rook-ceph-osd", "app.kubernetes.io/part-of": "my-cluster", "app.kubernetes.io/version": "20.2.4-0",
+        });
+        let container = json!({
+            "name": "osd", "image": "ceph:v20", "env": [{ "name": "CONTAINER_IMAGE", "value": "ceph:v20" }],
+        });
+        let template = json!({
+            "metadata": { "labels": labels, "annotations": { "team": "storage" } },
+            "spec": {
+                "containers": [container], "initContainers": [container], "nodeName": "n1",
+                "nodeSelector": { "kubernetes.io/hostname": "n1" }, "priorityClassName": "high",
+            },
+        });
+        let status = json!({ "conditions": [
+            { "type": "Available", "status": "True", "reason": "Enough", "message": "enough are ready" },
+            { "type": "Progressing", "status": "False", "reason": "TooSlow", "message": "not in time" },
+        ] });
+        let deployment: Deployment = serde_json::from_value(json!({
+            "metadata": { "name": "a", "labels": labels }, "spec": { "template": template }, "status": status,
+        }))
+        .unwrap();
+        let kept: Vec<&str> = deployment.labels().keys().map(String::as_str).collect();
+        assert_eq!(kept, ["app", "app.kubernetes.io/version"]);
+        let made_of = &deployment.spec.template;
+        let meta = made_of.metadata.as_ref().unwrap();
+        assert_eq!(meta.annotations.as_ref().unwrap().len(), 1);
+        let spec = made_of.spec.as_ref().unwrap();
+        assert_eq!(spec.init_containers.as_ref().unwrap()[0].env.len(), 1);
+        assert_eq!(
+            spec.node_selector.as_ref().unwrap().hostname.as_deref(),
+            Some("n1")
+        );
+        let told = deployment.status.unwrap().conditions.unwrap();
+        assert_eq!(told[0].message, None);
+        assert_eq!(
+            (told[1].reason.as_deref(), told[1].message.as_deref()),
+            (Some("TooSlow"), Some("not in time"))
+        );
+
+        // Any label of a pod may be in the selector of somebody's budget.
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "a-1", "labels": labels }, "spec": template["spec"], "status": status,
+        }))
+        .unwrap();
+        assert_eq!(pod.labels().len(), 3);
+        let spec = pod.spec.unwrap();
+        assert_eq!(
+            (spec.node_name.as_deref(), spec.priority_class_name.as_deref()),
+            (Some("n1"), Some("high"))
+        );
+        assert_eq!(
+            (spec.containers[0].image.as_deref(), spec.containers[0].env.len()),
+            (Some("ceph:v20"), 0)
+        );
+        assert_eq!((spec.init_containers, spec.node_selector), (None, None));
     }
 }

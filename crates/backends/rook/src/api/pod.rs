@@ -12,7 +12,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_quantity::ParsedQuantity;
 use serde_json::{Map, Value, json};
 
@@ -103,7 +102,12 @@ fn plain(quantity: &Quantity) -> Option<String> {
 }
 
 /// What a pod has of those fields that are `wanted`; `kind` is also the name of its daemon's container.
-pub fn seen(meta: Option<&ObjectMeta>, spec: &PodSpec, kind: &str, wanted: Option<&Fields>) -> Fields {
+pub fn seen(
+    annotations: Option<&BTreeMap<String, String>>,
+    spec: &PodSpec,
+    kind: &str,
+    wanted: Option<&Fields>,
+) -> Fields {
     let container = spec.containers.iter().find(|container| container.name == kind);
     let resources = container.and_then(|container| container.resources.as_ref());
     let value = |field: &str| -> Option<String> {
@@ -111,7 +115,7 @@ pub fn seen(meta: Option<&ObjectMeta>, spec: &PodSpec, kind: &str, wanted: Optio
             return spec.priority_class_name.clone();
         }
         if let Some(name) = field.strip_prefix(ANNOTATIONS) {
-            return meta?.annotations.as_ref()?.get(name).cloned();
+            return annotations?.get(name).cloned();
         }
         let (part, name) = field.split_once('/')?;
         let resources = resources?;
@@ -130,7 +134,11 @@ pub fn seen(meta: Option<&ObjectMeta>, spec: &PodSpec, kind: &str, wanted: Optio
 /// The same of a Deployment's template.
 pub fn seen_in(template: &PodTemplateSpec, kind: &str, wanted: Option<&Fields>) -> Fields {
     let spec = template.spec.as_ref();
-    spec.map(|spec| seen(template.metadata.as_ref(), spec, kind, wanted))
+    let annotations = template
+        .metadata
+        .as_ref()
+        .and_then(|meta| meta.annotations.as_ref());
+    spec.map(|spec| seen(annotations, spec, kind, wanted))
         .unwrap_or_default()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::failed;

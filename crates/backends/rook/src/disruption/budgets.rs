@@ -7,7 +7,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::cluster::CephCluster;

@@ -14,7 +14,9 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterId, ClusterName, PartName, Phase, Revision, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::backend::{Anchor, Backend, BackendError, Call, Fencing, Holder, LockError, LockRecord};
+use stagger_engine::cluster::{
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -335,15 +337,7 @@ impl RookBackend {
 }
 
 #[async_trait]
-impl Backend for RookBackend {
-    fn cluster(&self) -> &ClusterName {
-        &self.parts.cluster
-    }
-
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        self.parts.ceph.identity().await
-    }
-
+impl Executor for RookBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         if let Some(why) = self.parts.watched.missing_rights() {
             return Err(BackendError::transient("see the cluster", why));
@@ -381,14 +375,14 @@ impl Backend for RookBackend {
         self.parts.ceph.permit(all);
     }
 
-    async fn may_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+    async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         if let Some(why) = self.rook_may_write().await? {
             return Ok(Answer::Unknown { why });
         }
         if let Err(why) = self.others_stay(units).await {
             return Ok(Answer::Unknown { why });
         }
-        let said = self.parts.ceph.may_stop(units).await;
+        let said = self.parts.ceph.check_stop(units).await;
         if !self.parts.memory.wish.skip_checks {
             return said;
         }
@@ -403,8 +397,8 @@ impl Backend for RookBackend {
         ObjectCache::node_of(&deployment).cloned()
     }
 
-    fn rail(&self, action: &Action) -> Fencing {
-        self.parts.ceph.rail(action)
+    fn fencing(&self, action: &Action) -> Fencing {
+        self.parts.ceph.fencing(action)
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -454,8 +448,12 @@ impl Backend for RookBackend {
         Ok(())
     }
 
-    async fn collect(&self, call: &Call, units: &[UnitId]) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-        let mut files = self.parts.ceph.collect(call, units).await?;
+    async fn diagnostics(
+        &self,
+        call: &Call,
+        units: &[UnitId],
+    ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
+        let mut files = self.parts.ceph.diagnostics(call, units).await?;
         let gather = Gather {
             client: &self.parts.client,
             namespace: &self.parts.namespace,
@@ -467,6 +465,21 @@ impl Backend for RookBackend {
         }
         gather.of_cluster(&mut files).await;
         Ok(files)
+    }
+
+    fn poll(&self) -> Duration {
+        self.parts.ceph.poll()
+    }
+}
+
+#[async_trait]
+impl Lock for RookBackend {
+    fn cluster(&self) -> &ClusterName {
+        &self.parts.cluster
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.parts.ceph.identity().await
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
@@ -495,9 +508,5 @@ impl Backend for RookBackend {
 
     fn lock_expires(&self) -> Duration {
         self.parts.ceph.lock_expires()
-    }
-
-    fn poll(&self) -> Duration {
-        self.parts.ceph.poll()
     }
 }

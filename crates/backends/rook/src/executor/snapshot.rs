@@ -9,7 +9,7 @@ use stagger_ceph::translate::{
     Baseline, HealthPolicy, Permitted, absent, budgets, conditions, interruptions, units, with_recovered,
 };
 use stagger_core::model::{ClusterName, IdError, Reason, Snapshot, Unit, UnitId};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{is_wanted, kind_of};
@@ -144,7 +144,7 @@ pub fn units_of(
                 Some(PodRevision {
                     image: image_of(spec, kind)?.to_owned(),
                     release: release.as_str().to_owned(),
-                    fields: pod::seen(Some(&pod.metadata), spec, kind, named.get(kind)),
+                    fields: pod::seen(pod.metadata.annotations.as_ref(), spec, kind, named.get(kind)),
                 })
             });
             unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;

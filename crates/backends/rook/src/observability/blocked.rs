@@ -1,6 +1,6 @@
 //! Why a cluster is not changed now.
 
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::driver::DriveError;
 use stagger_engine::supervisor::SuperviseError;
 

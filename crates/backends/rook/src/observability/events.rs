@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use stagger_core::run::{self, Ending, Entry};
-use stagger_engine::backend::Anchor;
+use stagger_engine::cluster::Anchor;
 use stagger_engine::driver::Notice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

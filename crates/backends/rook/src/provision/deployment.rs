@@ -315,7 +315,7 @@ pub(crate) fn where_of(osd: &Deployment) -> Option<Where> {
         return Some(Where::Claim(claim.clone()));
     }
     let selector = osd.spec.template.spec.as_ref()?.node_selector.as_ref()?;
-    selector.get(names::HOSTNAME).cloned().map(Where::Node)
+    selector.hostname.clone().map(Where::Node)
 }
 
 /// The image for a new OSD: the one that is wanted, once every monitor has it; an OSD must not be newer than

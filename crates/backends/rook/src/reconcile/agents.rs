@@ -12,7 +12,7 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::Value;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::agent::agents::{
     Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,

@@ -21,7 +21,7 @@ use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterName, Snapshot};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 

@@ -11,7 +11,7 @@ use stagger_ceph::api::CephApi;
 use stagger_ceph::oracle::ok_to_stop;
 use stagger_core::model::UnitId;
 use stagger_core::run::Answer;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, timeout};
 

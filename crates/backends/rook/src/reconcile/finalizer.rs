@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::api::failed;
 use crate::api::maintenance::{CephMaintenance, FINALIZER};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 /// How often it is written because others change the CephMaintenance meanwhile.
 const WRITES: u32 = 5;

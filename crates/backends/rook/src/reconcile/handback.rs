@@ -3,7 +3,7 @@
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::failed;
 use crate::api::names::DO_NOT_RECONCILE;

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::failed;
 use crate::api::names::OPERATOR;

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 
 use crate::api::access::SECRET;

@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use stagger_ceph::facts::release::Version;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::time::{Instant, sleep};
 
 use crate::api::failed;

@@ -12,7 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_ceph::api::{CephApi, Whom};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 
 use crate::api::cache::ObjectCache;

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use stagger_core::model::UnitId;
-use stagger_engine::backend::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call};
 
 use super::{Parts, RookBackend, WRITES};
 use crate::api::cluster::CephCluster;

@@ -6,7 +6,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use super::certificate::Certificate;
 use super::{PATH, Reached, Webhook};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
@@ -14,9 +15,10 @@ use stagger_ceph::translate::{Baseline, HealthPolicy};
 use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, Topology, UnitId};
 use stagger_core::plan::{PlanningInput, plan};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::Backend;
-use stagger_engine::clock::{Clock as _, SystemClock};
-use stagger_engine::driver::{Driver, Parts, Step};
+use stagger_engine::clock::SystemClock;
+use stagger_engine::cluster::Backend;
+use stagger_engine::drive::{Signal, Signals, Stopped, drive};
+use stagger_engine::driver::{Driver, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use tokio::sync::watch;
@@ -33,8 +35,11 @@ use crate::executor::managed_fields::template_image;
 use crate::executor::memory::Memory;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot, units_of};
 use crate::executor::{migrations, skip_checks};
+use crate::journal::CommandQueue;
 use crate::observability::blocked::Blocked;
 use crate::observability::events;
+use crate::observability::health::Pulse;
+use crate::observability::writer::Writer;
 use crate::reconcile;
 use crate::reconcile::commands::Wishes;
 use crate::reconcile::last_run;
@@ -329,32 +334,18 @@ impl ClusterReconciler {
         lease: Lease,
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
-        let mut wishes = Wishes::new(wish, self.writer.told().heard);
-        loop {
-            wishes.heed(&told.borrow_and_update(), &self.asked);
-            self.writer.tell(|told| told.heard.clone_from(&wishes.command));
-            self.pulse.works();
-            let step = driver.step().await?;
-            self.pulse.rests();
-            match step {
-                Step::Again => {}
-                Step::Wait { until, .. } => {
-                    let clock = driver.clock();
-                    // Whatever a person changes is heard at once.
-                    tokio::select! {
-                        () = clock.sleep_until(until) => {}
-                        changed = told.changed() => if changed.is_err() { return Ok(()) },
-                    }
-                }
-                Step::Held(_) => {
-                    let poll = tokio::time::sleep(Duration::from_secs(self.shared.options.poll.max(1)));
-                    tokio::select! {
-                        () = poll => {}
-                        changed = told.changed() => if changed.is_err() { return Ok(()) },
-                    }
-                }
-                Step::Over(_) => break,
-            }
+        let mut signals = OperatorSignals {
+            wishes: Wishes::new(wish, self.writer.told().heard),
+            asked: &self.asked,
+            writer: &self.writer,
+            pulse: &mut self.pulse,
+            poll: Duration::from_secs(self.shared.options.poll.max(1)),
+            told,
+        };
+        match drive(&mut driver, &mut signals).await? {
+            Stopped::Over(_) => {}
+            // Nobody wants anything of this cluster any more.
+            Stopped::AtOnce | Stopped::BetweenWaves | Stopped::Held(_) => return Ok(()),
         }
         // How it ended is read from its journal, as after a restart.
         self.looked_back = false;
@@ -367,6 +358,42 @@ impl ClusterReconciler {
             tracing::warn!(%error, "the lock goes by itself");
         }
         Ok(())
+    }
+}
+
+/// What changes in the CephMaintenance while a run is carried out.
+struct OperatorSignals<'a> {
+    wishes: Wishes,
+    asked: &'a CommandQueue,
+    writer: &'a Writer,
+    pulse: &'a mut Pulse,
+    poll: Duration,
+    told: &'a mut watch::Receiver<Arc<Desired>>,
+}
+
+#[async_trait]
+impl Signals for OperatorSignals<'_> {
+    async fn next(&mut self) -> Signal {
+        match self.told.changed().await {
+            Ok(()) => Signal::Wake,
+            Err(_) => Signal::Leave,
+        }
+    }
+
+    fn before_step(&mut self) {
+        self.wishes.heed(&self.told.borrow_and_update(), self.asked);
+        self.writer
+            .tell(|told| told.heard.clone_from(&self.wishes.command));
+        self.pulse.works();
+    }
+
+    fn after_step(&mut self) {
+        self.pulse.rests();
+    }
+
+    /// A run that is held goes on when somebody says so.
+    fn held_for(&self) -> Option<Duration> {
+        Some(self.poll)
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use stagger_ceph::facts::pg_state::PgState;
 use stagger_core::model::{ConditionName, Down, Ix, Snapshot, UnitId, UnitState, Verdict};
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::disruption::drains::eviction::Recovery;
 use crate::disruption::drains::{Groups, Judge};

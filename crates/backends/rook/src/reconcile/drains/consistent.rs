@@ -8,7 +8,7 @@ use kube::api::{ListParams, Request};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::failed;

@@ -35,7 +35,7 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
         let template = deployment.spec.template.spec.as_ref();
         let pinned = template
             .and_then(|spec| spec.node_selector.as_ref())
-            .and_then(|selector| selector.get(names::HOSTNAME).cloned());
+            .and_then(|selector| selector.hostname.clone());
         let bound = pods
             .iter()
             .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use stagger_ceph::api::Whom;
 use stagger_ceph::facts::osd::OsdMap;
-use stagger_engine::backend::BackendError;
+use stagger_engine::cluster::BackendError;
 
 use super::Drains;
 use super::state_map::{self, StateMap};
