@@ -212,7 +212,7 @@ fn answers() -> Result<Vec<(String, Vec<u8>)>> {
 
 /// The recorded answers of Ganeti, and the files that the transcripts are made with.
 fn ganeti() -> Result<Vec<(String, Vec<u8>)>> {
-    const RAPI: &str = "crates/backends/ganeti-rapi/tests/fixtures/rapi";
+    const RAPI: &str = "crates/backends/ganeti/tests/fixtures/answers";
     const REQUEST: &str = "crates/backends/ganeti/tests/fixtures/request.json";
     let text =
         |path: &str| std::fs::read_to_string(root().join(path)).with_context(|| format!("read {path}"));

@@ -10,16 +10,12 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
-    (
-        "stagger-ganeti-rapi",
-        &["stagger-core", "stagger-engine", "stagger-ganeti"],
-    ),
     (
         "stagger-rook",
         &[
@@ -49,7 +45,6 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "stagger-ceph",
             "stagger-rook",
             "stagger-ganeti",
-            "stagger-ganeti-rapi",
             "stagger-ironic",
             "stagger-report",
             "stagger-risks",

@@ -35,7 +35,7 @@ pub(crate) const STORIES: [Story; 9] = [
         name: "Ganeti: the story on a real cluster",
         file: "ganeti_story",
         case: None,
-        crates: &["crates/backends/ganeti", "crates/backends/ganeti-rapi"],
+        crates: &["crates/backends/ganeti"],
     },
     Story {
         name: "Ironic: the story on a real cluster",
@@ -71,7 +71,7 @@ pub(crate) const STORIES: [Story; 9] = [
         name: "Ganeti: reboot groups beside those of the real hroller",
         file: "ganeti_differential",
         case: Some("hundreds_of_clusters_as_hroller_sees_them"),
-        crates: &["crates/backends/ganeti", "crates/backends/ganeti-rapi"],
+        crates: &["crates/backends/ganeti"],
     },
     Story {
         name: "The page in a real browser",
