@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use stagger_core::model::ClusterName;
-use stagger_ganeti::cluster::Cluster;
-use stagger_ganeti::translate::{View, snapshot};
-use stagger_ganeti::{iallocator, text};
-use stagger_ganeti_rapi::config::Visits;
-use stagger_ganeti_rapi::facts::{Answers, facts};
-use stagger_ganeti_rapi::translate::{Wished, translate};
+use stagger_ganeti::config::Visits;
+use stagger_ganeti::facts::{Answers, facts};
+use stagger_ganeti::loaders::{iallocator, text};
+use stagger_ganeti::maintenance::snapshot::live::{EvacuationGoal, live_snapshot};
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::model::Cluster;
 
 /// The memory of a node's operating system, in MiB, where nothing says it.
 const KEPT: u64 = 1024;
@@ -50,12 +50,12 @@ fn answers(bytes: &[u8]) {
         return;
     };
     // Nodes that one answer has and another has not are an error, and no panic.
-    let _ = translate(
+    let _ = live_snapshot(
         &name(),
         &facts,
         &cluster,
         None,
-        &Wished::default(),
+        &EvacuationGoal::default(),
         &Visits::default(),
     );
 }

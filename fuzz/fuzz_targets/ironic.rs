@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stagger_ironic::balancer::Shown;
+use stagger_ironic::balancer::BalancerStatus;
 use stagger_ironic::config::Server;
 use stagger_ironic::releases::Releases;
 
@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         return;
     }
-    let Ok(shown) = Shown::read(text) else { return };
+    let Ok(shown) = BalancerStatus::read(text) else { return };
     for line in text.lines() {
         let mut cells = line.split(',').map(str::to_owned);
         let (Some(backend), Some(server)) = (cells.next(), cells.next()) else {

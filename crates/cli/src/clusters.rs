@@ -14,7 +14,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, Reason, Snapshot};
 use stagger_core::plan::Plan;
-use stagger_engine::backend::Backend;
+use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;

@@ -12,7 +12,7 @@ use stagger_engine::postgres::Address;
 use stagger_engine::preflight::Template;
 use stagger_engine::secrets;
 use stagger_engine::template::unknown;
-use stagger_ganeti_rapi::config::{RapiConfig, Settings as GanetiSettings};
+use stagger_ganeti::config::{RapiConfig, Settings as GanetiSettings};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
 use crate::args::{Cli, PolicyFlags};
@@ -130,7 +130,7 @@ impl Config {
                 let software = self.software.as_ref();
                 software.map_or_else(Vec::new, stagger_ceph::preflight::templates)
             }
-            ClusterSection::Ganeti(cluster) => stagger_ganeti_rapi::preflight::templates(cluster),
+            ClusterSection::Ganeti(cluster) => stagger_ganeti::preflight::templates(cluster),
             ClusterSection::Ironic(cluster) => stagger_ironic::preflight::templates(cluster),
         }
     }

@@ -246,8 +246,8 @@ impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
     }
 }
 
-impl From<stagger_ganeti_rapi::guards::Held> for HeldGuard {
-    fn from(held: stagger_ganeti_rapi::guards::Held) -> Self {
+impl From<stagger_ganeti::executor::guards::HeldGuard> for HeldGuard {
+    fn from(held: stagger_ganeti::executor::guards::HeldGuard) -> Self {
         Self {
             guard: held.guard,
             on: Vec::new(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use stagger_core::model::Reason;
-use stagger_engine::backend::{BackendError, LockError, Retryability};
+use stagger_engine::cluster::{BackendError, LockError, Retryability};
 use stagger_engine::driver::DriveError;
 use stagger_engine::redact::redact;
 use stagger_engine::store::StoreError;

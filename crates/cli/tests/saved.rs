@@ -138,7 +138,7 @@ fn a_ganeti_is_saved_and_planned_as_it_was_in_whatever_form_it_came() {
 
 /// The answers of a real RAPI, as a file that was saved of it.
 fn of_rapi() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/ganeti-rapi/tests/fixtures/rapi");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backends/ganeti/tests/fixtures/answers");
     let body = |name: &str| -> Value {
         serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
     };

@@ -1,10 +1,10 @@
 //! A cluster and a question about it, from a seed.
 
 use anyhow::{Context, Result};
-use stagger_ganeti::cluster::{Cluster, Node, Status, Template};
-use stagger_ganeti::generated::{Rng, Shape, cluster};
 use stagger_ganeti::hroller::Options;
-use stagger_ganeti::text;
+use stagger_ganeti::loaders::generated::{Rng, Shape, cluster};
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::model::{Cluster, Node, Status, Template};
 
 /// A cluster, and what is asked about it, in the words of both programs.
 #[derive(Debug)]

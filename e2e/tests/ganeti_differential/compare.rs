@@ -7,8 +7,8 @@ use stagger_core::model::Standbys;
 use stagger_core::plan::plan_waves;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{self, Group, Htools};
-use stagger_ganeti::cluster::{Instance, Template};
-use stagger_ganeti::hroller::{Answer, HrollerError, Options, Question, Shown, answer};
+use stagger_ganeti::hroller::{Answer, HrollerError, Options, OutputOptions, Question, answer};
+use stagger_ganeti::model::{Instance, Template};
 
 use crate::case::Case;
 use crate::judge::{Plain, findings, is_local};
@@ -53,7 +53,7 @@ const NO_ROOM: [&str; 3] = [
     "Failed to migrate instances off nodes",
 ];
 
-const ALL: Shown = Shown {
+const ALL: OutputOptions = OutputOptions {
     headers: true,
     one_step_only: false,
     moves: true,
@@ -276,7 +276,7 @@ fn why_given_up(case: &Case, real: &Htools) -> Result<Difference> {
         cluster
             .instances
             .retain(|instance| instance.template == Template::Drbd || !moved(instance));
-        let answer = real.hroller(&stagger_ganeti::text::write(&cluster), &case.words())?;
+        let answer = real.hroller(&stagger_ganeti::loaders::text::write(&cluster), &case.words())?;
         Ok(answer.code == 0)
     };
     if has_room_without(&|instance| !instance.status.may_run())? {

@@ -7,8 +7,8 @@ use stagger_core::check::{Fault, Finding, check};
 use stagger_core::model::{Capacity, Evacuate, EvacuationPolicy, How, Part, Standbys, Turn, UnitId};
 use stagger_core::plan::{Move, PlannedPart, PlannedStage, Wave, plan_waves};
 use stagger_e2e::ganeti::Group;
-use stagger_ganeti::cluster::{Cluster, Instance, Status, Template};
 use stagger_ganeti::hroller::{Options, Question};
+use stagger_ganeti::model::{Cluster, Instance, Status, Template};
 
 use crate::case::Case;
 

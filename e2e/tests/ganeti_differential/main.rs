@@ -24,9 +24,9 @@ use n_plus_one::Found;
 use stagger_core::model::Spare;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::Htools;
-use stagger_ganeti::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::hroller::{Options, answer};
-use stagger_ganeti::text::{read, write};
+use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::loaders::text::{read, write};
 
 /// What all cases come to.
 #[derive(Debug, Default)]

@@ -12,10 +12,10 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Move, PlanningInput, Wave, plan_waves};
 use stagger_e2e::ganeti::Htools;
-use stagger_ganeti::cluster::{Cluster, NodeIx, Template};
-use stagger_ganeti::target::{Wish, reboot};
-use stagger_ganeti::text;
-use stagger_ganeti::translate::{View, snapshot};
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
+use stagger_ganeti::model::{Cluster, NodeIx, Template};
 
 use crate::case::Case;
 
@@ -80,9 +80,9 @@ fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
             Evacuate::Guests
         },
     };
-    let wish = Wish {
+    let wish = RebootGoal {
         moving,
-        ..Wish::default()
+        ..RebootGoal::default()
     };
     let view = View {
         name: "ganeti".parse()?,

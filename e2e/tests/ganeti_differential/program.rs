@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use stagger_e2e::command::output;
 use stagger_e2e::ganeti::Htools;
 use stagger_e2e::stagger::binary;
-use stagger_ganeti::hroller::{Shown, answer};
+use stagger_ganeti::hroller::{OutputOptions, answer};
 
 use crate::case::Case;
 
 /// Runs both with options of what is shown, drawn from the seed.
 pub(crate) fn compare(case: &Case, real: &Htools) -> Result<()> {
-    let shown = Shown {
+    let shown = OutputOptions {
         headers: case.seed.is_multiple_of(20),
         one_step_only: case.seed.is_multiple_of(30),
         moves: case.seed.is_multiple_of(40),

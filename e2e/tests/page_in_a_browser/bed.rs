@@ -15,7 +15,7 @@ use stagger_e2e::command::say;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
-use stagger_engine::backend::LockRecord;
+use stagger_engine::cluster::LockRecord;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::Store;
 

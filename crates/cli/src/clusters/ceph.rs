@@ -19,7 +19,7 @@ use stagger_ceph::target::{TargetPolicy, target_for};
 use stagger_ceph::translate::{Baseline, units};
 use stagger_core::model::{ClusterId, Part, Policy, Reason, Snapshot, Target};
 use stagger_core::plan::Plan;
-use stagger_engine::backend::Backend;
+use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_risks::{Finding, Risk};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
-use stagger_ganeti_rapi::backend::GanetiBackend;
+use stagger_ganeti::executor::backend::GanetiBackend;
 
 use crate::documents::HeldGuard;
 use crate::error::CliError;

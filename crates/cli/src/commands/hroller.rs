@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use stagger_ganeti::cluster::Cluster;
-use stagger_ganeti::hroller::{Answer, Options, Shown, answer};
-use stagger_ganeti::luxi;
-use stagger_ganeti::text;
+use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
+use stagger_ganeti::loaders::luxi;
+use stagger_ganeti::loaders::text;
+use stagger_ganeti::model::Cluster;
 
 use crate::args::{self, Cli};
 use crate::clusters::ganeti;
@@ -30,7 +30,7 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
                     print::talk(&format!("Differs: {difference}"));
                 }
             }
-            let shown = Shown {
+            let shown = OutputOptions {
                 headers: !args.no_headers,
                 one_step_only: args.one_step_only,
                 moves: args.print_moves,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use stagger_ceph::backend::hosts_of;
 use stagger_engine::hosts::Hosts;
-use stagger_ganeti_rapi::fingerprint::presented_fingerprint;
+use stagger_ganeti::executor::fingerprint::presented_fingerprint;
 
 use crate::args::{Cli, Init, InitKind};
 use crate::clusters::ceph::Source;
@@ -207,7 +207,7 @@ async fn ask_ganeti(args: &Init) -> Result<FoundGaneti, CliError> {
 }
 
 fn ganeti(found: &FoundGaneti) -> String {
-    let mut text = head("docs/guides/ganeti-rapi.md");
+    let mut text = head("docs/reference/ganeti.md");
     let FoundGaneti {
         name,
         address,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use stagger_core::model::{Doors, Policy, Reason};
 use stagger_core::plan::Plan;
 use stagger_core::run::Ending;
-use stagger_sim::rehearse::{Course, Disturbed};
-use stagger_sim::{ClusterCopy, Rehearsed, SimEnding};
+use stagger_sim::rehearse::{FailureRun, RehearsalRun};
+use stagger_sim::{ClusterCopy, RehearsalReport, SimEnding};
 
 use super::plan;
 use crate::args::{Cli, GoalWith, RehearsalFlags};
@@ -91,8 +91,8 @@ fn with_open_doors(policy: Policy) -> Policy {
     Policy { doors, ..policy }
 }
 
-fn report(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehearsal {
-    let Rehearsed {
+fn report(made: &Plan, copy: &ClusterCopy, seed: u64, came: RehearsalReport) -> Rehearsal {
+    let RehearsalReport {
         undisturbed,
         disturbed,
     } = came;
@@ -135,7 +135,7 @@ fn report(made: &Plan, copy: &ClusterCopy, seed: u64, came: Rehearsed) -> Rehear
     }
 }
 
-fn risk(disturbed: Vec<Disturbed>) -> Risk {
+fn risk(disturbed: Vec<FailureRun>) -> Risk {
     let cases: Vec<Case> = disturbed.into_iter().map(case).collect();
     let hit = || cases.iter().filter(|case| case.stopped > 0);
     Risk {
@@ -148,11 +148,11 @@ fn risk(disturbed: Vec<Disturbed>) -> Risk {
     }
 }
 
-fn case(disturbed: Disturbed) -> Case {
-    let Disturbed { osd, at, course } = disturbed;
+fn case(disturbed: FailureRun) -> Case {
+    let FailureRun { osd, at, course } = disturbed;
     let (ended, reason) = outcome(&course.ending);
     let reason = reason.map(|reason| reason.code.to_string());
-    let Course {
+    let RehearsalRun {
         units,
         left_alone,
         exposure,

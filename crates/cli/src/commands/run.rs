@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{Reason, RunId, Topology};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending, Entry};
 use stagger_core::view;
-use stagger_engine::backend::Backend;
-use stagger_engine::clock::{Clock as _, SystemClock};
-use stagger_engine::driver::{DriveError, Driver, Parts, Step};
+use stagger_engine::clock::SystemClock;
+use stagger_engine::cluster::Backend;
+use stagger_engine::drive::{Signal, Signals, Stopped, drive};
+use stagger_engine::driver::{Driver, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
+use tokio::signal::unix::{self, SignalKind};
 
 use super::guards::Watcher;
-use super::{artifacts, place, state_folder, stop_asked, store, user, which};
+use super::{artifacts, place, state_folder, store, user, which};
 use crate::args::{Cli, Goal, Run};
 use crate::clusters::{self, RunInput};
 use crate::config;
@@ -269,8 +272,12 @@ async fn carry_out(
             return Err(error);
         }
     };
-    let end = match steps(&mut driver, &lease).await {
-        Ok(End::AtOnce) => {
+    let driven = match Interrupts::listen() {
+        Ok(mut interrupts) => drive(&mut driver, &mut interrupts).await.map_err(CliError::from),
+        Err(error) => Err(error),
+    };
+    let end = match driven {
+        Ok(Stopped::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
             document(cli, driver.run());
             lease.leave();
@@ -297,19 +304,19 @@ async fn carry_out(
     }
     let journal = place(cli)?;
     let exit = match end {
-        End::BetweenWaves | End::AtOnce => {
+        Stopped::BetweenWaves | Stopped::AtOnce => {
             print::talk(&format!(
                 "stopped between two waves; `stagger resume {run}` goes on"
             ));
             Exit::Interrupted
         }
-        End::Held(reason) => {
+        Stopped::Held(reason) => {
             print::talk(&format!(
                 "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
             ));
             Exit::NeedsYou
         }
-        End::Over(ending) => {
+        Stopped::Over(ending) => {
             print::talk(&format!("run {run} is {}", sentences::ending(&ending, selected)));
             if let Some(next) = next {
                 print::talk(&next);
@@ -330,56 +337,36 @@ fn notifier(cli: &Cli, run: &RunId) -> Result<Notifier, CliError> {
     Notifier::begin(&receivers, run, || store(cli), &state_folder(cli)?)
 }
 
-/// Why this process carries the run on no further.
-enum End {
-    /// It was asked to stop, and nothing is under way.
-    BetweenWaves,
-    /// It was asked to stop at once.
-    AtOnce,
-    Held(Reason),
-    Over(Ending),
+/// Ctrl-C and SIGTERM.
+struct Interrupts {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
 }
 
-async fn steps(driver: &mut Driver, lease: &Lease) -> Result<End, CliError> {
-    let clock = driver.clock();
-    let mut asked_to_stop = false;
-    loop {
-        if let Some(why) = lease.lost() {
-            return Err(DriveError::LeaseLost(why).into());
-        }
-        let at_rest = driver.run().wave().is_none() && driver.run().open().next().is_none();
-        if asked_to_stop && at_rest && !driver.run().owes_guards() {
-            return Ok(End::BetweenWaves);
-        }
-        let step = tokio::select! {
-            step = driver.step() => step?,
-            () = stop_asked() => {
-                if asked_to_stop {
-                    return Ok(End::AtOnce);
-                }
-                asked_to_stop = true;
-                driver.close();
-                print::talk("stopping: no new wave, this one is finished; once more to leave at once");
-                continue;
-            }
+impl Interrupts {
+    fn listen() -> Result<Self, CliError> {
+        let listen = |kind| {
+            unix::signal(kind)
+                .map_err(|error| CliError::new(Exit::Internal, format!("listen for signals: {error}")))
         };
-        match step {
-            Step::Again => {}
-            Step::Wait { until, .. } => {
-                tokio::select! {
-                    () = clock.sleep_until(until) => {}
-                    () = stop_asked() => {
-                        if asked_to_stop || driver.run().wave().is_none() {
-                            return Ok(End::BetweenWaves);
-                        }
-                        asked_to_stop = true;
-                        driver.close();
-                        print::talk("stopping: no new wave, this one is finished; once more to leave at once");
-                    }
-                }
-            }
-            Step::Held(reason) => return Ok(End::Held(reason)),
-            Step::Over(ending) => return Ok(End::Over(ending)),
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+}
+
+#[async_trait]
+impl Signals for Interrupts {
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
+        Signal::Stop
+    }
+
+    fn stopping(&mut self) {
+        print::talk("stopping: no new wave, this one is finished; once more to leave at once");
     }
 }

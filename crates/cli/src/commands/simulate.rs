@@ -9,7 +9,7 @@ use stagger_core::model::{Snapshot, Target};
 use stagger_core::plan::{PlanningInput, plan};
 use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::backend::Backend as _;
+use stagger_engine::cluster::Executor as _;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_sim::{Pace, Scenario, Sim, SimEnding, SimReport, simulate as carry_out, target};

@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::run::{Entry, Run};
 use stagger_core::view::{self, RunView, Waiting};
-use stagger_engine::backend::Anchor;
+use stagger_engine::cluster::Anchor;
 use stagger_engine::driver::{Listener, Notice};
 use stagger_report::forecast::Learned;
 use stagger_report::history::Recorder;

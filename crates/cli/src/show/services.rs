@@ -1,6 +1,6 @@
 //! The services of an Ironic: a line for each, or a row of a document.
 
-use stagger_ironic::translate::unit_id;
+use stagger_ironic::services::unit_id;
 use stagger_ironic::versions::ServiceVersions;
 
 use crate::documents::ServiceRow;
