@@ -24,7 +24,9 @@ fuzz_target!(|bytes: &[u8]| {
         }
         return;
     }
-    let Ok(shown) = BalancerStatus::read(text) else { return };
+    let Ok(shown) = BalancerStatus::read(text) else {
+        return;
+    };
     for line in text.lines() {
         let mut cells = line.split(',').map(str::to_owned);
         let (Some(backend), Some(server)) = (cells.next(), cells.next()) else {

@@ -18,7 +18,7 @@ impl Dice {
     }
 }
 
-/// Hosts, racks and capacity of uneven sizes, some units below none of them; groups that keep to distinct domains
+/// Hosts, racks and rooms of uneven sizes, some units below none of them; groups that keep to distinct domains
 /// of a level, as CRUSH places them; caps and limits as growth and policies set them.
 fn layout(seed: u64) -> Problem {
     let mut dice = Dice(seed);

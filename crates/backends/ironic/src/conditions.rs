@@ -392,7 +392,7 @@ impl UpgradeConditions<'_> {
                     if self.table.pin(to, pin).is_some()
                         && self.table.pin(to, pin) == self.table.pin(to, &self.goal.pin) => {}
                 Some(Known::Yes(Some(pin))) => {
-                    not.push(format!("{} would start pinned to {pin}", status.name))
+                    not.push(format!("{} would start pinned to {pin}", status.name));
                 }
                 Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
                 Some(Known::No(why)) => return unknown(format!("{}: {why}", status.name)),

@@ -1,6 +1,6 @@
 //! Ceph clusters that Rook laid out on Kubernetes.
 //!
-//! Capacity, each of which knows those above it alone:
+//! Rooms, each of which knows those above it alone:
 //!
 //! - [`api`]: what is in Kubernetes. Rook's resources and ours (a CephMaintenance says what is done for a CephCluster), names, labels,
 //!   policy, and the cache that watches keep.

@@ -101,7 +101,7 @@ struct Request {
     instances: OrderedEntries<InstancePart>,
     /// What is asked for: without it, it is no request.
     #[serde(rename = "request")]
-    _request: IgnoredAny,
+    _asked: IgnoredAny,
 }
 
 #[derive(Deserialize)]

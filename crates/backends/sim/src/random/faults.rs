@@ -11,19 +11,7 @@ use crate::scenario::{
 
 pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
     let unit = unit(rng, spec)?;
-    let when = if rng.percent(60) {
-        FaultWindow {
-            osd_stop: rng.between(1, 12) as u32,
-            at: rng.below(15) as u32,
-            lasts: lasts(rng),
-        }
-    } else {
-        FaultWindow {
-            osd_stop: 0,
-            at: rng.below(400) as u32,
-            lasts: lasts(rng),
-        }
-    };
+    let when = window(rng);
     let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
     let on = if rng.percent(80) {
         FailsOn::New
@@ -89,33 +77,51 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
             what: format!("rack-{}", rng.below(u64::from(spec.racks))),
             when,
         },
-        12 => {
-            let what = format!(
-                "host-{}-{}",
-                rng.below(u64::from(spec.racks)),
-                rng.below(u64::from(spec.hosts_per_rack))
-            );
-            Fault::Outage { what, when }
-        }
+        12 => Fault::Outage {
+            what: host(rng, spec),
+            when,
+        },
         13 | 14 => Fault::Warning { when },
         15 => Fault::Doubled {
             unit,
             phase,
             seconds: rng.between(1, 60) as u32,
         },
-        16 => {
-            let host = format!(
-                "host-{}-{}",
-                rng.below(u64::from(spec.racks)),
-                rng.below(u64::from(spec.hosts_per_rack))
-            );
-            Fault::HostOff { host, when }
-        }
+        16 => Fault::HostOff {
+            host: host(rng, spec),
+            when,
+        },
         _ => Fault::Outage {
             what: unit.to_string(),
             when,
         },
     })
+}
+
+/// When something goes wrong: as an OSD is stopped, or at a time.
+fn window(rng: &mut Rng) -> FaultWindow {
+    if rng.percent(60) {
+        FaultWindow {
+            osd_stop: rng.between(1, 12) as u32,
+            at: rng.below(15) as u32,
+            lasts: lasts(rng),
+        }
+    } else {
+        FaultWindow {
+            osd_stop: 0,
+            at: rng.below(400) as u32,
+            lasts: lasts(rng),
+        }
+    }
+}
+
+/// One of the hosts.
+fn host(rng: &mut Rng, spec: &SimSpec) -> String {
+    let (rack, host) = (
+        rng.below(u64::from(spec.racks)),
+        rng.below(u64::from(spec.hosts_per_rack)),
+    );
+    format!("host-{rack}-{host}")
 }
 
 /// A unit on which something goes wrong: of storage mostly an OSD.

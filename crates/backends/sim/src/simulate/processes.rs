@@ -272,7 +272,7 @@ impl ProcessState {
                 ProcessFault::Paused { call, lasts } => health.pauses.push((call, lasts, false)),
                 ProcessFault::Frozen { call, lasts } => health.pauses.push((call, lasts, true)),
                 ProcessFault::ClockSet { at, by } => {
-                    health.settings.push((u64::from(at) * 1000, i64::from(by)))
+                    health.settings.push((u64::from(at) * 1000, i64::from(by)));
                 }
                 ProcessFault::CutOff { at, lasts } => {
                     let from = u64::from(at) * 1000;

@@ -194,22 +194,11 @@ impl SimulatedCluster {
                 turn: 0,
             }
         });
-        let daemons: Vec<Daemon> = daemons.collect();
         let pgs = copy.groups.iter().map(|group| Pg {
             pool: group.pool,
             number: group.seed,
             shards: group.shards.iter().map(|unit| unit.map(|ix| ix.0)).collect(),
             missing: group.missing.clone(),
-        });
-        let pools = copy.pools.iter().map(|pool| PoolSpec {
-            name: pool.name.clone(),
-            size: pool.size,
-            min_size: pool.min_size,
-            k: pool.k,
-            sites: 0,
-            // Where its shards lie is known.
-            domain: Level::Host,
-            pgs: 0,
         });
         let spec = SimSpec {
             name: copy.snapshot.cluster().clone(),
@@ -227,7 +216,7 @@ impl SimulatedCluster {
             destroyed: Vec::new(),
             recovering: 0,
             rgw_groups: 1,
-            pools: pools.collect(),
+            pools: copied_pools(copy),
             out: Vec::new(),
             down: Vec::new(),
             guests: None,
@@ -240,8 +229,12 @@ impl SimulatedCluster {
                 ..Seconds::default()
             },
         };
-        let pgs: Vec<Pg> = pgs.collect();
-        let mut world = Self::of(spec, daemons, pgs, copy.snapshot.observed_at());
+        let mut world = Self::of(
+            spec,
+            daemons.collect(),
+            pgs.collect(),
+            copy.snapshot.observed_at(),
+        );
         world.carried = copy
             .snapshot
             .capacity()
@@ -348,4 +341,19 @@ impl SimulatedCluster {
             }
         }
     }
+}
+
+/// The pools of a copy. Where their shards lie is known, so their domain says nothing.
+fn copied_pools(copy: &ClusterCopy) -> Vec<PoolSpec> {
+    let pools = copy.pools.iter().map(|pool| PoolSpec {
+        name: pool.name.clone(),
+        size: pool.size,
+        min_size: pool.min_size,
+        k: pool.k,
+        sites: 0,
+        // Where its shards lie is known.
+        domain: Level::Host,
+        pgs: 0,
+    });
+    pools.collect()
 }

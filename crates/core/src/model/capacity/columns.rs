@@ -1,4 +1,4 @@
-//! Capacity as stored in documents, and what makes them whole.
+//! Capacity as stored in documents, and what makes it whole.
 
 use std::collections::BTreeSet;
 

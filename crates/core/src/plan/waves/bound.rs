@@ -72,10 +72,10 @@ pub(super) fn find(ties: &ConflictGraph) -> Bound {
             bound = Bound { waves, why };
         }
     };
-    for (index, crowd) in (0_u32..).zip(&ties.crowds) {
+    for (index, clause) in (0_u32..).zip(&ties.clauses) {
         let costs = ties.seats(index).iter().map(|seat| seat.cost);
-        let waves = spread(costs, u64::from(crowd.limit), &ties.caps);
-        at_least(waves, BoundReason::Budget { index: crowd.budget });
+        let waves = spread(costs, u64::from(clause.limit), &ties.caps);
+        at_least(waves, BoundReason::Budget { index: clause.budget });
     }
     for wide in &ties.wide {
         let waves = spread(wide.costs.iter().copied(), wide.limit, &ties.caps);

@@ -2,7 +2,7 @@
 //!
 //! D. Brélaz, "New methods to color the vertices of a graph", Communications of the ACM 22 (1979)
 //! 251-256. There saturation is the number of colours seen among the neighbours. Here it is the
-//! number of open waves that pairs or used-up crowds forbid to the unit.
+//! number of open waves that pairs or used-up clauses forbid to the unit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -60,13 +60,13 @@ fn permitted(ties: &ConflictGraph) -> Vec<bool> {
     }
     let mut sums = vec![0_u64; sets];
     let mut costs = vec![0; ties.units() as usize];
-    for (index, crowd) in (0_u32..).zip(&ties.crowds) {
+    for (index, clause) in (0_u32..).zip(&ties.clauses) {
         costs.fill(0);
         for seat in ties.seats(index) {
             costs[seat.unit as usize] = seat.cost;
         }
         add_up(&costs, &mut sums);
-        forbid(&mut permitted, |set| sums[set] > u64::from(crowd.limit));
+        forbid(&mut permitted, |set| sums[set] > u64::from(clause.limit));
     }
     for wide in &ties.wide {
         add_up(&wide.costs, &mut sums);

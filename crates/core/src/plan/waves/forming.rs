@@ -9,11 +9,11 @@ pub(super) struct Forming<'a> {
     ties: &'a ConflictGraph,
     room: Room,
     units: Vec<u32>,
-    /// Units that a pair or a crowd forbids, and those in the wave.
+    /// Units that a pair or a clause forbids, and those in the wave.
     blocked: Vec<bool>,
     /// The blocked units that are not in the wave.
     shut_out: Vec<u32>,
-    /// One for each crowd.
+    /// One for each clause.
     loads: Vec<u32>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> Forming<'a> {
             units: Vec::new(),
             blocked: vec![false; ties.units() as usize],
             shut_out: Vec::new(),
-            loads: vec![0; ties.crowds.len()],
+            loads: vec![0; ties.clauses.len()],
         }
     }
 
@@ -36,8 +36,8 @@ impl<'a> Forming<'a> {
         }
         for &unit in &self.units {
             self.blocked[unit as usize] = false;
-            for joined in self.ties.crowds_of(unit) {
-                self.loads[joined.crowd as usize] = 0;
+            for joined in self.ties.clauses_of(unit) {
+                self.loads[joined.clause as usize] = 0;
             }
         }
         self.room = Room::new(self.ties, cap);
@@ -46,14 +46,14 @@ impl<'a> Forming<'a> {
         units
     }
 
-    /// Whether a pair or a crowd forbids this unit, or it is in the wave.
+    /// Whether a pair or a clause forbids this unit, or it is in the wave.
     pub(super) fn blocks(&self, unit: u32) -> bool {
         self.blocked[unit as usize]
     }
 
-    /// The load of a crowd.
-    pub(super) fn load(&self, crowd: u32) -> u32 {
-        self.loads[crowd as usize]
+    /// The load of a clause.
+    pub(super) fn load(&self, clause: u32) -> u32 {
+        self.loads[clause as usize]
     }
 
     /// Whether the rules that bind every unit leave room for this one.
@@ -74,15 +74,15 @@ impl<'a> Forming<'a> {
                 newly.push(other);
             }
         }
-        for joined in ties.crowds_of(unit) {
-            let crowd = &ties.crowds[joined.crowd as usize];
-            let load = &mut self.loads[joined.crowd as usize];
+        for joined in ties.clauses_of(unit) {
+            let clause = &ties.clauses[joined.clause as usize];
+            let load = &mut self.loads[joined.clause as usize];
             *load += joined.cost;
-            let left = crowd.limit - *load;
-            if left >= crowd.largest {
+            let left = clause.limit - *load;
+            if left >= clause.largest {
                 continue;
             }
-            for seat in ties.seats(joined.crowd) {
+            for seat in ties.seats(joined.clause) {
                 if seat.cost > left && !std::mem::replace(&mut self.blocked[seat.unit as usize], true) {
                     newly.push(seat.unit);
                 }

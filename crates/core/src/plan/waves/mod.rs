@@ -235,7 +235,7 @@ fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
         let waves = rlf::waves(ties, &ties.caps);
         best = fewer(Some(best), cut(waves, Method::Rlf));
     }
-    let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.crowds.len() as u64;
+    let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.clauses.len() as u64;
     if open_waves * bytes_a_wave <= OPEN_WAVES_BYTES {
         let waves = dsatur::waves(ties, steady);
         best = fewer(Some(best), cut(waves, Method::Dsatur));

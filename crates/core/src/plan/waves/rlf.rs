@@ -3,14 +3,14 @@
 //! F. T. Leighton, "A graph coloring algorithm for large scheduling problems", Journal of Research of
 //! the National Bureau of Standards 84 (1979) 489-506. There a class is a set of vertices without
 //! edges between them, and next comes the vertex with most neighbours among those shut out. Pairs are
-//! treated so here. A crowd shuts nobody out until it is used up: it counts against a unit if one
-//! more would use it up, and a little for it otherwise, since units in many crowds are hard to place.
+//! treated so here. A clause shuts nobody out until it is used up: it counts against a unit if one
+//! more would use it up, and a little for it otherwise, since units in many clauses are hard to place.
 
 use super::forming::Forming;
 use super::problem::cap_at;
 use super::ties::{ConflictGraph, PAIR_WEIGHT};
 
-/// What shutting out one unit, or using up one crowd, weighs beside a unit's ties to its crowds. Of
+/// What shutting out one unit, or using up one clause, weighs beside a unit's ties to its clauses. Of
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.
 const SHUT_OUT: i32 = 128;
 
@@ -19,7 +19,7 @@ const CLOSED: i32 = -(3 << 29);
 /// The lowest score of a unit that can join. Four million neighbours would lift a score from one to the other:
 /// so nobody asks, a million times, whether a unit can still join.
 const OPEN: i32 = -(1 << 30);
-/// ConflictGraph to crowds count up to this, so that scores stay far from the ends of their type.
+/// Ties to clauses count up to this, so that scores stay far from the ends of their type.
 const MOST_CROWDED: u32 = 1 << 29;
 /// So many scores are looked at in one go; most goes find nothing.
 const BLOCK: usize = 256;
@@ -53,10 +53,10 @@ struct Scores {
     placed: Vec<bool>,
     /// How many pairs it forms with units not yet placed.
     pairs: Vec<u32>,
-    /// How strongly crowds tie it to units not yet placed.
-    crowds: Vec<u32>,
+    /// How strongly clauses tie it to units not yet placed.
+    clauses: Vec<u32>,
     /// What speaks for placing it now: how many pairs it forms with units that this wave shuts out, less how
-    /// many of its crowds one more unit may use up, times `SHUT_OUT`; and its crowds. Below `OPEN` if it
+    /// many of its clauses one more unit may use up, times `SHUT_OUT`; and its clauses. Below `OPEN` if it
     /// cannot join the wave. All are looked through for each unit that is placed, so they are small and stand next
     /// to each other.
     for_now: Vec<i32>,
@@ -74,7 +74,7 @@ impl Scores {
             pairs: (0..ties.units())
                 .map(|unit| ties.pairs(unit).len() as u32)
                 .collect(),
-            crowds: (0..ties.units()).map(|unit| ties.crowded(unit)).collect(),
+            clauses: (0..ties.units()).map(|unit| ties.crowded(unit)).collect(),
             for_now: vec![CLOSED; units],
             open: 0,
             few: None,
@@ -91,7 +91,7 @@ impl Scores {
         self.few = None;
         let all = |unit: u32| {
             i64::from(self.pairs[unit as usize]) * i64::from(PAIR_WEIGHT)
-                + i64::from(self.crowds[unit as usize])
+                + i64::from(self.clauses[unit as usize])
         };
         let hardest = left
             .iter()
@@ -100,9 +100,9 @@ impl Scores {
         hardest.map(|(_, std::cmp::Reverse(unit))| unit)
     }
 
-    /// What a unit's crowds add to its score.
+    /// What a unit's clauses add to its score.
     fn crowded(&self, unit: u32) -> i32 {
-        self.crowds[unit as usize].min(MOST_CROWDED).cast_signed()
+        self.clauses[unit as usize].min(MOST_CROWDED).cast_signed()
     }
 
     /// The unit that fits and costs the others least. Of equals the one that shuts out the fewest, and of
@@ -200,13 +200,13 @@ impl Scores {
                 }
             }
         }
-        for joined in ties.crowds_of(unit) {
-            let crowd = &ties.crowds[joined.crowd as usize];
+        for joined in ties.clauses_of(unit) {
+            let clause = &ties.clauses[joined.clause as usize];
             // From here on, one more member of the largest cost uses it up.
-            let tight = crowd.limit.saturating_sub(2 * crowd.largest - 1);
-            let load = forming.load(joined.crowd);
+            let tight = clause.limit.saturating_sub(2 * clause.largest - 1);
+            let load = forming.load(joined.clause);
             if load >= tight && load - joined.cost < tight {
-                for seat in ties.seats(joined.crowd) {
+                for seat in ties.seats(joined.clause) {
                     self.pull(seat.unit, -1);
                 }
             }
@@ -220,11 +220,11 @@ impl Scores {
             for &other in ties.pairs(unit) {
                 self.pairs[other as usize] -= 1;
             }
-            for joined in ties.crowds_of(unit) {
-                let by = ties.crowds[joined.crowd as usize].weight;
-                for seat in ties.seats(joined.crowd) {
-                    let crowds = &mut self.crowds[seat.unit as usize];
-                    *crowds = crowds.saturating_sub(by);
+            for joined in ties.clauses_of(unit) {
+                let by = ties.clauses[joined.clause as usize].weight;
+                for seat in ties.seats(joined.clause) {
+                    let clauses = &mut self.clauses[seat.unit as usize];
+                    *clauses = clauses.saturating_sub(by);
                 }
             }
         }

@@ -4,7 +4,7 @@
 //! 345-351; the length of a tabu from P. Galinier and J.-K. Hao, "Hybrid evolutionary algorithms for
 //! graph coloring", Journal of Combinatorial Optimization 3 (1999) 379-397. There the count of edges
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
-//! of crowds over their limits, and what `Room` counts.
+//! of clauses over their limits, and what `Room` counts.
 
 use super::list::List;
 use super::problem::cap_at;
@@ -13,7 +13,7 @@ use super::room::Room;
 use super::ties::{Clause, ConflictGraph};
 use super::{Effort, Tenure};
 
-/// The search keeps tables of units × waves and crowds × waves; beyond so many cells (of 4 bytes) it
+/// The search keeps tables of units × waves and clauses × waves; beyond so many cells (of 4 bytes) it
 /// declines. Ten thousand units in 40 waves need a twentieth of this.
 const CELLS: u64 = 16_000_000;
 
@@ -30,7 +30,7 @@ pub(super) fn one_fewer(
     effort: &mut Effort<'_>,
 ) -> Option<Vec<Vec<u32>>> {
     let count = waves.len().checked_sub(1).filter(|&count| count > 0)?;
-    let cells = count as u64 * (u64::from(ties.units()) * 2 + ties.crowds.len() as u64);
+    let cells = count as u64 * (u64::from(ties.units()) * 2 + ties.clauses.len() as u64);
     if cells > CELLS {
         return None;
     }
@@ -45,12 +45,12 @@ struct Tabu<'a> {
     ties: &'a ConflictGraph,
     count: usize,
     wave_of: Vec<u32>,
-    /// `pain[unit × count + wave]`: what the pairs and crowds of the unit would add to the excess
+    /// `pain[unit × count + wave]`: what the pairs and clauses of the unit would add to the excess
     /// with it in the wave, or do add if it is there.
     pain: Vec<u32>,
     /// Until which move the unit may not go (back) to the wave.
     until: Vec<u32>,
-    /// `loads[crowd × count + wave]`.
+    /// `loads[clause × count + wave]`.
     loads: Vec<u32>,
     /// Whether there are rules that bind every unit; if not, rooms are never asked.
     crowded_rooms: bool,
@@ -81,7 +81,7 @@ impl<'a> Tabu<'a> {
             wave_of: vec![NONE; units],
             pain: vec![0; units * count],
             until: vec![0; units * count],
-            loads: vec![0; ties.crowds.len() * count],
+            loads: vec![0; ties.clauses.len() * count],
             crowded_rooms: !(ties.caps.is_empty() && ties.wide.is_empty() && ties.domains.is_empty()),
             rooms: (0..count)
                 .map(|place| Room::new(ties, cap_at(&ties.caps, place)))
@@ -226,11 +226,11 @@ impl<'a> Tabu<'a> {
         for &other in ties.pairs(unit) {
             self.hurt(other, wave, 1);
         }
-        for joined in ties.crowds_of(unit) {
-            let at = joined.crowd as usize * self.count + wave as usize;
+        for joined in ties.clauses_of(unit) {
+            let at = joined.clause as usize * self.count + wave as usize;
             let before = self.loads[at];
             self.loads[at] += joined.cost;
-            self.load_changed(joined.crowd, unit, wave, before, self.loads[at]);
+            self.load_changed(joined.clause, unit, wave, before, self.loads[at]);
         }
     }
 
@@ -252,32 +252,32 @@ impl<'a> Tabu<'a> {
         for &other in ties.pairs(unit) {
             self.hurt(other, wave, -1);
         }
-        for joined in ties.crowds_of(unit) {
-            let at = joined.crowd as usize * self.count + wave as usize;
+        for joined in ties.clauses_of(unit) {
+            let at = joined.clause as usize * self.count + wave as usize;
             let before = self.loads[at];
             self.loads[at] -= joined.cost;
-            self.load_changed(joined.crowd, unit, wave, before, self.loads[at]);
+            self.load_changed(joined.clause, unit, wave, before, self.loads[at]);
         }
     }
 
-    /// Tells the other members of a crowd that its load in a wave has changed. Most changes happen
+    /// Tells the other members of a clause that its load in a wave has changed. Most changes happen
     /// where they hurt nobody, below the limit even with the dearest member on top; these are passed
     /// over.
     fn load_changed(&mut self, index: u32, mover: u32, wave: u32, before: u32, after: u32) {
         let ties = self.ties;
-        let crowd = &ties.crowds[index as usize];
-        if crowd.limit - crowd.largest >= before.max(after) {
+        let clause = &ties.clauses[index as usize];
+        if clause.limit - clause.largest >= before.max(after) {
             return;
         }
-        if crowd.largest == 1 {
+        if clause.largest == 1 {
             // All cost 1: crossing the limit hurts (or eases) those elsewhere, for whom the load is
             // that of others; those inside count themselves in it, and feel it one later.
             let sign = if after > before { 1 } else { -1 };
             let crossed = before.min(after);
-            if crossed > crowd.limit {
+            if crossed > clause.limit {
                 return;
             }
-            let outside = crossed + 1 == crowd.limit;
+            let outside = crossed + 1 == clause.limit;
             for seat in ties.seats(index) {
                 let inside = self.wave_of[seat.unit as usize] == wave;
                 if seat.unit != mover && inside != outside {
@@ -295,7 +295,7 @@ impl<'a> Tabu<'a> {
             } else {
                 0
             };
-            let by = share(crowd, after - own, seat.cost) - share(crowd, before - own, seat.cost);
+            let by = share(clause, after - own, seat.cost) - share(clause, before - own, seat.cost);
             if by != 0 {
                 self.hurt(seat.unit, wave, by);
             }
@@ -327,14 +327,14 @@ impl<'a> Tabu<'a> {
 }
 
 /// What a member of this cost adds to the excess on top of the load of others.
-fn share(crowd: &Clause, others: u32, cost: u32) -> i32 {
-    (over(crowd, others + cost) - over(crowd, others)).cast_signed()
+fn share(clause: &Clause, others: u32, cost: u32) -> i32 {
+    (over(clause, others + cost) - over(clause, others)).cast_signed()
 }
 
-/// The excess of a load, counted in the largest cost: a crowd in gigabytes must not drown one of
+/// The excess of a load, counted in the largest cost: a clause in gigabytes must not drown one of
 /// placement groups.
-fn over(crowd: &Clause, load: u32) -> u32 {
-    load.saturating_sub(crowd.limit).div_ceil(crowd.largest)
+fn over(clause: &Clause, load: u32) -> u32 {
+    load.saturating_sub(clause.limit).div_ceil(clause.largest)
 }
 
 /// The best move so far.

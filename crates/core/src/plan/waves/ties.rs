@@ -13,7 +13,7 @@ const PAIRS_ALONE: usize = 5_000;
 /// as long as all budgets together have no more than this.
 const PAIRS_IN_ALL: usize = 4_000_000;
 
-/// What a pair weighs where units are ordered by how hard they are to place. A crowd, in which
+/// What a pair weighs where units are ordered by how hard they are to place. A clause, in which
 /// several may be down together, weighs less.
 pub(super) const PAIR_WEIGHT: u32 = 16;
 
@@ -27,7 +27,7 @@ pub(super) struct ConflictGraph {
     original: Vec<u32>,
     pair_ends: Vec<u32>,
     pair_units: Vec<u32>,
-    pub(super) crowds: Vec<Clause>,
+    pub(super) clauses: Vec<Clause>,
     seats: Vec<Member>,
     joined_ends: Vec<u32>,
     joined: Vec<Joined>,
@@ -51,17 +51,17 @@ pub(super) struct Clause {
     pub(super) budget: u32,
 }
 
-/// A member of a crowd, and its cost there.
+/// A member of a clause, and its cost there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Member {
     pub(super) unit: u32,
     pub(super) cost: u32,
 }
 
-/// A crowd that a unit belongs to, and the unit's cost there.
+/// A clause that a unit belongs to, and the unit's cost there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Joined {
-    pub(super) crowd: u32,
+    pub(super) clause: u32,
     pub(super) cost: u32,
 }
 
@@ -98,7 +98,7 @@ impl ConflictGraph {
         }
         // Three copies of which two must stay make three pairs: as many as they have members.
         let mut edges: Vec<(u32, u32)> = Vec::with_capacity(problem.budgets.seats().min(PAIRS_IN_ALL));
-        let mut crowds = Vec::new();
+        let mut clauses = Vec::new();
         let mut seats = Vec::new();
         let mut wide = wide(problem, &placeable);
         let mut members: Vec<Member> = Vec::new();
@@ -128,7 +128,7 @@ impl ConflictGraph {
             let together = (budget.limit / smallest).max(1);
             members.sort_unstable();
             seats.extend_from_slice(&members);
-            crowds.push(Clause {
+            clauses.push(Clause {
                 seats_start,
                 seats_end: seats.len() as u32,
                 limit: budget.limit,
@@ -137,13 +137,13 @@ impl ConflictGraph {
                 budget: index,
             });
         }
-        drop_repeated(&mut crowds, &seats);
+        drop_repeated(&mut clauses, &seats);
         let (pair_ends, pair_units) = neighbours(placeable.len(), edges);
-        let (joined_ends, joined) = joined(placeable.len(), &crowds, &seats);
+        let (joined_ends, joined) = joined(placeable.len(), &clauses, &seats);
         Self {
             pair_ends,
             pair_units,
-            crowds,
+            clauses,
             seats,
             joined_ends,
             joined,
@@ -183,14 +183,14 @@ impl ConflictGraph {
         slice(&self.pair_ends, &self.pair_units, unit)
     }
 
-    /// The crowds of a unit.
-    pub(super) fn crowds_of(&self, unit: u32) -> &[Joined] {
+    /// The clauses of a unit.
+    pub(super) fn clauses_of(&self, unit: u32) -> &[Joined] {
         slice(&self.joined_ends, &self.joined, unit)
     }
 
-    /// The members of a crowd. Ascending.
-    pub(super) fn seats(&self, crowd: u32) -> &[Member] {
-        self.crowds[crowd as usize].seats_in(&self.seats)
+    /// The members of a clause. Ascending.
+    pub(super) fn seats(&self, clause: u32) -> &[Member] {
+        self.clauses[clause as usize].seats_in(&self.seats)
     }
 
     /// The most that any wave may hold.
@@ -198,11 +198,11 @@ impl ConflictGraph {
         self.caps.iter().max().map_or(u32::MAX, |&cap| cap.max(1))
     }
 
-    /// How strongly crowds tie this unit to others.
+    /// How strongly clauses tie this unit to others.
     pub(super) fn crowded(&self, unit: u32) -> u32 {
-        self.crowds_of(unit).iter().fold(0, |sum, joined| {
-            let crowd = &self.crowds[joined.crowd as usize];
-            sum.saturating_add((crowd.len() - 1).saturating_mul(crowd.weight))
+        self.clauses_of(unit).iter().fold(0, |sum, joined| {
+            let clause = &self.clauses[joined.clause as usize];
+            sum.saturating_add((clause.len() - 1).saturating_mul(clause.weight))
         })
     }
 }
@@ -284,41 +284,41 @@ fn push_pairs(members: &[Member], limit: u32, edges: &mut Vec<(u32, u32)>) -> (b
     (true, pairs == members.len() * (members.len() - 1) / 2)
 }
 
-/// Of crowds that say the same, keeps the first: where a few hosts carry a million placement groups,
+/// Of clauses that say the same, keeps the first: where a few hosts carry a million placement groups,
 /// most do.
-fn drop_repeated(crowds: &mut Vec<Clause>, seats: &[Member]) {
-    let mut order: Vec<u32> = (0..crowds.len() as u32).collect();
+fn drop_repeated(clauses: &mut Vec<Clause>, seats: &[Member]) {
+    let mut order: Vec<u32> = (0..clauses.len() as u32).collect();
     let key = |&index: &u32| {
-        let crowd = crowds[index as usize];
-        (crowd.limit, crowd.seats_in(seats))
+        let clause = clauses[index as usize];
+        (clause.limit, clause.seats_in(seats))
     };
     order.sort_by(|a, b| key(a).cmp(&key(b)));
-    let mut repeated = vec![false; crowds.len()];
+    let mut repeated = vec![false; clauses.len()];
     for two in order.windows(2) {
         repeated[two[1] as usize] = key(&two[0]) == key(&two[1]);
     }
     let mut index = 0;
-    crowds.retain(|_| {
+    clauses.retain(|_| {
         index += 1;
         !repeated[index - 1]
     });
 }
 
-fn joined(units: usize, crowds: &[Clause], seats: &[Member]) -> (Vec<u32>, Vec<Joined>) {
+fn joined(units: usize, clauses: &[Clause], seats: &[Member]) -> (Vec<u32>, Vec<Joined>) {
     let mut starts = vec![0_u32; units + 1];
-    for seat in crowds.iter().flat_map(|crowd| crowd.seats_in(seats)) {
+    for seat in clauses.iter().flat_map(|clause| clause.seats_in(seats)) {
         starts[seat.unit as usize + 1] += 1;
     }
     for unit in 0..units {
         starts[unit + 1] += starts[unit];
     }
     let mut next = starts.clone();
-    let mut flat = vec![Joined { crowd: 0, cost: 0 }; starts[units] as usize];
-    for (crowd, of) in (0_u32..).zip(crowds) {
+    let mut flat = vec![Joined { clause: 0, cost: 0 }; starts[units] as usize];
+    for (clause, of) in (0_u32..).zip(clauses) {
         for seat in of.seats_in(seats) {
             let place = &mut next[seat.unit as usize];
             flat[*place as usize] = Joined {
-                crowd,
+                clause,
                 cost: seat.cost,
             };
             *place += 1;
@@ -328,7 +328,7 @@ fn joined(units: usize, crowds: &[Clause], seats: &[Member]) -> (Vec<u32>, Vec<J
     (starts, flat)
 }
 
-/// Loads of crowds are kept in u32. The rare budget that needs more (in bytes, say) is treated as
+/// Loads of clauses are kept in u32. The rare budget that needs more (in bytes, say) is treated as
 /// one that binds every unit, at a cost of 0 for most.
 fn summed_in_u64(members: &[Member], limit: u32, budget: u32, units: usize) -> WideTie {
     let mut costs = vec![0; units];

@@ -58,10 +58,10 @@ fn counted(ties: &ConflictGraph, wave_of: &[u32]) -> i64 {
                 .cast_signed() as i64;
         }
         excess += room.excess(ties).cast_signed();
-        for (index, crowd) in (0_u32..).zip(&ties.crowds) {
+        for (index, clause) in (0_u32..).zip(&ties.clauses) {
             let seats = ties.seats(index).iter().filter(|seat| inside(seat.unit));
             let load: u32 = seats.map(|seat| seat.cost).sum();
-            excess += i64::from(super::over(crowd, load));
+            excess += i64::from(super::over(clause, load));
         }
     }
     excess

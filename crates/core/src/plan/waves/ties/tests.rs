@@ -16,8 +16,8 @@ fn budgets_become_pairs_where_pairs_say_all_and_crowds_where_not() {
     assert_eq!(ties.pairs(0), [1, 2]);
     assert_eq!(ties.pairs(2), [0, 1]);
     assert_eq!(ties.pairs(3), [0_u32; 0]);
-    assert_eq!(ties.crowds.len(), 1);
-    assert_eq!(ties.crowds_of(3).len(), 1);
+    assert_eq!(ties.clauses.len(), 1);
+    assert_eq!(ties.clauses_of(3).len(), 1);
 }
 
 #[test]
@@ -42,6 +42,6 @@ fn a_large_budget_of_one_becomes_pairs_and_one_of_several_stays_a_crowd() {
     problem.budgets.push(&all, 2);
     let ties = ConflictGraph::new(&problem, all);
     assert_eq!(ties.pairs(7).len(), 59);
-    assert_eq!(ties.crowds.len(), 1);
-    assert_eq!(ties.crowds[0].limit, 2);
+    assert_eq!(ties.clauses.len(), 1);
+    assert_eq!(ties.clauses[0].limit, 2);
 }
