@@ -19,7 +19,7 @@ const EXCLUSION: &str = "htools:iextags:";
 /// What nodes carry, and what fits where. With `ignore_ipolicy` instances outside of their policy may be moved.
 ///
 /// # Errors
-/// As of [`snapshot`].
+/// As of [`snapshot()`](super::snapshot()).
 pub fn capacity(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Capacity, TranslateError> {
     let mut order: Vec<(UnitId, NodeIx)> = Vec::with_capacity(cluster.nodes.len());
     for (at, node) in (0_u32..).zip(&cluster.nodes) {
