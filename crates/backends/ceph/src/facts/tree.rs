@@ -117,17 +117,39 @@ impl CrushTree {
                 self.parents.entry(osd).or_default().push(parent);
             }
         }
-        for id in self.buckets.keys() {
-            let mut seen = BTreeSet::new();
-            let mut at = Some(*id);
-            while let Some(bucket) = at {
-                if !seen.insert(bucket) {
-                    return Err(invalid(origin, format!("bucket {bucket} stands below itself")));
+        match self.below_itself() {
+            Some(bucket) => Err(invalid(origin, format!("bucket {bucket} stands below itself"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A bucket that stands below itself, if one does. It is looked for downwards: a bucket may stand in two places, and
+    /// of those above it only one is its parent here.
+    fn below_itself(&self) -> Option<i64> {
+        let children = |id: i64| self.buckets.get(&id).map_or(&[][..], |bucket| &bucket.children);
+        let mut done = BTreeSet::new();
+        for start in self.buckets.keys() {
+            let mut above = BTreeSet::from([*start]);
+            // The way down, each with its children that are still to be looked at.
+            let mut way = vec![(*start, children(*start))];
+            while let Some((id, left)) = way.last_mut() {
+                let Some((child, rest)) = left.split_first() else {
+                    above.remove(id);
+                    done.insert(*id);
+                    way.pop();
+                    continue;
+                };
+                *left = rest;
+                if above.contains(child) {
+                    return Some(*child);
                 }
-                at = self.buckets[&bucket].parent;
+                if *child < 0 && !done.contains(child) {
+                    above.insert(*child);
+                    way.push((*child, children(*child)));
+                }
             }
         }
-        Ok(())
+        None
     }
 
     /// The bucket and those above it, nearest first.
@@ -190,12 +212,15 @@ impl CrushTree {
     /// All OSDs below a bucket, in the order of their numbers.
     pub fn below(&self, bucket: i64) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
+        let mut reached = BTreeSet::from([bucket]);
         let mut open = vec![bucket];
         while let Some(id) = open.pop() {
             for child in self.buckets.get(&id).into_iter().flat_map(|b| &b.children) {
                 match osd_id(*child) {
                     Some(osd) => drop(found.insert(osd)),
-                    None => open.push(*child),
+                    // One that stands in two places is looked into once.
+                    None if reached.insert(*child) => open.push(*child),
+                    None => {}
                 }
             }
         }

@@ -121,3 +121,29 @@ fn errors_say_what_of_what_and_where() {
     }
     insta::assert_snapshot!(seen.join("\n"));
 }
+
+/// Found by the fuzz target `saved`: asked what stands below it, such a tree never answered.
+#[test]
+fn a_bucket_below_itself_is_found_also_where_another_holds_it_too() {
+    let tree = |children: &str| {
+        let text = format!(
+            r#"{{"nodes": [
+                {{"id": -1, "name": "default", "type": "root", "children": [-2, -3]}},
+                {{"id": -2, "name": "rack1", "type": "rack", "children": [{children}]}},
+                {{"id": -3, "name": "host1", "type": "host", "children": [0]}},
+                {{"id": 0, "name": "osd.0", "type": "osd", "status": "up"}}
+            ]}}"#
+        );
+        CrushTree::read(text.as_bytes(), "osd tree")
+    };
+    for held in ["-2", "-1"] {
+        let error = tree(held).unwrap_err();
+        let why = std::error::Error::source(&error).unwrap().to_string();
+        assert!(why.contains("bucket -2 stands below itself"), "{why}");
+    }
+    // In two places and in no circle: it is below both.
+    let two_places = tree("-3").unwrap();
+    for bucket in [-1, -2, -3] {
+        assert_eq!(two_places.below(bucket), [0].into(), "below {bucket}");
+    }
+}
