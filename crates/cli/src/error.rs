@@ -99,7 +99,7 @@ impl From<std::io::Error> for CliError {
 
 impl From<BackendError> for CliError {
     fn from(error: BackendError) -> Self {
-        let exit = match error.persistence {
+        let exit = match error.retryability {
             Retryability::Transient | Retryability::Expired => Exit::Unreachable,
             Retryability::Permanent => Exit::Usage,
         };

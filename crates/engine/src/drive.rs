@@ -12,7 +12,8 @@ use crate::driver::{DriveError, Driver, Step};
 /// What a process that carries a run out hears while it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Begin nothing more: finish the open wave, clear the guards, and stop. Heard again, it is [`Signal::Leave`].
+    /// Begin nothing more: finish the open wave, settle what is open, clear the guards that units still have,
+    /// and stop. Heard again, it is [`Signal::Leave`].
     Stop,
     /// Stop at once, whatever is under way.
     Leave,
@@ -55,7 +56,7 @@ impl Signals for NoSignals {
 /// Why this process carries the run on no further.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopped {
-    /// It was asked to stop, and nothing is under way: no open wave, no open call, no guard.
+    /// It was asked to stop, and nothing is under way: no open wave, no open call, no unit's guard.
     BetweenWaves,
     /// It was asked to leave at once.
     AtOnce,

@@ -494,7 +494,7 @@ impl Driver {
                 self.seen = Some(Sight { snapshot, as_of, at });
                 Ok(Step::Again)
             }
-            Err(error) if error.persistence == Retryability::Permanent => Err(error.into()),
+            Err(error) if error.retryability == Retryability::Permanent => Err(error.into()),
             Err(error) => {
                 let pause = pause_after(self.failures);
                 self.failures += 1;

@@ -136,7 +136,7 @@ impl Watch {
             match self.beside.anchor(backend, &self.claim, seq).await {
                 Ok(known) if known >= seq => return Ok(()),
                 Ok(_) => return Err("the journal has lost what it was told to announce".to_owned()),
-                Err(LockError::Backend(error)) if error.persistence != Retryability::Permanent => {
+                Err(LockError::Backend(error)) if error.retryability != Retryability::Permanent => {
                     tracing::warn!(%error, "the journal could not be anchored; nothing is begun before");
                     self.clock.pause(TELL_AGAIN).await;
                 }

@@ -128,7 +128,7 @@ pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result
         Err(error) => error,
     };
     let settles = !error.outcome_unknown
-        && match error.persistence {
+        && match error.retryability {
             Retryability::Permanent => true,
             Retryability::Transient => earlier != Earlier::Stray,
             Retryability::Expired => earlier == Earlier::None,
@@ -136,7 +136,7 @@ pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result
     if !settles {
         return Err(error);
     }
-    Ok(if error.persistence == Retryability::Expired {
+    Ok(if error.retryability == Retryability::Expired {
         Outcome::NotBegun { why: error.why }
     } else {
         let why = error.to_string();

@@ -193,7 +193,7 @@ impl Sql {
             Ok(Err(error)) => {
                 let error = self.error(tried, &error);
                 Err(
-                    if error.persistence == stagger_engine::cluster::Retryability::Transient {
+                    if error.retryability == stagger_engine::cluster::Retryability::Transient {
                         error.outcome_unknown()
                     } else {
                         error

@@ -19,7 +19,7 @@ pub enum Retryability {
 #[error("{tried}: {why}")]
 pub struct BackendError {
     /// Whether trying again may help.
-    pub persistence: Retryability,
+    pub retryability: Retryability,
     /// What was tried, on what.
     pub tried: String,
     /// Why it failed.
@@ -35,7 +35,7 @@ impl BackendError {
     /// One that may pass.
     pub fn transient(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Retryability::Transient,
+            retryability: Retryability::Transient,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,
@@ -46,7 +46,7 @@ impl BackendError {
     /// One that stays.
     pub fn permanent(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Retryability::Permanent,
+            retryability: Retryability::Permanent,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,
@@ -57,7 +57,7 @@ impl BackendError {
     /// One of which nothing was begun, since it has to be judged again.
     pub fn expired(tried: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
-            persistence: Retryability::Expired,
+            retryability: Retryability::Expired,
             tried: redact(&tried.into()),
             why: redact(&why.into()),
             hint: None,

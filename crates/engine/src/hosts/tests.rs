@@ -245,7 +245,7 @@ async fn nothing_begins_without_a_fresh_word() {
         let command = format!("touch {}", quoted(&done.display().to_string()));
         let no = || Err("mon.b left the quorum 2 s ago".to_owned());
         let error = hosts.run("h1", "r1-1", 1, &command, &no).await.unwrap_err();
-        assert_eq!(error.persistence, Retryability::Expired, "{error}");
+        assert_eq!(error.retryability, Retryability::Expired, "{error}");
         assert!(!error.outcome_unknown, "{error}");
         assert!(
             error.why.contains("nothing was begun: mon.b left the quorum"),
@@ -415,7 +415,7 @@ async fn a_host_that_is_an_option_is_never_a_word_of_a_program() {
             hosts.ask(host, "true").await.unwrap_err(),
             hosts.raise_fence(host, 1).await.unwrap_err(),
         ] {
-            assert_eq!(error.persistence, Retryability::Permanent, "{error}");
+            assert_eq!(error.retryability, Retryability::Permanent, "{error}");
             assert!(error.why.contains("is not valid"), "{error}");
         }
     }

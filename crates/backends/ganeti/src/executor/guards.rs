@@ -200,7 +200,7 @@ async fn take_drain(
         let waited = tokio::time::timeout(renew, waited).await;
         let mut error = match waited {
             Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
-            Ok(Err(error)) if error.persistence == Retryability::Permanent => return Err(error),
+            Ok(Err(error)) if error.retryability == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
             Ok(Err(error)) => error,
             Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still at work"),

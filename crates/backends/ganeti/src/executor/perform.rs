@@ -125,7 +125,7 @@ impl Visitor<'_> {
             let stays = self.limits.master.read().await;
             let boot = match self.rapi.boot(node).await {
                 // Who cannot be asked now is asked again.
-                Err(error) if error.persistence == Retryability::Transient => {
+                Err(error) if error.retryability == Retryability::Transient => {
                     tracing::debug!(%error, node, "asked again");
                     None
                 }

@@ -43,7 +43,7 @@ impl Visitor<'_> {
         loop {
             match ask().await {
                 Err(error)
-                    if error.persistence == Retryability::Transient
+                    if error.retryability == Retryability::Transient
                         && begun.elapsed() < self.rapi.pace().failover =>
                 {
                     tracing::debug!(%error, "asked again");

@@ -27,7 +27,7 @@ async fn the_master_is_found_among_candidates_that_are_away() {
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     let error = error.of("look", true);
     assert!(!error.outcome_unknown, "nothing was sent");
-    assert_eq!(error.persistence, Retryability::Transient);
+    assert_eq!(error.retryability, Retryability::Transient);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn a_wrong_password_is_a_permanent_error_that_says_where_it_comes_from() {
     std::fs::write(setup.folder.path().join("password"), "falsch\n").unwrap();
     let rapi = setup.rapi();
     let error = rapi.facts().await.unwrap_err();
-    assert_eq!(error.persistence, Retryability::Permanent);
+    assert_eq!(error.retryability, Retryability::Permanent);
     assert!(error.why.contains("401"), "{error}");
     assert!(error.hint.as_ref().unwrap().contains("password_file"));
     assert!(!format!("{rapi:?} {error:?}").contains("falsch"));

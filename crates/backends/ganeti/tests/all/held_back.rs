@@ -89,7 +89,7 @@ async fn a_node_is_not_entered_on_a_word_that_grew_old_while_others_were_waited_
         moves: Vec::new(),
     };
     let error = backend.perform(&call, &enter).await.unwrap_err();
-    assert_eq!(error.persistence, Retryability::Expired, "{error}");
+    assert_eq!(error.retryability, Retryability::Expired, "{error}");
     assert_eq!(setup.world().layout(), before);
 }
 
