@@ -220,6 +220,8 @@ pub(super) fn left_in(column: &ColumnDef, schema: &Schema) -> Option<Outcome> {
     }
     let (data_type, default) = match schema.type_of(&column.data_type) {
         Type::Plain => (&column.data_type, default),
+        // A domain of another domain has the rules of both.
+        Type::Domain(domain) if !matches!(schema.type_of(domain.data_type()), Type::Plain) => return None,
         Type::Domain(domain) => (domain.data_type(), default.or(domain.default())),
         Type::Unknown => return None,
     };
@@ -355,6 +357,12 @@ fn binary(op: &BinaryOperator, left: Outcome, right: Outcome) -> Option<Outcome>
         | BinaryOperator::LtEq
         | BinaryOperator::Gt
         | BinaryOperator::GtEq => Some(compare(op, &left, &right)),
+        // PostgreSQL takes small numbers for 32 bits.
+        BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply
+            if matches!((&left, &right), (Outcome::Number(_), Outcome::Number(_))) =>
+        {
+            calculate(op, &left, &right)
+        }
         // With values these may fail: numbers get too large, or are divided by nothing.
         BinaryOperator::Plus
         | BinaryOperator::Minus
@@ -369,6 +377,22 @@ fn binary(op: &BinaryOperator, left: Outcome, right: Outcome) -> Option<Outcome>
         }
         _ => None,
     }
+}
+
+/// A sum, a difference or a product of two numbers, where it has 32 bits.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other operators are not asked for")]
+fn calculate(op: &BinaryOperator, left: &Outcome, right: &Outcome) -> Option<Outcome> {
+    let (Outcome::Number(left), Outcome::Number(right)) = (left, right) else {
+        return None;
+    };
+    let (left, right) = (i32::try_from(*left).ok()?, i32::try_from(*right).ok()?);
+    let number = match op {
+        BinaryOperator::Plus => left.checked_add(right),
+        BinaryOperator::Minus => left.checked_sub(right),
+        BinaryOperator::Multiply => left.checked_mul(right),
+        _ => None,
+    };
+    Some(Outcome::Number(i64::from(number?)))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "other operators do not compare")]

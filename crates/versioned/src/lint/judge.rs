@@ -69,13 +69,7 @@ impl<'a> Here<'a> {
                 judged.locks.clear();
                 self.schema.forget_index(&written(index));
             }
-            Command::Pragma { name, value } => {
-                if !session::is_harmless(name, value) {
-                    judged.rules.push(Rule::UnknownStatement {
-                        statement: format!("PRAGMA {name} = {value}"),
-                    });
-                }
-            }
+            Command::Pragma { name, value } => pragma(name, value, &mut judged),
             Command::Attach { table, partition } => self.attach(table, partition, &mut judged),
             Command::Detach {
                 table,
@@ -130,6 +124,11 @@ impl<'a> Here<'a> {
                 });
             }
             Statement::Set(set) if moves(&set.to_string()) => self.go_elsewhere(),
+            Statement::Pragma { name, value, .. } => {
+                let value = value.as_ref().map(ToString::to_string).unwrap_or_default();
+                let value = value.trim_matches(['\'', '"']).to_lowercase();
+                pragma(&plain(name).to_lowercase(), &value, &mut judged);
+            }
             Statement::StartTransaction { .. } => self.transaction = true,
             Statement::Commit { .. } => {
                 self.transaction = false;
@@ -286,6 +285,14 @@ impl<'a> Here<'a> {
     fn go_elsewhere(&mut self) {
         self.forget();
         self.schema.go_elsewhere();
+    }
+}
+
+fn pragma(name: &str, value: &str, judged: &mut Judged) {
+    if !session::is_harmless(name, value) {
+        judged.rules.push(Rule::UnknownStatement {
+            statement: format!("PRAGMA {name} = {value}"),
+        });
     }
 }
 

@@ -250,7 +250,12 @@ impl Here<'_> {
             AlterTableOperation::DropIndex { name } => {
                 let known = self.schema.index_of(&written(of), name);
                 let loose = known.is_some_and(|index| !index.unique);
-                if !loose && !self.goes(&written(of), known.map_or(&[][..], |index| index.columns.as_slice())) {
+                if !loose
+                    && !self.goes(
+                        &written(of),
+                        known.map_or(&[][..], |index| index.columns.as_slice()),
+                    )
+                {
                     judged.rules.push(Rule::UniqueDropped {
                         what: format!("the index {} of {table}", name.value),
                     });
