@@ -4,9 +4,7 @@ use sqlparser::ast::{
     AlterColumnOperation, ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, ObjectName,
 };
 
-use super::expressions::{
-    Outcome, computable, constant, distinct, fits, left_in, never_fails, null, outcome,
-};
+use super::expressions::{Outcome, computable, constant, distinct, fits, never_fails, null, outcome};
 use super::judge::{Here, Judged};
 use super::names::{folded, plain, written};
 use super::schema::Held;
@@ -191,7 +189,7 @@ impl Here<'_> {
             Type::Unknown if defaulted => return,
             Type::Unknown => "of which nobody here knows whether it is a domain that refuses NULL",
             Type::Domain(domain) => {
-                let left = left_in(column, self.schema);
+                let left = self.schema.left_in(column);
                 if left.is_some_and(|left| domain.takes(&left)) {
                     return;
                 }

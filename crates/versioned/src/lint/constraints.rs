@@ -2,7 +2,7 @@
 
 use sqlparser::ast::{ColumnDef, CreateIndex, Expr, NullsDistinctOption, ObjectName, TableConstraint};
 
-use super::expressions::{Row, left_in};
+use super::expressions::Row;
 use super::judge::{Here, Judged, beginning};
 use super::names::{folded, indexed, plain, written};
 use super::schema::Held;
@@ -172,7 +172,7 @@ impl Here<'_> {
     pub(super) fn passes(&mut self, table: &ObjectName, check: &Expr, added: Option<&ColumnDef>) -> bool {
         let table = written(table);
         let mut row = Row::without(self.schema.left_empty(&table, self.step));
-        if let Some((column, left)) = added.and_then(|column| Some((column, left_in(column, self.schema)?))) {
+        if let Some((column, left)) = added.and_then(|column| Some((column, self.schema.left_in(column)?))) {
             row.set(folded(&column.name), left);
         }
         let passes = row.passes(check);

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{
-    BinaryOperator, CharacterLength, ColumnDef, ColumnOption, DataType, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
+    BinaryOperator, CharacterLength, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArguments, UnaryOperator, Value,
 };
 
 use super::names::{folded, plain};
-use super::schema::Schema;
-use super::types::{Type, serial};
 
 /// What an expression comes to in each row that older services write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,44 +198,13 @@ pub(super) fn computable(expr: &Expr, data_type: &DataType) -> bool {
     fits && Row::default().outcome(expr).is_some()
 }
 
-/// What older services leave in a column that is added, if that is certain.
-#[expect(clippy::wildcard_enum_match_arm, reason = "other options may fill it")]
-pub(super) fn left_in(column: &ColumnDef, schema: &Schema) -> Option<Outcome> {
-    let mut default = None;
-    for option in &column.options {
-        match &option.option {
-            ColumnOption::Default(value) => default = Some(value).filter(|value| !null(value)),
-            ColumnOption::Null
-            | ColumnOption::NotNull
-            | ColumnOption::Unique(_)
-            | ColumnOption::Check(_)
-            | ColumnOption::ForeignKey(_)
-            | ColumnOption::Collation(_)
-            | ColumnOption::CharacterSet(_)
-            | ColumnOption::Comment(_) => {}
-            _ => return None,
-        }
-    }
-    let (data_type, default) = match schema.type_of(&column.data_type) {
-        Type::Plain => (&column.data_type, default),
-        // A domain of another domain has the rules of both.
-        Type::Domain(domain) if !matches!(schema.type_of(domain.data_type()), Type::Plain) => return None,
-        Type::Domain(domain) => (domain.data_type(), default.or(domain.default())),
-        Type::Unknown => return None,
-    };
-    let Some(default) = default else {
-        return leaves_null(data_type).then_some(Outcome::Null);
-    };
-    outcome(default).filter(|outcome| *outcome != Outcome::Any && keeps(outcome, data_type))
-}
-
 /// What a default comes to.
 pub(super) fn outcome(value: &Expr) -> Option<Outcome> {
     Row::default().outcome(value)
 }
 
 /// Whether a column of this type has exactly this value after it was written.
-fn keeps(outcome: &Outcome, data_type: &DataType) -> bool {
+pub(super) fn keeps(outcome: &Outcome, data_type: &DataType) -> bool {
     match outcome {
         Outcome::Number(_) => whole(data_type).is_some() && fits(outcome, data_type),
         // Blanks at the end may be cut off.
@@ -280,11 +247,6 @@ pub(super) fn fits(outcome: &Outcome, data_type: &DataType) -> bool {
         },
         _ => true,
     }
-}
-
-/// Whether a column of this type, which is no domain, is NULL where nothing is said.
-fn leaves_null(data_type: &DataType) -> bool {
-    !serial(data_type) && !matches!(data_type, DataType::Array(_) | DataType::Unspecified)
 }
 
 /// Functions that are a default, and do not fail.

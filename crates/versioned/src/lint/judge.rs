@@ -6,8 +6,7 @@ use sqlparser::ast::{AlterTableOperation, AlterTypeOperation, ObjectName, Statem
 
 use super::names::{Name, plain, written};
 use super::parse::{Command, Unparsed};
-use super::references::Reference;
-use super::schema::{Schema, Step};
+use super::schema::{Reference, Schema, Step};
 use super::session;
 use super::{Lock, Mode, Releases, Rule};
 

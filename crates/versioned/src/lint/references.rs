@@ -11,16 +11,7 @@ use sqlparser::ast::{ConstraintReferenceMatchKind, ForeignKeyConstraint, Referen
 use super::Rule;
 use super::judge::{Here, Judged};
 use super::names::{Name, folded, plain, written};
-
-/// What a foreign key of a new table does when the row that it refers to goes.
-#[derive(Debug)]
-pub(super) struct Reference {
-    from: Name,
-    to: Name,
-    refuses: Option<Rule>,
-    /// Its rows go along.
-    cascades: bool,
-}
+use super::schema::{Held, Reference};
 
 impl Here<'_> {
     /// A foreign key of a table that this file has made.
@@ -92,7 +83,7 @@ impl Here<'_> {
         let left: BTreeSet<String> = columns.intersection(&empty).cloned().collect();
         let full = matches!(key.match_kind, Some(ConstraintReferenceMatchKind::Full));
         let keeps = if full { left == columns } else { !left.is_empty() };
-        self.schema.hold(from, left, super::schema::Held::Checked);
+        self.schema.hold(from, left, Held::Checked);
         !keeps
     }
 

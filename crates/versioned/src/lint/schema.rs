@@ -8,9 +8,10 @@ use sqlparser::ast::{
     Ident, ObjectName, ObjectType, Statement, TableConstraint,
 };
 
-use super::expressions::{Outcome, left_in, null};
+use super::expressions::{Outcome, keeps, null, outcome};
 use super::names::{Name, beside, folded, indexed, written};
-use super::types::{Domain, Type, built_in};
+use super::rule::Rule;
+use super::types::{Domain, Type, built_in, serial};
 use crate::manifest::Place;
 
 /// Which release brings a migration.
@@ -20,6 +21,17 @@ pub(super) enum Step {
     Release(Place),
     /// Without a manifest each file is one of its own, by its number.
     File(usize),
+}
+
+/// What a foreign key of a new table does when the row that it refers to goes.
+#[derive(Debug)]
+pub(super) struct Reference {
+    pub(super) from: Name,
+    pub(super) to: Name,
+    /// What it refuses of older services.
+    pub(super) refuses: Option<Rule>,
+    /// Its rows go along.
+    pub(super) cascades: bool,
 }
 
 /// A column, as a migration has made it.
@@ -128,6 +140,39 @@ impl Schema {
             None if built_in(data_type) => Type::Plain,
             None => Type::Unknown,
         }
+    }
+
+    /// What older services leave in a column that is added, if that is certain.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other options may fill it")]
+    pub(super) fn left_in(&self, column: &ColumnDef) -> Option<Outcome> {
+        let mut default = None;
+        for option in &column.options {
+            match &option.option {
+                ColumnOption::Default(value) => default = Some(value).filter(|value| !null(value)),
+                ColumnOption::Null
+                | ColumnOption::NotNull
+                | ColumnOption::Unique(_)
+                | ColumnOption::Check(_)
+                | ColumnOption::ForeignKey(_)
+                | ColumnOption::Collation(_)
+                | ColumnOption::CharacterSet(_)
+                | ColumnOption::Comment(_) => {}
+                _ => return None,
+            }
+        }
+        let (data_type, default) = match self.type_of(&column.data_type) {
+            Type::Plain => (&column.data_type, default),
+            // A domain of another domain has the rules of both.
+            Type::Domain(domain) if !matches!(self.type_of(domain.data_type()), Type::Plain) => return None,
+            Type::Domain(domain) => (domain.data_type(), default.or(domain.default())),
+            Type::Unknown => return None,
+        };
+        let Some(default) = default else {
+            // What fills itself does not leave it empty.
+            let fills = serial(data_type) || matches!(data_type, DataType::Array(_) | DataType::Unspecified);
+            return (!fills).then_some(Outcome::Null);
+        };
+        outcome(default).filter(|outcome| *outcome != Outcome::Any && keeps(outcome, data_type))
     }
 
     pub(super) fn forget_index(&mut self, index: &Name) {
@@ -250,7 +295,7 @@ impl Schema {
                     return;
                 }
                 self.column(table, column_def);
-                if left_in(column_def, self) == Some(Outcome::Null) {
+                if self.left_in(column_def) == Some(Outcome::Null) {
                     self.empty.insert(name, step);
                 }
             }
