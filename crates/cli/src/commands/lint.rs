@@ -5,8 +5,7 @@ mod files;
 use std::path::{Path, PathBuf};
 
 use stagger_versioned::lint::{
-    EXPLANATIONS, Explanation, Finding, Layout, Linter, Migration, Ordered, Releases, Report, annotations,
-    explain, sarif,
+    EXPLANATIONS, Explanation, Finding, Linter, Ordered, Releases, Report, annotations, explain, sarif,
 };
 use stagger_versioned::{Declared, Manifest};
 
@@ -216,6 +215,8 @@ fn usual(folder: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use stagger_versioned::lint::Layout;
+
     use super::*;
 
     #[test]
@@ -226,7 +227,7 @@ mod tests {
         let manifest = Manifest::new(declared).unwrap();
         for database in ["postgres", "sqlite"] {
             let ordered = files::read(&crates.join("engine/schema").join(database), None).unwrap();
-            let migrations: &[Migration] = &ordered.migrations;
+            let migrations = &ordered.migrations;
             assert!(!migrations.is_empty(), "{database} has no migrations");
             let linter = Linter {
                 releases: Releases::Declared {
@@ -248,9 +249,8 @@ mod tests {
         std::fs::write(folder.path().join("a1_first.py"), "down_revision = None\n").unwrap();
         let refused = files::read(folder.path(), None).unwrap_err();
         assert!(refused.text().contains("alembic upgrade"), "{}", refused.text());
-        let layout: Option<Layout> = Some(Layout::Diesel);
         std::fs::write(folder.path().join("1.sql"), "SELECT 1").unwrap();
-        let refused = files::read(folder.path(), layout).unwrap_err();
+        let refused = files::read(folder.path(), Some(Layout::Diesel)).unwrap_err();
         assert!(refused.text().contains("layout of diesel"), "{}", refused.text());
         let ordered = files::read(folder.path(), None).unwrap();
         assert_eq!((ordered.migrations.len(), ordered.left_out.len()), (1, 1));
