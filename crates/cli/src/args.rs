@@ -206,7 +206,8 @@ pub(crate) enum Config {
 /// `config init`
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The kind of cluster. Ceph is asked through this machine's `ceph` command.
+    /// The kind of cluster. Ceph is asked through this machine's `ceph` command, an Ironic which conductors it has (with the
+    /// token in `OS_TOKEN`, where it asks for one).
     pub(crate) kind: InitKind,
     /// Address of a Ganeti's RAPI or an Ironic's API: `gnt.example.org`, `http://ironic.example.org:6385`.
     #[arg(long, value_name = "ADDRESS")]

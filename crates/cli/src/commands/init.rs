@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use stagger_ceph::backend::hosts_of;
+use stagger_ceph::memory::hosts_of;
 use stagger_engine::hosts::Hosts;
 use stagger_ganeti::executor::fingerprint::presented_fingerprint;
+use stagger_ironic::client::conductors_at;
 
 use crate::args::{Cli, Init, InitKind};
-use crate::clusters::ceph::Source;
+use crate::clusters::Opened;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -21,7 +22,7 @@ pub(crate) async fn init(cli: &Cli, args: &Init) -> Result<Exit, CliError> {
     let text = match args.kind {
         InitKind::Ceph => ceph(&ask_ceph(args).await?),
         InitKind::Ganeti => ganeti(&ask_ganeti(args).await?),
-        InitKind::Ironic => ironic(args.name.as_deref().unwrap_or("ironic"), address(args)?),
+        InitKind::Ironic => ironic(&ask_ironic(args).await?),
     };
     let Some(file) = &args.out else {
         print::out(text.trim_end());
@@ -81,8 +82,8 @@ enum Packages {
 }
 
 async fn ask_ceph(args: &Init) -> Result<FoundCeph, CliError> {
-    let source = Source::by_the_usual_way("ceph")?;
-    let facts = source.facts().await?;
+    let ceph = Opened::by_the_usual_way("ceph")?;
+    let facts = ceph.source.facts().await?;
     let by_unit = hosts_of(&facts);
     let hosts: BTreeSet<String> = by_unit.values().cloned().collect();
     let here = stagger_engine::supervisor::Identity::of_this_process().host;
@@ -238,7 +239,33 @@ fn ganeti(found: &FoundGaneti) -> String {
     text
 }
 
-fn ironic(name: &str, endpoint: &str) -> String {
+/// What was found of an Ironic.
+#[derive(Debug)]
+struct FoundIronic {
+    name: String,
+    endpoint: String,
+    /// What its API lists, or why not.
+    conductors: Result<Vec<String>, String>,
+}
+
+async fn ask_ironic(args: &Init) -> Result<FoundIronic, CliError> {
+    let endpoint = address(args)?;
+    let token = std::env::var("OS_TOKEN").ok();
+    Ok(FoundIronic {
+        name: args.name.clone().unwrap_or_else(|| "ironic".to_owned()),
+        endpoint: endpoint.to_owned(),
+        conductors: conductors_at(endpoint, token.as_deref())
+            .await
+            .map(|found| found.into_keys().collect()),
+    })
+}
+
+fn ironic(found: &FoundIronic) -> String {
+    let FoundIronic {
+        name,
+        endpoint,
+        conductors,
+    } = found;
     let mut text = head("docs/guides/ironic.md");
     let _ = writeln!(
         text,
@@ -259,15 +286,11 @@ fn ironic(name: &str, endpoint: &str) -> String {
          stop = \"systemctl stop ironic-{kind}\"\n\
          start = \"systemctl start ironic-{kind}\"\n\
          logs = \"journalctl --no-pager -n 500 -u ironic-{kind}\"\n\
-         \n\
-         # Each conductor, as `GET /v1/conductors` lists it, and its places at the balancer.\n\
-         [[cluster.conductors]]\n\
-         name = \"c1\"\n\
-         host = \"h1\"\n\
-         registered = \"10.0.1.1\"\n\
-         servers = [\"rpc1/c1\", \"rpc2/c1\"]\n\
-         \n\
-         [[cluster.apis]]\n\
+         \n",
+    );
+    text.push_str(&sections_of(conductors));
+    text.push_str(
+        "[[cluster.apis]]\n\
          name = \"a1\"\n\
          host = \"h1\"\n\
          url = \"http://10.0.1.1:6385\"\n\
@@ -286,6 +309,41 @@ fn ironic(name: &str, endpoint: &str) -> String {
     );
     let words: Vec<String> = ssh().iter().map(|word| format!("{word:?}")).collect();
     let _ = writeln!(text, "[hosts]\nshell = [{}]", words.join(", "));
+    text
+}
+
+/// The sections of conductors.
+fn sections_of(conductors: &Result<Vec<String>, String>) -> String {
+    let section = |text: &mut String, name: &str, host: &str, registered: &str| {
+        let _ = writeln!(
+            text,
+            "[[cluster.conductors]]\nname = {name:?}\nhost = {host:?}\nregistered = {registered:?}\n\
+             servers = [\"rpc1/{name}\", \"rpc2/{name}\"]\n"
+        );
+    };
+    let mut text = String::new();
+    match conductors {
+        Ok(found) if !found.is_empty() => {
+            text.push_str("# Each conductor that the API lists. See that `host` is reached, and name its places at the balancer.\n");
+            for (at, registered) in (1..).zip(found) {
+                let host = registered.split(':').next().unwrap_or(registered);
+                section(&mut text, &format!("c{at}"), host, registered);
+            }
+        }
+        unknown => {
+            text.push_str(
+                "# Each conductor, as `GET /v1/conductors` lists it, and its places at the balancer.\n",
+            );
+            if let Err(why) = unknown {
+                let _ = writeln!(
+                    text,
+                    "# It was asked, and did not answer: {}",
+                    why.replace('\n', " ")
+                );
+            }
+            section(&mut text, "c1", "h1", "10.0.1.1");
+        }
+    }
     text
 }
 
@@ -337,6 +395,19 @@ mod tests {
             fingerprint: "AB:".repeat(31) + "AB",
         };
         taken(&ganeti(&found)).ganeti().unwrap();
-        taken(&ironic("bm", "http://10.0.0.1:6385")).ironic().unwrap();
+        for conductors in [
+            Err("401:\nno token".to_owned()),
+            Ok(Vec::new()),
+            Ok(["a", "b"].map(str::to_owned).to_vec()),
+        ] {
+            let count = conductors.as_ref().map_or(1, |found| found.len().max(1));
+            let found = FoundIronic {
+                name: "bm".to_owned(),
+                endpoint: "http://10.0.0.1:6385".to_owned(),
+                conductors,
+            };
+            let settings = taken(&ironic(&found)).ironic().unwrap();
+            assert_eq!(settings.cluster.conductors.len(), count);
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::show::plan::Beside;
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
-    let cluster = clusters::open(cli, &args.goal.with().from)?;
+    let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut input)?;
     print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made)
@@ -108,7 +108,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
         Some(goal) => goal.goal(),
         None => file.goal(&args.plan)?,
     };
-    let cluster = clusters::open(cli, &args.from)?;
+    let cluster = clusters::open(cli, &args.from).await?;
     let asked = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
@@ -154,7 +154,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
-    let cluster = clusters::open(cli, args.goal.with())?;
+    let cluster = clusters::open(cli, args.goal.with()).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut input)?;
     let said = explain(&input.snapshot, &input.target, &made, &args.unit);

@@ -21,7 +21,7 @@ async fn releases_that_do_not_follow_each_other() {
     }
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "32.0.1", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();
@@ -34,7 +34,7 @@ async fn d6_rows_without_a_version_are_named_before_anything_begins() {
     setup.lab.now().null.insert("nodes".to_owned(), 3);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();
@@ -54,7 +54,7 @@ async fn d12_rows_of_a_newer_release_are_called_that() {
     setup.lab.now().rows.insert("nodes".to_owned(), future);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();

@@ -9,12 +9,15 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Policy, RunId};
 use stagger_core::run::{Entry, Run};
 use stagger_engine::clock::Clock;
-use stagger_engine::cluster::{Call, LockRecord};
+use stagger_engine::cluster::{Call, LockRecord, Refusal};
 use stagger_engine::driver::Listener;
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{IronicConfig, Pace, Settings};
+use stagger_ironic::facts::Facts;
 use stagger_ironic::goal::UpgradeGoal;
+use stagger_ironic::releases::Releases;
+use stagger_ironic::target::{Upgrade, upgrade};
 
 use crate::double::Lab;
 
@@ -120,18 +123,23 @@ impl Setup {
         IronicBackend::of(lab, self.settings.clone(), goal).unwrap()
     }
 
+    /// The way to that release.
+    pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
+        upgrade(facts, &self.settings.cluster, &Releases::known(), release, policy)
+    }
+
     /// Whether an upgrade may begin.
     pub async fn may_begin(&self, release: &str) -> bool {
         let backend = self.backend(None);
         let facts = backend.look().await;
-        backend.upgrade(&facts, release, &policy()).is_ok()
+        self.upgrade(&facts, release, &policy()).is_ok()
     }
 
     /// The slugs of all reasons against an upgrade.
     pub async fn refused(&self, release: &str) -> Vec<String> {
         let backend = self.backend(None);
         let facts = backend.look().await;
-        match backend.upgrade(&facts, release, &policy()) {
+        match self.upgrade(&facts, release, &policy()) {
             Ok(upgrade) => panic!("{:?}", upgrade.target.title),
             Err(refusal) => refusal
                 .0

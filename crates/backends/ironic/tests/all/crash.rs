@@ -72,7 +72,7 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
     );
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let upgrade = backend.upgrade(&facts, "29.0.6", &lives.policy).unwrap();
+    let upgrade = setup.upgrade(&facts, "29.0.6", &lives.policy).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let plan = stagger_core::plan::plan(&stagger_core::plan::PlanningInput {
         snapshot: &snapshot,

@@ -85,7 +85,7 @@ impl<'a> Lives<'a> {
         if self.begun.is_none() {
             let backend = self.setup.backend(None);
             let facts = backend.look().await;
-            let upgrade = backend.upgrade(&facts, self.to, &self.policy).unwrap();
+            let upgrade = self.setup.upgrade(&facts, self.to, &self.policy).unwrap();
             self.begun = Some((upgrade.goal, upgrade.target));
         }
         let fuse = Arc::new(Fuse {
