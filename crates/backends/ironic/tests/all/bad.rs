@@ -1,10 +1,11 @@
 //! What nothing is begun on, each with its reason, and all reasons at once.
 
+use stagger_conformance::lock::claim;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
 use stagger_ironic::facts::Known;
 
-use crate::common::{call, claim, goal, setup};
+use crate::common::{call, goal, setup};
 use crate::lives::{End, Lives};
 
 #[tokio::test]
@@ -198,7 +199,7 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
             .iter()
             .any(|note| note.starts_with("unknown, known defect")),
         "{:?}",
-        lives.notes()
+        lives.processes.notes()
     );
 
     let setup = crate::common::setup("26.1.6");

@@ -1,16 +1,10 @@
 //! What the tests share: a lab, the settings by which it is reached, a policy, a clock that jumps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Policy, RunId};
-use stagger_core::run::{Entry, Run};
-use stagger_engine::clock::Clock;
-use stagger_engine::cluster::{Call, LockRecord, Refusal};
-use stagger_engine::driver::Listener;
+use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{IronicConfig, Pace, Settings};
@@ -180,52 +174,5 @@ pub fn call(fence: u64, seq: u64) -> Call {
         announced: 1,
         fence,
         deadline: None,
-    }
-}
-
-pub fn claim(incarnation: &str) -> LockRecord {
-    LockRecord {
-        incarnation: incarnation.to_owned(),
-        run: RunId::new("run-1").unwrap(),
-        host: "ops1".to_owned(),
-        process: 1,
-        since: Timestamp::UNIX_EPOCH,
-        life: None,
-    }
-}
-
-/// A clock in which waiting takes no time.
-#[derive(Debug, Default)]
-pub struct Hasty(AtomicI64);
-
-#[async_trait]
-impl Clock for Hasty {
-    fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_millis(self.0.load(Ordering::SeqCst));
-        Timestamp::now().checked_add(ahead).unwrap()
-    }
-
-    fn up(&self) -> Duration {
-        let now = self.now().as_millisecond();
-        Duration::from_millis(u64::try_from(now).unwrap())
-    }
-
-    async fn sleep_until(&self, until: Timestamp) {
-        let left = until.duration_since(self.now()).as_millis();
-        let left = i64::try_from(left).unwrap().max(250);
-        self.0.fetch_add(left, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// Prints the journal where the environment asks for it (`TALK=1`).
-pub struct Talk;
-
-impl Listener for Talk {
-    fn event(&mut self, entry: &Entry, _run: &Run) {
-        if std::env::var_os("TALK").is_some() {
-            let text = serde_json::to_string(&entry.event).unwrap();
-            println!("{} {}", entry.seq, text.chars().take(300).collect::<String>());
-        }
     }
 }

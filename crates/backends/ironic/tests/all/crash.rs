@@ -90,14 +90,14 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     let undisturbed = setup("26.1.6");
     let mut lives = Lives::new(&undisturbed);
     lives.until_done("undisturbed").await;
-    let points = lives.appends;
+    let points = lives.processes.touches;
     assert!(points > 100, "{points}");
     println!("{points} appends");
     let mut killed = 0;
     for point in (1..=points).step_by(stride(7)) {
         let setup = setup("26.1.6");
         let mut lives = Lives::new(&setup);
-        lives.dies_at_append = point;
+        lives.processes.dies_at = point;
         killed += u32::from(lives.until_done(&format!("killed at append {point}")).await > 1);
         println!("killed at append {point}");
         upgraded(&setup.lab.now());
