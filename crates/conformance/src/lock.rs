@@ -115,6 +115,10 @@ pub async fn of_a_crowd_one_has_it(contenders: &[&dyn Lock], patience: Duration)
     let newest = held.iter().map(|(_, token)| *token).max();
     for (at, token) in held {
         let has = contenders[at].renew(&claims[at], token).await.is_ok();
-        assert_eq!(has, Some(token) == newest, "token {token}, the newest is {newest:?}");
+        assert_eq!(
+            has,
+            Some(token) == newest,
+            "token {token}, the newest is {newest:?}"
+        );
     }
 }

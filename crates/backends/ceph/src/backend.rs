@@ -16,14 +16,14 @@ use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
-use crate::converted;
+use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::Facts;
 use crate::guards::{self, HeldGuard, Looked};
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{Memory, hosts_of};
 use crate::oracle;
-use crate::overridden;
+use crate::oracle_override;
 use crate::planner;
 use crate::source::facts_at;
 use crate::translate::Permitted;

@@ -13,7 +13,7 @@
 pub mod api;
 pub mod backend;
 pub mod config;
-mod converted;
+mod conversion;
 mod effects;
 pub mod facts;
 pub mod going_back;
@@ -23,7 +23,7 @@ mod lock;
 pub mod memory;
 pub mod oktostop;
 pub mod oracle;
-mod overridden;
+mod oracle_override;
 pub mod planner;
 pub mod preflight;
 pub mod source;

@@ -55,10 +55,14 @@ async fn one_that_cannot_be_left_holds_the_run_and_is_left_as_soon_as_it_can_be(
     let mut lives = Lives::new(&setup);
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
-    let held = lives.processes.events().into_iter().find_map(|event| match event {
-        Event::Held { reason } => Some(reason),
-        _ => None,
-    });
+    let held = lives
+        .processes
+        .events()
+        .into_iter()
+        .find_map(|event| match event {
+            Event::Held { reason } => Some(reason),
+            _ => None,
+        });
     let held = held.unwrap();
     assert_eq!(held.code, Code::WaveFailed);
     assert!(
