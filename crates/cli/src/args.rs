@@ -12,7 +12,7 @@ mod stores;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
+pub(crate) use ganeti::{Compat, Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};

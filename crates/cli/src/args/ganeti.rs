@@ -220,18 +220,47 @@ pub(crate) struct Hroller {
     /// Continue without a master.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Print on stderr where Ganeti's hroller gives another answer, and why.
+    /// Compare with Ganeti's hroller: `differences` tells on stderr where its answer is another one, and why; `strict` gives
+    /// its answer, also where that is unsafe.
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "differences"
+    )]
+    pub(crate) compat: Option<Compat>,
+    /// With --compat=strict: do not tell on stderr what is unsafe in the answer.
     #[arg(long)]
-    pub(crate) compat: bool,
+    pub(crate) no_warn: bool,
+    /// With -m: accept any certificate, and send no password. Whoever is between may tell of another cluster. Prints the
+    /// certificate's fingerprint.
+    #[arg(long)]
+    pub(crate) accept_any_certificate: bool,
     /// Save the cluster as it was read to FILE.original.
     #[arg(short = 'S', long = "save", value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Accepted and ignored.
+    /// With --compat=strict: twice also prints the colourings, three times also the graph.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Print no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Print what a shell completes, as hroller does.
+    #[arg(long, hide = true)]
+    pub(crate) help_completion: bool,
+    /// hroller takes no arguments.
+    #[arg(hide = true)]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// `--compat`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compat {
+    /// Tell where hroller's answer is another one.
+    Differences,
+    /// Give hroller's answer.
+    Strict,
 }
 
 /// `ganeti`

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use super::{HrollerError, RebootGroup, master_names};
 use crate::loaders::text;
 use crate::model::{Cluster, GroupIx, Ipolicy, Node, Resources, Template};
-use graph::{Graph, smallest, statistics};
+use graph::{Colours, Graph, smallest, statistics};
 use placement::{Kind, State, clear_in_parts, migrate_off};
 
 /// What hroller is asked, in its own options.
@@ -60,8 +60,7 @@ pub struct Colouring<'a> {
     question: &'a Question<'a>,
     chosen: BTreeSet<u32>,
     graph: Graph,
-    /// By the names of the three ways, in the order in which they are tried.
-    colourings: Vec<(&'static str, Vec<Vec<u32>>)>,
+    colourings: [Colours; 3],
 }
 
 /// Nodes that go together, and the cluster once they are cleared.

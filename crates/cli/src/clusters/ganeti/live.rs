@@ -11,6 +11,7 @@ use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ganeti::config::{Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::fingerprint::presented_fingerprint;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
@@ -28,6 +29,7 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
+use crate::print;
 use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
@@ -243,21 +245,42 @@ impl ManagedCluster for LiveGaneti<'_> {
     }
 }
 
-/// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts.
-pub(crate) async fn cluster_at(cli: &Cli, address: &str, kvm_node_memory: u64) -> Result<Ganeti, CliError> {
-    let settings = match config::ganeti(cli)? {
+/// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts. Where any
+/// certificate is accepted, no password is sent.
+pub(crate) async fn cluster_at(
+    cli: Option<&Cli>,
+    address: &str,
+    kvm_node_memory: u64,
+    any_certificate: bool,
+) -> Result<Ganeti, CliError> {
+    let configured = match cli {
+        Some(cli) if !any_certificate => config::ganeti(cli)?,
+        _ => None,
+    };
+    let settings = match configured {
         Some(mut settings) => {
             settings.cluster.addresses = vec![address.to_owned()];
             settings
         }
-        None => Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?,
+        None => {
+            let mut settings =
+                Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
+            if any_certificate && !address.starts_with("http://") {
+                let fingerprint = presented_fingerprint(address).await?;
+                print::talk(&format!(
+                    "stagger: unsafe: any certificate of {address} is accepted; this one's fingerprint is {fingerprint}"
+                ));
+                settings.cluster.fingerprint = Some(fingerprint);
+            }
+            settings
+        }
     };
     let backend = GanetiBackend::new(settings, None)?;
     let body = async |path: &str| {
         match backend.rapi().get(path).await {
         Ok(answer) => Ok(answer.to_string()),
         Err(error) => Err(CliError::from(error.of("look at the cluster", false)).hint(
-            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config)",
+            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config); for hroller also --accept-any-certificate",
         )),
     }
     };

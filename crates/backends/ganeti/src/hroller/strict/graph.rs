@@ -8,6 +8,13 @@ use std::fmt;
 
 use crate::model::{Cluster, Template};
 
+/// One way of colouring, and the nodes of each colour.
+#[derive(Debug)]
+pub(super) struct Colours {
+    way: &'static str,
+    pub(super) classes: Vec<Vec<u32>>,
+}
+
 /// The nodes from the first that is meant to the last; also those between that are not, without edges.
 #[derive(Debug)]
 pub(super) struct Graph {
@@ -56,12 +63,16 @@ impl Graph {
         Some(Self { first, adjacent })
     }
 
-    /// The three colourings by name: the nodes of each colour.
-    pub(super) fn colourings(&self) -> Vec<(&'static str, Vec<Vec<u32>>)> {
-        vec![
-            ("LF", self.classes(&self.by_degree())),
-            ("Dsatur", self.classes(&self.by_neighbours(true))),
-            ("Dcolor", self.classes(&self.by_neighbours(false))),
+    /// The three colourings, in the order in which they are preferred.
+    pub(super) fn colourings(&self) -> [Colours; 3] {
+        let of = |way, colours: Vec<usize>| Colours {
+            way,
+            classes: self.classes(&colours),
+        };
+        [
+            of("LF", self.by_degree()),
+            of("Dsatur", self.by_neighbours(true)),
+            of("Dcolor", self.by_neighbours(false)),
         ]
     }
 
@@ -132,26 +143,26 @@ fn behind_secondaries(cluster: &Cluster) -> Vec<Vec<u32>> {
     behind
 }
 
-/// The colouring with the fewest colours, the first of equal ones.
-pub(super) fn smallest(colourings: &[(&'static str, Vec<Vec<u32>>)]) -> &[Vec<u32>] {
-    let fewest = colourings.iter().min_by_key(|(_, classes)| classes.len());
-    fewest.map_or(&[], |(_, classes)| classes)
+/// The classes of the colouring with the fewest colours, the first of equal ones.
+pub(super) fn smallest(colourings: &[Colours]) -> &[Vec<u32>] {
+    let fewest = colourings.iter().min_by_key(|colours| colours.classes.len());
+    fewest.map_or(&[], |colours| &colours.classes)
 }
 
 /// The colourings in one line, the smallest first, of equal ones the last: how many colours, and how many nodes of each.
-pub(super) fn statistics(colourings: &[(&'static str, Vec<Vec<u32>>)]) -> String {
-    let mut ordered: Vec<_> = colourings.iter().collect();
-    ordered.sort_by_key(|(_, classes)| std::cmp::Reverse(classes.len()));
+pub(super) fn statistics(colourings: &[Colours]) -> String {
+    let mut ordered: Vec<&Colours> = colourings.iter().collect();
+    ordered.sort_by_key(|colours| std::cmp::Reverse(colours.classes.len()));
     let mut line = String::new();
     let mut before = None;
-    for (name, classes) in ordered.into_iter().rev() {
+    for Colours { way, classes } in ordered.into_iter().rev() {
         match before.replace(classes.len()) {
             None => {}
             Some(size) if size == classes.len() => line += " TIE ",
             Some(_) => line += " LOOSE ",
         }
         let sizes: Vec<String> = classes.iter().map(|class| class.len().to_string()).collect();
-        line += &format!("{name}: {} ({})", classes.len(), sizes.join(","));
+        line += &format!("{way}: {} ({})", classes.len(), sizes.join(","));
     }
     line
 }
