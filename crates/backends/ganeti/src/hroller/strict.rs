@@ -44,7 +44,7 @@ pub struct StrictOptions {
     pub force: bool,
 }
 
-/// A cluster with what is asked of it, once its master and the nodes that are set offline are known.
+/// A cluster with what is asked of it, once its master is known.
 #[derive(Debug)]
 pub struct Question<'a> {
     cluster: &'a Cluster,
@@ -70,39 +70,40 @@ impl<'a> Question<'a> {
     /// The question about a cluster.
     ///
     /// # Errors
-    /// No master without `-f`, two of them, or `-O` with a name that fits no node or several.
+    /// No master without `-f`, or two of them.
     pub fn new(cluster: &'a Cluster, options: &'a StrictOptions) -> Result<Self, HrollerError> {
         // A node that says nothing of itself is master of nothing.
         let speaks = |node: &&Node| node.resources.is_some();
-        let masters: Vec<&str> = cluster
-            .masters()
-            .filter(speaks)
-            .map(|node| node.name.as_str())
-            .collect();
+        let masters = cluster.masters().filter(speaks).map(|node| node.name.as_str());
+        let masters: Vec<&str> = masters.collect();
         let no_master = match masters.as_slice() {
             [] if !options.force => return Err(HrollerError::NoMaster),
             [] => true,
             [_] => false,
             several => return Err(HrollerError::Masters(master_names(several))),
         };
-        let mut online: Vec<bool> = cluster.nodes.iter().map(|node| node.takes_instances()).collect();
-        let mut wrong = Vec::new();
-        // The last that was given is looked at first.
-        for given in options.offline.iter().rev() {
-            match node_called(cluster, given) {
-                Some(at) => online[at] = false,
-                None => wrong.push(given.as_str()),
-            }
-        }
-        if !wrong.is_empty() {
-            return Err(HrollerError::WrongOffline(wrong.join(",")));
-        }
         Ok(Self {
             cluster,
             options,
-            online,
+            online: cluster.nodes.iter().map(Node::takes_instances).collect(),
             no_master,
         })
+    }
+
+    /// With the nodes of `-O` offline.
+    ///
+    /// # Errors
+    /// A name that fits no node, or several.
+    pub fn with_offline(mut self) -> Result<Self, HrollerError> {
+        let mut wrong = Vec::new();
+        // The last that was given is looked at first.
+        for given in self.options.offline.iter().rev() {
+            match node_called(self.cluster, given) {
+                Some(at) => self.online[at] = false,
+                None => wrong.push(given.as_str()),
+            }
+        }
+        if wrong.is_empty() { Ok(self) } else { Err(HrollerError::WrongOffline(wrong.join(","))) }
     }
 
     /// For stderr, with `Warning: ` before.

@@ -254,6 +254,7 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
     if let Some(warning) = question.warning() {
         print::talk(&format!("Warning: {warning}"));
     }
+    let question = question.with_offline().map_err(said)?;
     if let Some(save) = &request.save {
         let file = format!("{save}.original");
         std::fs::write(&file, saved(&cluster)).map_err(|error| (unopened(&file, &error), Vec::new()))?;
