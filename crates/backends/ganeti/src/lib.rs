@@ -13,3 +13,4 @@ pub mod loaders;
 pub mod maintenance;
 pub mod model;
 pub mod preflight;
+pub mod release;

@@ -46,6 +46,9 @@ pub(crate) struct Reboot {
     /// Ignore instance policies when an instance moves to another node group.
     #[arg(long)]
     pub(crate) ignore_ipolicy: bool,
+    /// Run also on a release of Ganeti that stagger is not tested with.
+    #[arg(long)]
+    pub(crate) accept_untested_release: bool,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
@@ -65,6 +68,7 @@ impl Reboot {
             degraded_meanwhile,
             local_storage,
             ignore_ipolicy,
+            accept_untested_release,
             takes,
         } = self;
         let mut words = Words(vec!["reboot".to_owned()]);
@@ -79,6 +83,7 @@ impl Reboot {
         words.switch("--degraded-meanwhile", *degraded_meanwhile);
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
+        words.switch("--accept-untested-release", *accept_untested_release);
         words.values("--takes", takes);
         words.0
     }

@@ -227,7 +227,7 @@ fn ganeti(found: &FoundGaneti) -> String {
          [cluster.visits]\n\
          # reboot = \"ssh root@{node} systemctl reboot\"   # instead of RAPI's powercycle, which does not sync disks\n\
          # The master is left alone unless there is a command that makes another one:\n\
-         # failover = \"ssh root@{successor} gnt-cluster master-failover --yes-do-it\"\n\
+         # failover = \"ssh root@{successor} gnt-cluster master-failover\"\n\
          # relocate = \"ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}\"\n\
          \n\
          # [cluster.visits.watcher]\n\

@@ -1,6 +1,8 @@
 //! The Ganeti of the configuration, reached by its RAPI.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,6 +21,7 @@ use stagger_ganeti::maintenance::snapshot::{KIND, REBOOTED};
 use stagger_ganeti::maintenance::target::with_guards_and_gates;
 use stagger_ganeti::model::Cluster as Ganeti;
 use stagger_ganeti::preflight;
+use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 
 use super::{GanetiAnswers, SYSTEM, goal};
 use crate::args::{self, Cli, Goal};
@@ -83,6 +86,9 @@ pub(super) fn planned(
         &BTreeSet::from([KIND]),
     )?;
     super::warn(&looked.cluster);
+    if let Some(why) = untested(&looked.facts.release) {
+        print::talk(&format!("warning: {why}"));
+    }
     let target = goal::target(&looked.cluster, reboot)?;
     let target = with_guards_and_gates(target, visits, &policy)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
@@ -159,6 +165,29 @@ impl<'a> LiveGaneti<'a> {
         Ok(())
     }
 
+    /// Refuses a cluster that is itself brought to another release, and asks about a release that no test knows.
+    async fn ganeti_can_be_relied_on(&self, facts: &Facts, reboot: &args::Reboot) -> Result<(), CliError> {
+        let under_way = match upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)? {
+            None => preflight::drained(self.backend()?.rapi()).await,
+            found => found,
+        };
+        if let Some(why) = under_way {
+            return Err(CliError::new(Exit::No, format!("not begun: {why}"))
+                .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"));
+        }
+        let Some(why) = untested(&facts.release) else {
+            return Ok(());
+        };
+        if reboot.accept_untested_release {
+            return Ok(());
+        }
+        if std::io::stdin().is_terminal() && print::ask(&format!("{why}. Run all the same?")) {
+            return Ok(());
+        }
+        Err(CliError::new(Exit::No, format!("not begun: {why}"))
+            .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
+    }
+
     /// The settings for runs of that cluster.
     fn of(&self, identity: Option<&ClusterId>) -> Settings {
         let mut settings = self.settings.clone();
@@ -199,6 +228,7 @@ impl ManagedCluster for LiveGaneti<'_> {
         let (planning, facts) = self.look_for(goal).await?;
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         self.can_carry_out(reboot)?;
+        self.ganeti_can_be_relied_on(&facts, reboot).await?;
         let rebooted = REBOOTED
             .parse()
             .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
