@@ -187,6 +187,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {
             guards::guards(cli, args).await
         }
+        Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
         Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {
             service,

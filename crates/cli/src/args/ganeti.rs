@@ -271,8 +271,25 @@ pub(crate) enum Compat {
 /// `ganeti`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ganeti {
+    /// Write a first configuration, and check it: from the node that this machine is, or from an address.
+    #[command(after_help = "Example: stagger ganeti init --out /etc/stagger/stagger.toml")]
+    Init(GanetiInit),
     /// List what runs hold in the cluster, as a drained job queue, and until when.
     Guards(Guards),
+}
+
+/// `ganeti init`
+#[derive(Debug, Args)]
+pub(crate) struct GanetiInit {
+    /// Address of the cluster's RAPI [default: every master candidate, on a node].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<String>,
+    /// Name of the cluster [default: from the cluster].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Write to this new file [default: stagger.toml].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// `guards`
