@@ -14,3 +14,4 @@ pub mod maintenance;
 pub mod model;
 pub mod preflight;
 pub mod release;
+pub mod unheeded;
