@@ -12,7 +12,9 @@ mod stores;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
+pub(crate) use ganeti::{
+    Compat, Ganeti, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary,
+};
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
@@ -124,7 +126,7 @@ pub(crate) enum Command {
     Ceph(Ceph),
     /// Compute the reboot groups of a Ganeti cluster (hroller-compatible). Exit 0 and 1, as hroller.
     Hroller(Hroller),
-    /// List drains, filters and locks that runs hold in a Ganeti cluster.
+    /// Configure a Ganeti cluster, and list drains, filters and locks that runs hold in it.
     #[command(subcommand)]
     Ganeti(Ganeti),
     /// Manage recorded releases and pins of an Ironic.

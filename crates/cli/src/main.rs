@@ -45,6 +45,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    if let Some(words) = hroller::words_of_namesake() {
+        return as_hroller(&words);
+    }
     complete::answer_a_shell();
     let parsed = args::command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -76,6 +79,15 @@ fn main() -> ExitCode {
             Exit::Unwritten.into()
         }
         (exit, _) => exit.into(),
+    }
+}
+
+/// Started under the name of Ganeti's tool, it is that tool.
+fn as_hroller(words: &[String]) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(hroller::as_namesake(words)),
+        Err(error) => report_error(&CliError::from(error), false).into(),
     }
 }
 
@@ -175,6 +187,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {
             guards::guards(cli, args).await
         }
+        Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
         Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {
             service,

@@ -1,13 +1,15 @@
-//! Builds the root of Ganeti if it is missing. Its version goes to stdout, where it is to stderr.
+//! Builds the roots of Ganeti that are missing. Their versions go to stdout, where they are to stderr.
 
 use anyhow::Result;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::Root;
+use stagger_e2e::ganeti::{Release, Root};
 
-#[expect(clippy::print_stdout, reason = "which version this is is data")]
+#[expect(clippy::print_stdout, reason = "which versions these are is data")]
 fn main() -> Result<()> {
-    let root = Root::ensure()?;
-    say(format!("{} is in {}", root.version, root.path.display()));
-    println!("Ganeti {}", root.version);
+    for release in Release::ALL {
+        let root = Root::ensure_of(release)?;
+        say(format!("{} is in {}", root.version, root.path.display()));
+        println!("Ganeti {}", root.version);
+    }
     Ok(())
 }

@@ -170,7 +170,7 @@ set -eu
 queue='"$GANETI_ROOTDIR"/var/lib/ganeti/queue'
 # Without any, the second command has nothing to read, and fails.
 $ssh "root@$1" "cd $queue && tar -c job-* serial" | $ssh "root@$2" "tar -x -C $queue"
-exec $ssh "root@$2" gnt-cluster master-failover --yes-do-it
+exec $ssh "root@$2" gnt-cluster master-failover
 "#;
 
 /// What each failover writes down when it begins and ends.

@@ -281,6 +281,11 @@ fn root_of_ganeti() -> Result<Root> {
         .with_context(missing)?
         .filter_map(Result::ok)
         .map(|entry| entry.path())
+        // hroller plans the same in 3.1, and numbers are kept for this one.
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("3.0."))
+        })
         .find(|path| path.join("versions.json").is_file())
         .with_context(missing)?;
     let version = path

@@ -79,7 +79,7 @@ pub struct Visits {
     /// How long a node may take to come back, in seconds.
     pub reboot_timeout: u64,
     /// The command that makes `{successor}` the master instead of `{master}`, run on this machine:
-    /// `ssh root@{successor} gnt-cluster master-failover --yes-do-it`. RAPI has none. Without it the
+    /// `ssh root@{successor} gnt-cluster master-failover`. RAPI has none. Without it the
     /// master is left alone. It should copy the job queue first: jobs that were written while the successor was
     /// drained are not in its copy, and as a master it would not know them (Ganeti 3.0.2).
     pub failover: Option<String>,

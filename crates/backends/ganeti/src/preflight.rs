@@ -6,7 +6,7 @@ use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::config::{RapiConfig, Settings, Watcher};
-use crate::executor::client::{Method, Rapi};
+use crate::executor::client::{ApiError, Method, Rapi};
 
 const OF_NODES: &[&str] = &["node", "master"];
 const OF_MASTERS: &[&str] = &["successor", "master"];
@@ -55,6 +55,18 @@ pub fn templates(config: &RapiConfig) -> Vec<Template> {
         })
     });
     given.collect()
+}
+
+/// Why Ganeti takes no jobs, where its queue is drained: `gnt-cluster upgrade` does that before it changes the release. Whatever
+/// else is wrong, who runs is told of it there.
+pub async fn drained(rapi: &Rapi) -> Option<String> {
+    match rapi.write(Method::Put, DRY_RUN, None).await {
+        Err(ApiError::Refused { code: 503, why }) => Some(format!(
+            "its job queue is drained or full (RAPI answered 503: {why}): `gnt-cluster upgrade` drains it while it brings the \
+             cluster to another release, and `gnt-cluster queue drain` does"
+        )),
+        _ => None,
+    }
 }
 
 /// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.

@@ -1,6 +1,8 @@
 //! `config init`: a first configuration, with what the cluster says of itself filled in.
 //!
-//! Asking is apart from writing: [`ceph`], [`ganeti`] and [`ironic`] are pure.
+//! Asking is apart from writing: [`ceph`], [`ganeti::configuration`] and [`ironic`] are pure.
+
+pub(crate) mod ganeti;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +10,6 @@ use std::path::Path;
 
 use stagger_ceph::memory::hosts_of;
 use stagger_engine::hosts::Hosts;
-use stagger_ganeti::executor::fingerprint::presented_fingerprint;
 use stagger_ironic::client::conductors_at;
 
 use crate::args::{Cli, Init, InitKind};
@@ -21,7 +22,10 @@ use crate::print;
 pub(crate) async fn init(cli: &Cli, args: &Init) -> Result<Exit, CliError> {
     let text = match args.kind {
         InitKind::Ceph => ceph(&ask_ceph(args).await?),
-        InitKind::Ganeti => ganeti(&ask_ganeti(args).await?),
+        InitKind::Ganeti => {
+            let found = ganeti::ask(args.address.as_deref(), args.name.as_deref()).await?;
+            ganeti::configuration(&found)
+        }
         InitKind::Ironic => ironic(&ask_ironic(args).await?),
     };
     let Some(file) = &args.out else {
@@ -187,58 +191,6 @@ fn ceph(found: &FoundCeph) -> String {
     text
 }
 
-/// What was found of a Ganeti.
-#[derive(Debug)]
-struct FoundGaneti {
-    name: String,
-    address: String,
-    fingerprint: String,
-}
-
-async fn ask_ganeti(args: &Init) -> Result<FoundGaneti, CliError> {
-    let address = address(args)?;
-    let fingerprint = presented_fingerprint(address).await?;
-    let host = address.trim_start_matches("https://");
-    let host = host.split([':', '/']).next().unwrap_or(host);
-    Ok(FoundGaneti {
-        name: args.name.clone().unwrap_or_else(|| host.to_owned()),
-        address: address.to_owned(),
-        fingerprint,
-    })
-}
-
-fn ganeti(found: &FoundGaneti) -> String {
-    let mut text = head("docs/reference/ganeti.md");
-    let FoundGaneti {
-        name,
-        address,
-        fingerprint,
-    } = found;
-    let _ = writeln!(
-        text,
-        "[cluster]\nkind = \"ganeti\"\nname = {name:?}\naddresses = [{address:?}]   # better: every node that may be master\n\
-         # What answered there presented this certificate. Compare it on the master:\n\
-         # openssl x509 -in /var/lib/ganeti/rapi.pem -noout -fingerprint -sha256\n\
-         fingerprint = {fingerprint:?}"
-    );
-    text.push_str(
-        "user = \"stagger\"                       # with `write` in ganeti-rapi's file of users\n\
-         password_file = \"/etc/stagger/rapi-password\"   # its first line; nobody else may read it\n\
-         \n\
-         [cluster.visits]\n\
-         # reboot = \"ssh root@{node} systemctl reboot\"   # instead of RAPI's powercycle, which does not sync disks\n\
-         # The master is left alone unless there is a command that makes another one:\n\
-         # failover = \"ssh root@{successor} gnt-cluster master-failover --yes-do-it\"\n\
-         # relocate = \"ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}\"\n\
-         \n\
-         # [cluster.visits.watcher]\n\
-         # pause = \"ssh root@{master} gnt-cluster watcher pause {seconds}\"\n\
-         # continue = \"ssh root@{master} gnt-cluster watcher continue\"\n\
-         # info = \"ssh root@{master} gnt-cluster watcher info\"\n",
-    );
-    text
-}
-
 /// What was found of an Ironic.
 #[derive(Debug)]
 struct FoundIronic {
@@ -389,12 +341,18 @@ mod tests {
 
     #[test]
     fn what_is_written_for_a_ganeti_or_an_ironic_is_taken() {
-        let found = FoundGaneti {
-            name: "gnt".to_owned(),
-            address: "gnt.example.org".to_owned(),
-            fingerprint: "AB:".repeat(31) + "AB",
-        };
-        taken(&ganeti(&found)).ganeti().unwrap();
+        for is_node in [false, true] {
+            let found = ganeti::FoundGaneti {
+                name: "gnt".to_owned(),
+                addresses: vec!["gnt.example.org".to_owned()],
+                fingerprint: "AB:".repeat(31) + "AB",
+                user: is_node.then(|| "admin".to_owned()),
+                is_node,
+            };
+            let settings = taken(&ganeti::configuration(&found)).ganeti().unwrap();
+            let visits = &settings.cluster.visits;
+            assert_eq!(visits.failover.is_some() && visits.watcher.is_some(), is_node);
+        }
         for conductors in [
             Err("401:\nno token".to_owned()),
             Ok(Vec::new()),

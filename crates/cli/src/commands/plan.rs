@@ -5,8 +5,9 @@ use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::Snapshot;
-use stagger_core::plan::{Plan, PlanningInput};
+use stagger_core::model::{Limit, Snapshot};
+use stagger_core::plan::{Plan, PlanningInput, plan};
+use stagger_ganeti::maintenance::snapshot::REBOOTED;
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -72,6 +73,9 @@ fn print_plan(
             &next,
         ));
     }
+    if let Some(line) = larger_share(input, made) {
+        print::talk(&line);
+    }
     for missing in cluster.missing_commands(made) {
         print::talk(&format!("a run of it would be refused: {missing}"));
     }
@@ -98,6 +102,33 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     // A word that no shell can take is shown as it is.
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
+}
+
+/// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
+/// cluster. Only for what reboots nodes, whose own constraints say what is safe together.
+fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
+    let Limit::Percent(percent) = input.policy.max_in_parallel else {
+        return None;
+    };
+    let stage = made
+        .stages()
+        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && stage.revision.as_str() == REBOOTED)?;
+    let all = stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
+    let mut policy = input.policy.clone();
+    policy.max_in_parallel = Limit::Percent(100);
+    let (none, earned) = (BTreeMap::new(), BTreeMap::new());
+    let larger = PlanningInput {
+        policy: &policy,
+        ..input.ask(&none, &earned)
+    };
+    let waves = plan(&larger).waves();
+    (waves < made.waves()).then(|| {
+        format!(
+            "note: {percent} % of {all} nodes is one at a time, which takes {} waves; --max-in-parallel 100% takes {waves}, each as \
+             large as instances, memory and growth permit",
+            made.waves()
+        )
+    })
 }
 
 /// `check`

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{Reason, RunId, Topology};
+use stagger_core::model::{Reason, RunId, Topology, UnitId};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending, Entry};
-use stagger_core::view;
+use stagger_core::view::{self, RunView};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{Signal, Signals, Stopped, drive};
@@ -250,6 +250,25 @@ fn document(cli: &Cli, run: &stagger_core::run::Run) {
     }
 }
 
+/// What an error leaves: the run, what is being done to which unit, and how it goes on.
+fn left_open(run: &RunId, seen: &RunView) -> String {
+    let at_work: Vec<String> = seen
+        .current
+        .iter()
+        .flat_map(|current| &current.units)
+        .map(|(what, units)| {
+            let units: Vec<&str> = units.iter().map(UnitId::as_str).collect();
+            format!("{what}: {}", units.join(", "))
+        })
+        .collect();
+    let still = if at_work.is_empty() {
+        String::new()
+    } else {
+        format!("; what was taken out of service stays so: {}", at_work.join("; "))
+    };
+    format!("run {run} is open{still}; `stagger resume {run}` goes on, `stagger abort {run}` cleans up")
+}
+
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
 async fn carry_out(
     cli: &Cli,
@@ -273,7 +292,9 @@ async fn carry_out(
         }
     };
     let driven = match Interrupts::listen() {
-        Ok(mut interrupts) => drive(&mut driver, &mut interrupts).await.map_err(CliError::from),
+        Ok(mut interrupts) => drive(&mut driver, &mut interrupts)
+            .await
+            .map_err(|error| CliError::from(error).hint(left_open(&run, &view::run(driver.run(), None)))),
         Err(error) => Err(error),
     };
     let end = match driven {

@@ -32,5 +32,6 @@ mod rapi;
 mod recorded;
 mod runs;
 mod select;
+mod strict;
 mod text;
 mod tls;

@@ -1,6 +1,8 @@
 //! The Ganeti of the configuration, reached by its RAPI.
 
 use std::collections::BTreeSet;
+use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,6 +14,7 @@ use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ganeti::config::{Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::fingerprint::presented_fingerprint;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
@@ -19,6 +22,7 @@ use stagger_ganeti::maintenance::snapshot::{KIND, REBOOTED};
 use stagger_ganeti::maintenance::target::with_guards_and_gates;
 use stagger_ganeti::model::Cluster as Ganeti;
 use stagger_ganeti::preflight;
+use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 
 use super::{GanetiAnswers, SYSTEM, goal};
 use crate::args::{self, Cli, Goal};
@@ -28,6 +32,7 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
+use crate::print;
 use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
@@ -81,6 +86,9 @@ pub(super) fn planned(
         &BTreeSet::from([KIND]),
     )?;
     super::warn(&looked.cluster);
+    if let Some(why) = untested(&looked.facts.release) {
+        print::talk(&format!("warning: {why}"));
+    }
     let target = goal::target(&looked.cluster, reboot)?;
     let target = with_guards_and_gates(target, visits, &policy)
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
@@ -157,6 +165,29 @@ impl<'a> LiveGaneti<'a> {
         Ok(())
     }
 
+    /// Refuses a cluster that is itself brought to another release, and asks about a release that no test knows.
+    async fn ganeti_can_be_relied_on(&self, facts: &Facts, reboot: &args::Reboot) -> Result<(), CliError> {
+        let under_way = match upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)? {
+            None => preflight::drained(self.backend()?.rapi()).await,
+            found => found,
+        };
+        if let Some(why) = under_way {
+            return Err(CliError::new(Exit::No, format!("not begun: {why}"))
+                .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"));
+        }
+        let Some(why) = untested(&facts.release) else {
+            return Ok(());
+        };
+        if reboot.accept_untested_release {
+            return Ok(());
+        }
+        if std::io::stdin().is_terminal() && print::ask(&format!("{why}. Run all the same?")) {
+            return Ok(());
+        }
+        Err(CliError::new(Exit::No, format!("not begun: {why}"))
+            .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
+    }
+
     /// The settings for runs of that cluster.
     fn of(&self, identity: Option<&ClusterId>) -> Settings {
         let mut settings = self.settings.clone();
@@ -197,6 +228,7 @@ impl ManagedCluster for LiveGaneti<'_> {
         let (planning, facts) = self.look_for(goal).await?;
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         self.can_carry_out(reboot)?;
+        self.ganeti_can_be_relied_on(&facts, reboot).await?;
         let rebooted = REBOOTED
             .parse()
             .map_err(|_| CliError::new(Exit::Internal, format!("{REBOOTED} is no revision")))?;
@@ -243,21 +275,42 @@ impl ManagedCluster for LiveGaneti<'_> {
     }
 }
 
-/// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts.
-pub(crate) async fn cluster_at(cli: &Cli, address: &str, kvm_node_memory: u64) -> Result<Ganeti, CliError> {
-    let settings = match config::ganeti(cli)? {
+/// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts. Where any
+/// certificate is accepted, no password is sent.
+pub(crate) async fn cluster_at(
+    cli: Option<&Cli>,
+    address: &str,
+    kvm_node_memory: u64,
+    any_certificate: bool,
+) -> Result<Ganeti, CliError> {
+    let configured = match cli {
+        Some(cli) if !any_certificate => config::ganeti(cli)?,
+        _ => None,
+    };
+    let settings = match configured {
         Some(mut settings) => {
             settings.cluster.addresses = vec![address.to_owned()];
             settings
         }
-        None => Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?,
+        None => {
+            let mut settings =
+                Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
+            if any_certificate && !address.starts_with("http://") {
+                let fingerprint = presented_fingerprint(address).await?;
+                print::talk(&format!(
+                    "stagger: unsafe: any certificate of {address} is accepted; this one's fingerprint is {fingerprint}"
+                ));
+                settings.cluster.fingerprint = Some(fingerprint);
+            }
+            settings
+        }
     };
     let backend = GanetiBackend::new(settings, None)?;
     let body = async |path: &str| {
         match backend.rapi().get(path).await {
         Ok(answer) => Ok(answer.to_string()),
         Err(error) => Err(CliError::from(error.of("look at the cluster", false)).hint(
-            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config)",
+            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config); for hroller also --accept-any-certificate",
         )),
     }
     };
