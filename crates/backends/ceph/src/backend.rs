@@ -163,7 +163,7 @@ impl Executor for CephBackend {
             return Ok(Answer::No { why });
         }
         let facts = self.facts().await?;
-        let found = overridden::by_word(&*self.api, &facts, &permitted, units).await?;
+        let found = oracle_override::by_word(&*self.api, &facts, &permitted, units).await?;
         Ok(match found {
             Some(word) => Answer::Overridden {
                 why: format!("{why}; {word}"),
@@ -220,7 +220,7 @@ impl Executor for CephBackend {
                 let facts = self.facts().await?;
                 let runs = self.runs(&facts, unit, revision)?;
                 if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
-                    return converted::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
+                    return conversion::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
                 }
                 if runs {
                     return Ok(format!("it runs {revision} already"));

@@ -84,7 +84,7 @@ pub fn conditions(
         )?);
         all.push(condition(&format!("osds-run-{major}"), running.osds_run(major))?);
     }
-    but_for::tell(facts, units, baseline, &mut all)?;
+    blockers::tell(facts, units, baseline, &mut all)?;
     Ok(all)
 }
 
