@@ -33,15 +33,30 @@ pub fn ensure() -> Result<PathBuf> {
     let url = format!("{}/pool/main/g/ganeti/{ARCHIVE}", mirror()?);
     say(format!("source of Ganeti: {url}"));
     let mut curl = Command::new("curl");
-    curl.args(["--silent", "--show-error", "--fail", "--location", "--retry", "3", "--output"]);
+    curl.args([
+        "--silent",
+        "--show-error",
+        "--fail",
+        "--location",
+        "--retry",
+        "3",
+        "--output",
+    ]);
     run(curl.arg(&archive).arg(&url))?;
     let bytes = fs::read(&archive).with_context(|| format!("reading {}", archive.display()))?;
-    let digest: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest: String = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     ensure!(
         digest == SHA256,
         "{url} has the SHA-256 digest {digest}, and {SHA256} is expected"
     );
-    run(Command::new("tar").arg("-xzf").arg(&archive).arg("-C").arg(scratch.path()))?;
+    run(Command::new("tar")
+        .arg("-xzf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(scratch.path()))?;
     fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
     // Whole or not at all, however this ends. Another test may have been faster.
     if let Err(error) = fs::rename(scratch.path().join(FOLDER), &unpacked) {

@@ -239,8 +239,14 @@ fn strict_answers_are_those_of_hroller_byte_for_byte() -> Result<()> {
         for seed in first..first + count {
             answered += u64::from(strict::Strict::of(seed).compare(&real)?);
         }
-        say(format!("Ganeti {}: {count} clusters, {answered} with groups", release.number()));
-        ensure!(count < STRICT || answered >= STRICT_ANSWERED, "only {answered} have groups");
+        say(format!(
+            "Ganeti {}: {count} clusters, {answered} with groups",
+            release.number()
+        ));
+        ensure!(
+            count < STRICT || answered >= STRICT_ANSWERED,
+            "only {answered} have groups"
+        );
     }
     Ok(())
 }
@@ -255,7 +261,10 @@ fn ganetis_own_shell_tests_pass() -> Result<()> {
             "Ganeti {}: of {all} shell tests hroller passes {theirs}, stagger {ours}",
             release.number()
         ));
-        ensure!(all == 17 && theirs == all && ours == all, "{theirs} and {ours} of {all}");
+        ensure!(
+            all == 17 && theirs == all && ours == all,
+            "{theirs} and {ours} of {all}"
+        );
     }
     Ok(())
 }

@@ -64,7 +64,11 @@ impl Strict {
         if rng.percent(25) {
             for _ in 0..=rng.below(3) {
                 let node = &drawn.nodes[rng.below(drawn.nodes.len() as u64) as usize];
-                let name = if rng.percent(5) { "nobody" } else { node.name.as_str() };
+                let name = if rng.percent(5) {
+                    "nobody"
+                } else {
+                    node.name.as_str()
+                };
                 flags.extend(["-O".to_owned(), name.to_owned()]);
             }
         }
@@ -160,11 +164,18 @@ fn shell_tests(text: &str) -> Result<Vec<ShellTest>> {
             let test = test.context("an output before the first command")?;
             if let Some(errors) = into_errors.take() {
                 let said = Some(lines.join("\n"));
-                if errors { test.stderr = said } else { test.stdout = said }
+                if errors {
+                    test.stderr = said
+                } else {
+                    test.stdout = said
+                }
             }
             lines.clear();
             if let Some(code) = rest.strip_prefix('=') {
-                test.code = code.trim().parse().with_context(|| format!("{line:?} has no exit code"))?;
+                test.code = code
+                    .trim()
+                    .parse()
+                    .with_context(|| format!("{line:?} has no exit code"))?;
                 continue;
             }
             into_errors = Some(rest.starts_with('2'));
@@ -238,7 +249,10 @@ mod tests {
         let tests = shell_tests(text).unwrap();
         assert_eq!(tests.len(), 2);
         assert_eq!(tests[0].stdout.as_deref(), Some("/^n.\nm$/"));
-        assert_eq!((tests[1].stderr.as_deref(), tests[1].code), (Some("Error: no"), 1));
+        assert_eq!(
+            (tests[1].stderr.as_deref(), tests[1].code),
+            (Some("Error: no"), 1)
+        );
         assert!(fits(tests[0].stdout.as_deref(), "n1\nm\n").unwrap());
         assert!(!fits(tests[0].stdout.as_deref(), "n1\nk\n").unwrap());
     }

@@ -231,16 +231,33 @@ const LETTER: [&str; 2] = [
 
 /// What they count, a line for each release and test.
 fn to_the_letter() -> Result<Vec<String>> {
-    let mut words = vec!["test", "--package", "stagger-e2e", "--test", "ganeti_differential", "--"];
+    let mut words = vec![
+        "test",
+        "--package",
+        "stagger-e2e",
+        "--test",
+        "ganeti_differential",
+        "--",
+    ];
     words.extend(["--ignored", "--nocapture", "--exact"]);
     words.extend(LETTER);
-    let out = cargo(&words).output().context("run the tests of hroller's answers")?;
-    let said = [String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)].concat();
+    let out = cargo(&words)
+        .output()
+        .context("run the tests of hroller's answers")?;
+    let said = [
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    ]
+    .concat();
     if !out.status.success() {
         bail!("hroller's answers are not ours:\n{said}");
     }
-    let counts = said.lines().filter_map(|line| Some(line[line.find("Ganeti 3.")?..].to_owned()));
-    Ok(counts.filter(|line| line.contains(" shell tests ") || line.contains(" clusters, ")).collect())
+    let counts = said
+        .lines()
+        .filter_map(|line| Some(line[line.find("Ganeti 3.")?..].to_owned()));
+    Ok(counts
+        .filter(|line| line.contains(" shell tests ") || line.contains(" clusters, "))
+        .collect())
 }
 
 fn one(input: Input, ganeti: &Root, patience: u32) -> Result<Row> {
@@ -304,7 +321,10 @@ fn root_of_ganeti() -> Result<Root> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         // hroller plans the same in 3.1, and numbers are kept for this one.
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("3.0.")))
+        .filter(|path| {
+            path.file_name()
+                .is_some_and(|name| name.to_string_lossy().starts_with("3.0."))
+        })
         .find(|path| path.join("versions.json").is_file())
         .with_context(missing)?;
     let version = path

@@ -405,7 +405,9 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
     };
     let meant = asked.of(cluster).map_err(|error| match error {
         SelectError::Group { .. } => HrollerError::NoGroup,
-        error @ (SelectError::Tag(_) | SelectError::Nothing(_)) => HrollerError::NoGraph(vec![error.to_string()]),
+        error @ (SelectError::Tag(_) | SelectError::Nothing(_)) => {
+            HrollerError::NoGraph(vec![error.to_string()])
+        }
         other => HrollerError::Select(other),
     })?;
     let meant: BTreeSet<&str> = meant.iter().map(UnitId::as_str).collect();

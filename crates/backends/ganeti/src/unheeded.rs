@@ -33,7 +33,8 @@ pub fn unheeded(cluster: &Cluster) -> Vec<String> {
         .iter()
         .filter_map(|(prefix, what)| {
             let tags = of_kind(prefix);
-            (!tags.is_empty()).then(|| format!("plans do not heed the cluster's tag {}: {what}", tags.join(", ")))
+            (!tags.is_empty())
+                .then(|| format!("plans do not heed the cluster's tag {}: {what}", tags.join(", ")))
         })
         .collect()
 }
@@ -44,13 +45,22 @@ mod tests {
 
     #[test]
     fn each_kind_of_tag_is_named_once_with_its_tags() {
-        let tags = ["htools:iextags:service", "htools:nlocation:power", "htools:nlocation:room", "htools:migration:", "x"];
+        let tags = [
+            "htools:iextags:service",
+            "htools:nlocation:power",
+            "htools:nlocation:room",
+            "htools:migration:",
+            "x",
+        ];
         let cluster = Cluster {
             tags: tags.map(str::to_owned).to_vec(),
             ..Cluster::default()
         };
         let named = unheeded(&cluster);
         assert_eq!(named.len(), 1, "{named:?}");
-        assert!(named[0].contains("htools:nlocation:power, htools:nlocation:room"), "{named:?}");
+        assert!(
+            named[0].contains("htools:nlocation:power, htools:nlocation:room"),
+            "{named:?}"
+        );
     }
 }

@@ -93,7 +93,11 @@ fn in_no_group(answer: &Answer) -> Option<String> {
     match names.as_slice() {
         [] => None,
         [one] => Some(format!("a selected node is in no group: {one}")),
-        several => Some(format!("{} selected nodes are in no group: {}", several.len(), several.join(", "))),
+        several => Some(format!(
+            "{} selected nodes are in no group: {}",
+            several.len(),
+            several.join(", ")
+        )),
     }
 }
 
@@ -111,10 +115,12 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
             .hint("`stagger plan reboot --json` prints a plan as a document"));
     }
     if !args.arguments.is_empty() {
-        return Err(CliError::usage("hroller takes no arguments, only options").hint(format!(
-            "{:?} is none; -t FILE names a cluster in a file",
-            args.arguments.join(" ")
-        )));
+        return Err(
+            CliError::usage("hroller takes no arguments, only options").hint(format!(
+                "{:?} is none; -t FILE names a cluster in a file",
+                args.arguments.join(" ")
+            )),
+        );
     }
     let cluster = cluster(cli, args).await?;
     if let Some(save) = &args.save {

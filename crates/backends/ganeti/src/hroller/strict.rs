@@ -106,7 +106,11 @@ impl<'a> Question<'a> {
                 None => wrong.push(given.as_str()),
             }
         }
-        if wrong.is_empty() { Ok(self) } else { Err(HrollerError::WrongOffline(wrong.join(","))) }
+        if wrong.is_empty() {
+            Ok(self)
+        } else {
+            Err(HrollerError::WrongOffline(wrong.join(",")))
+        }
     }
 
     /// For stderr, with `Warning: ` before.
@@ -119,7 +123,12 @@ impl<'a> Question<'a> {
     /// # Errors
     /// `-G` fits no group or several, or no node is left.
     pub fn colouring(&'a self) -> Result<Colouring<'a>, HrollerError> {
-        let group = self.options.group.as_deref().map(|name| self.group(name)).transpose()?;
+        let group = self
+            .options
+            .group
+            .as_deref()
+            .map(|name| self.group(name))
+            .transpose()?;
         let with_others: BTreeSet<u32> = self
             .cluster
             .instances
@@ -130,11 +139,9 @@ impl<'a> Question<'a> {
         let chosen: BTreeSet<u32> = (0_u32..)
             .zip(&self.cluster.nodes)
             .filter(|(at, node)| {
-                let tagged = self
-                    .options
-                    .tags
-                    .as_ref()
-                    .is_none_or(|tags| node.resources.is_some() && node.tags.iter().any(|tag| tags.contains(tag)));
+                let tagged = self.options.tags.as_ref().is_none_or(|tags| {
+                    node.resources.is_some() && node.tags.iter().any(|tag| tags.contains(tag))
+                });
                 self.online[*at as usize]
                     && tagged
                     && group.is_none_or(|group| node.group == group)
@@ -166,7 +173,10 @@ impl<'a> Question<'a> {
     /// Which nodes `--skip-non-redundant` skips, where none is left.
     fn none_chosen(&self, with_others: &BTreeSet<u32>) -> Vec<String> {
         if !self.options.skip_non_redundant {
-            return vec!["no node that is online is in the group and has one of the tags that are asked for".to_owned()];
+            return vec![
+                "no node that is online is in the group and has one of the tags that are asked for"
+                    .to_owned(),
+            ];
         }
         super::skipped(self.cluster, with_others)
     }
@@ -260,7 +270,10 @@ impl Colouring<'_> {
             })
             .collect();
         groups.sort_by_key(|(nodes, _)| {
-            (nodes.iter().any(|node| is_master(*node)), std::cmp::Reverse(nodes.len()))
+            (
+                nodes.iter().any(|node| is_master(*node)),
+                std::cmp::Reverse(nodes.len()),
+            )
         });
         groups
             .into_iter()

@@ -169,5 +169,8 @@ async fn a_queue_that_is_drained_is_named_before_a_run() {
     assert_eq!(stagger_ganeti::preflight::drained(&rapi).await, None);
     setup.world().fault("PUT /2/tags", Fault::Status(503));
     let why = stagger_ganeti::preflight::drained(&rapi).await.unwrap();
-    assert!(why.contains("503") && why.contains("gnt-cluster upgrade"), "{why}");
+    assert!(
+        why.contains("503") && why.contains("gnt-cluster upgrade"),
+        "{why}"
+    );
 }

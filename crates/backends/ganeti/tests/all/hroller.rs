@@ -558,6 +558,13 @@ fn an_offline_maintenance_reboots_nodes_whose_secondaries_are_offline() {
 fn what_has_no_place_is_named() {
     let full = CELL.replace("|14976|", "|100|").replace("|16000|", "|100|");
     let error = answer(&read(&full).unwrap(), &asks()).unwrap_err();
-    assert_eq!(error.to_string(), "Not enough capacity to move non-redundant instances");
-    assert!(error.causes().iter().any(|cause| cause.starts_with("node node4")), "{:?}", error.causes());
+    assert_eq!(
+        error.to_string(),
+        "Not enough capacity to move non-redundant instances"
+    );
+    assert!(
+        error.causes().iter().any(|cause| cause.starts_with("node node4")),
+        "{:?}",
+        error.causes()
+    );
 }

@@ -14,7 +14,10 @@ const MOVES: OutputOptions = OutputOptions {
 };
 
 fn groups(cluster: &Cluster, options: &StrictOptions) -> Result<Vec<RebootGroup>, HrollerError> {
-    Question::new(cluster, options)?.with_offline()?.colouring()?.groups()
+    Question::new(cluster, options)?
+        .with_offline()?
+        .colouring()?
+        .groups()
 }
 
 fn printed(options: &StrictOptions) -> String {
@@ -94,7 +97,10 @@ fn what_is_unsafe_is_named_and_nothing_is_where_all_is_stopped() {
     };
     let found = dangers(&StrictOptions::default());
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("one node only") && found[0].ends_with(": build"), "{found:?}");
+    assert!(
+        found[0].contains("one node only") && found[0].ends_with(": build"),
+        "{found:?}"
+    );
     let offline = StrictOptions {
         offline_maintenance: true,
         ..StrictOptions::default()
@@ -126,11 +132,15 @@ b|1024|1024|1|running|Y|n2|n3|drbd|
     let colouring = question.colouring().unwrap();
     let dangers = colouring.dangers(&colouring.groups().unwrap());
     assert!(
-        dangers.iter().any(|danger| danger.contains("too little memory") && danger.ends_with(": n2")),
+        dangers
+            .iter()
+            .any(|danger| danger.contains("too little memory") && danger.ends_with(": n2")),
         "{dangers:?}"
     );
     assert!(
-        dangers.iter().any(|danger| danger.contains("offline") && danger.ends_with(": b")),
+        dangers
+            .iter()
+            .any(|danger| danger.contains("offline") && danger.ends_with(": b")),
         "{dangers:?}"
     );
 }
@@ -138,12 +148,14 @@ b|1024|1024|1|running|Y|n2|n3|drbd|
 #[test]
 fn where_there_is_no_answer_what_stands_in_the_way_is_named() {
     let cluster = read(LAB).unwrap();
-    let full = LAB.replace("|32768|1024|26624|", "|32768|1024|1000|").replace(
-        "node8|32768|1024|31744|",
-        "node8|32768|1024|900|",
-    );
+    let full = LAB
+        .replace("|32768|1024|26624|", "|32768|1024|1000|")
+        .replace("node8|32768|1024|31744|", "node8|32768|1024|900|");
     let error = groups(&read(&full).unwrap(), &StrictOptions::default()).unwrap_err();
-    assert_eq!(error.to_string(), "Not enough capacity to move non-redundant instances");
+    assert_eq!(
+        error.to_string(),
+        "Not enough capacity to move non-redundant instances"
+    );
     assert!(error.causes()[0].starts_with("instance "), "{:?}", error.causes());
     let wrong = StrictOptions {
         offline: vec!["node9".to_owned(), "node1".to_owned(), "x".to_owned()],
@@ -155,7 +167,10 @@ fn where_there_is_no_answer_what_stands_in_the_way_is_named() {
         group: Some("north".to_owned()),
         ..StrictOptions::default()
     };
-    assert_eq!(groups(&cluster, &nowhere).unwrap_err().to_string(), "Cannot find target group.");
+    assert_eq!(
+        groups(&cluster, &nowhere).unwrap_err().to_string(),
+        "Cannot find target group."
+    );
     let untagged = StrictOptions {
         tags: Some(Vec::new()),
         ..StrictOptions::default()
@@ -174,7 +189,12 @@ fn a_node_may_be_named_by_what_stands_before_a_dot() {
         ..StrictOptions::default()
     };
     let groups = groups(&cluster, &options).unwrap();
-    assert!(!groups.iter().flat_map(|group| &group.nodes).any(|node| node.starts_with("node2")));
+    assert!(
+        !groups
+            .iter()
+            .flat_map(|group| &group.nodes)
+            .any(|node| node.starts_with("node2"))
+    );
 }
 
 #[test]
@@ -197,19 +217,43 @@ fn what_is_refused_is_refused_in_its_words() {
                         a|6144|1024|1|running|Y|n1|n2|drbd|\n\n\n\n";
     let said = |from: &str, to: &str| refusal(&TEXT.replacen(from, to, 1)).unwrap_or_default();
     assert_eq!(refusal(TEXT), None);
-    assert_eq!(refusal(""), Some("Invalid format of the input file: 0 sections instead of 4 or more".to_owned()));
-    assert_eq!(said("preferred", "x"), "Invalid string value for type AllocPolicy: \"x\"");
+    assert_eq!(
+        refusal(""),
+        Some("Invalid format of the input file: 0 sections instead of 4 or more".to_owned())
+    );
+    assert_eq!(
+        said("preferred", "x"),
+        "Invalid string value for type AllocPolicy: \"x\""
+    );
     assert_eq!(
         said("g|u1|preferred||", "g\"\\\u{e9}|u1|preferred"),
         "Invalid/incomplete group data: '[\"g\\\"\\\\\\233\",\"u1\",\"preferred\"]'"
     );
-    assert_eq!(said("|16384|", "|16384y|"), "n1: leftover characters when parsing '16384y': 'y'");
+    assert_eq!(
+        said("|16384|", "|16384y|"),
+        "n1: leftover characters when parsing '16384y': 'y'"
+    );
     assert_eq!(said("|512|", "|1.5|"), "n1: cannot parse string '1.5'");
     assert_eq!(said("|8|N|u1", "|8|N|u9"), "Unknown group 'u9' for node n2");
-    assert_eq!(said("|8|N|u1", "|8|N|u1|1||W"), "Invalid exclusive_storage value for node 'n2': W");
-    assert_eq!(said("running", "run"), "Invalid string value for type InstanceStatus: \"run\"");
-    assert_eq!(said("drbd", "raid"), "Instance a: Invalid string value for type DiskTemplate: \"raid\"");
+    assert_eq!(
+        said("|8|N|u1", "|8|N|u1|1||W"),
+        "Invalid exclusive_storage value for node 'n2': W"
+    );
+    assert_eq!(
+        said("running", "run"),
+        "Invalid string value for type InstanceStatus: \"run\""
+    );
+    assert_eq!(
+        said("drbd", "raid"),
+        "Instance a: Invalid string value for type DiskTemplate: \"raid\""
+    );
     assert_eq!(said("|n1|n2|", "|n3|n2|"), "Unknown node 'n3' for instance a");
-    assert_eq!(said("|n2|drbd", "|n1|drbd"), "Instance a has same primary and secondary node - n1");
-    assert_eq!(said("|drbd|", "|drbd||1|-|z"), "Invalid forthcoming value 'z' for instance a");
+    assert_eq!(
+        said("|n2|drbd", "|n1|drbd"),
+        "Instance a has same primary and secondary node - n1"
+    );
+    assert_eq!(
+        said("|drbd|", "|drbd||1|-|z"),
+        "Invalid forthcoming value 'z' for instance a"
+    );
 }

@@ -39,7 +39,14 @@ pub(super) enum Flag {
 }
 
 /// An option: its letter, its word, what it takes, what a shell completes, and what it does.
-struct Opt(Flag, Option<char>, &'static str, Takes, &'static str, &'static str);
+struct Opt(
+    Flag,
+    Option<char>,
+    &'static str,
+    Takes,
+    &'static str,
+    &'static str,
+);
 
 use Takes::{Nothing, Perhaps, Value};
 
@@ -52,10 +59,38 @@ const OPTIONS: [Opt; 22] = [
         "file",
         "ask the master's daemon at this socket [/var/run/ganeti/socket/ganeti-query]",
     ),
-    Opt(Flag::Master, Some('m'), "master", Value("ADDRESS"), "host", "ask the RAPI at this address"),
-    Opt(Flag::TextData, Some('t'), "text-data", Value("FILE"), "file", "read a file in the text format"),
-    Opt(Flag::IallocSrc, Some('I'), "ialloc-src", Value("FILE"), "file", "read a request to an allocator"),
-    Opt(Flag::Offline, Some('O'), "offline", Value("NODE"), "onenode", "count this node as offline; may be repeated"),
+    Opt(
+        Flag::Master,
+        Some('m'),
+        "master",
+        Value("ADDRESS"),
+        "host",
+        "ask the RAPI at this address",
+    ),
+    Opt(
+        Flag::TextData,
+        Some('t'),
+        "text-data",
+        Value("FILE"),
+        "file",
+        "read a file in the text format",
+    ),
+    Opt(
+        Flag::IallocSrc,
+        Some('I'),
+        "ialloc-src",
+        Value("FILE"),
+        "file",
+        "read a request to an allocator",
+    ),
+    Opt(
+        Flag::Offline,
+        Some('O'),
+        "offline",
+        Value("NODE"),
+        "onenode",
+        "count this node as offline; may be repeated",
+    ),
     Opt(
         Flag::OfflineMaintenance,
         None,
@@ -64,14 +99,70 @@ const OPTIONS: [Opt; 22] = [
         "none",
         "count all instances as stopped",
     ),
-    Opt(Flag::Verbose, Some('v'), "verbose", Nothing, "none", "print more: twice the colourings, three times the graph"),
-    Opt(Flag::Quiet, Some('q'), "quiet", Nothing, "none", "print no warnings"),
-    Opt(Flag::NoHeaders, None, "no-headers", Nothing, "none", "print no header"),
-    Opt(Flag::NodeTags, None, "node-tags", Value("TAG,..."), "string", "only nodes with one of these tags"),
-    Opt(Flag::Save, Some('S'), "save", Value("FILE"), "none", "write the cluster to FILE.original"),
-    Opt(Flag::Group, Some('G'), "group", Value("ID"), "onegroup", "only nodes of this group, by name or UUID"),
-    Opt(Flag::PrintMoves, None, "print-moves", Nothing, "none", "print where instances go"),
-    Opt(Flag::FullEvacuation, None, "full-evacuation", Nothing, "none", "secondaries leave the nodes too"),
+    Opt(
+        Flag::Verbose,
+        Some('v'),
+        "verbose",
+        Nothing,
+        "none",
+        "print more: twice the colourings, three times the graph",
+    ),
+    Opt(
+        Flag::Quiet,
+        Some('q'),
+        "quiet",
+        Nothing,
+        "none",
+        "print no warnings",
+    ),
+    Opt(
+        Flag::NoHeaders,
+        None,
+        "no-headers",
+        Nothing,
+        "none",
+        "print no header",
+    ),
+    Opt(
+        Flag::NodeTags,
+        None,
+        "node-tags",
+        Value("TAG,..."),
+        "string",
+        "only nodes with one of these tags",
+    ),
+    Opt(
+        Flag::Save,
+        Some('S'),
+        "save",
+        Value("FILE"),
+        "none",
+        "write the cluster to FILE.original",
+    ),
+    Opt(
+        Flag::Group,
+        Some('G'),
+        "group",
+        Value("ID"),
+        "onegroup",
+        "only nodes of this group, by name or UUID",
+    ),
+    Opt(
+        Flag::PrintMoves,
+        None,
+        "print-moves",
+        Nothing,
+        "none",
+        "print where instances go",
+    ),
+    Opt(
+        Flag::FullEvacuation,
+        None,
+        "full-evacuation",
+        Nothing,
+        "none",
+        "secondaries leave the nodes too",
+    ),
     Opt(
         Flag::SkipNonRedundant,
         None,
@@ -88,8 +179,22 @@ const OPTIONS: [Opt; 22] = [
         "none",
         "ignore instances of another disk template than drbd",
     ),
-    Opt(Flag::Force, Some('f'), "force", Nothing, "none", "go on without a master"),
-    Opt(Flag::OneStepOnly, None, "one-step-only", Nothing, "none", "print the first group only, a node on each line"),
+    Opt(
+        Flag::Force,
+        Some('f'),
+        "force",
+        Nothing,
+        "none",
+        "go on without a master",
+    ),
+    Opt(
+        Flag::OneStepOnly,
+        None,
+        "one-step-only",
+        Nothing,
+        "none",
+        "print the first group only, a node on each line",
+    ),
     Opt(
         Flag::StaticKvmNodeMemory,
         None,
@@ -98,9 +203,23 @@ const OPTIONS: [Opt; 22] = [
         "integer",
         "MiB that a KVM node keeps for itself; 0: what it reports",
     ),
-    Opt(Flag::Version, Some('V'), "version", Nothing, "none", "print the version"),
+    Opt(
+        Flag::Version,
+        Some('V'),
+        "version",
+        Nothing,
+        "none",
+        "print the version",
+    ),
     Opt(Flag::Help, Some('h'), "help", Nothing, "none", "print this help"),
-    Opt(Flag::HelpCompletion, None, "help-completion", Nothing, "none", "print what a shell completes"),
+    Opt(
+        Flag::HelpCompletion,
+        None,
+        "help-completion",
+        Nothing,
+        "none",
+        "print what a shell completes",
+    ),
 ];
 
 /// A command line that is understood.
@@ -170,7 +289,10 @@ pub(super) fn read(words: &[String]) -> Result<Words, String> {
 fn called(name: &str) -> Vec<&'static Opt> {
     let exact: Vec<&Opt> = OPTIONS.iter().filter(|option| option.2 == name).collect();
     if exact.is_empty() {
-        OPTIONS.iter().filter(|option| option.2.starts_with(name)).collect()
+        OPTIONS
+            .iter()
+            .filter(|option| option.2.starts_with(name))
+            .collect()
     } else {
         exact
     }
@@ -207,7 +329,11 @@ fn one(
 
 /// How it is used: hroller's options, in our words.
 pub(super) fn usage() -> String {
-    format!("{}\nUsage: hroller [OPTION...]\n{}", version_line(), table(OPTIONS.iter()))
+    format!(
+        "{}\nUsage: hroller [OPTION...]\n{}",
+        version_line(),
+        table(OPTIONS.iter())
+    )
 }
 
 /// The version of this program, under hroller's name.
@@ -237,11 +363,18 @@ fn table<'a>(options: impl Iterator<Item = &'a Opt> + Clone) -> String {
         Value(what) => format!("--{}={what}", option.2),
         Perhaps(what) => format!("--{}[={what}]", option.2),
     };
-    let widest = |of: &dyn Fn(&Opt) -> String| options.clone().map(|option| of(option).len()).max().unwrap_or(0);
+    let widest =
+        |of: &dyn Fn(&Opt) -> String| options.clone().map(|option| of(option).len()).max().unwrap_or(0);
     let (first, second) = (widest(&short), widest(&long));
     let mut text = String::new();
     for option in options.clone() {
-        let _ = writeln!(text, "  {:first$}  {:second$}  {}", short(option), long(option), option.5);
+        let _ = writeln!(
+            text,
+            "  {:first$}  {:second$}  {}",
+            short(option),
+            long(option),
+            option.5
+        );
     }
     text
 }
@@ -258,8 +391,11 @@ mod tests {
     #[test]
     fn options_are_cut_glued_and_permuted() {
         let read = words("-vvt file a --one -Gwest --node-tags=x,y --group east -L -- -q").unwrap();
-        let given: Vec<(Flag, Option<&str>)> =
-            read.given.iter().map(|(flag, value)| (*flag, value.as_deref())).collect();
+        let given: Vec<(Flag, Option<&str>)> = read
+            .given
+            .iter()
+            .map(|(flag, value)| (*flag, value.as_deref()))
+            .collect();
         assert_eq!(
             given,
             [
@@ -279,23 +415,39 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_in_hrollers_words() {
         assert_eq!(words("--bla=3").unwrap_err(), "unrecognized option `--bla=3'\n");
-        assert_eq!(words("-x -t").unwrap_err(), "option `-t' requires an argument FILE\nunrecognized option `-x'\n");
-        assert_eq!(words("--quiet=1").unwrap_err(), "option `--quiet' doesn't allow an argument\n");
+        assert_eq!(
+            words("-x -t").unwrap_err(),
+            "option `-t' requires an argument FILE\nunrecognized option `-x'\n"
+        );
+        assert_eq!(
+            words("--quiet=1").unwrap_err(),
+            "option `--quiet' doesn't allow an argument\n"
+        );
         let ambiguous = words("--no").unwrap_err();
         assert!(
-            ambiguous.starts_with("option `--no' is ambiguous; could be one of:\n    --no-headers         print"),
+            ambiguous
+                .starts_with("option `--no' is ambiguous; could be one of:\n    --no-headers         print"),
             "{ambiguous}"
         );
         // A word that is whole is not ambiguous.
-        assert_eq!(words("--offline n1").unwrap().given, [(Flag::Offline, Some("n1".to_owned()))]);
+        assert_eq!(
+            words("--offline n1").unwrap().given,
+            [(Flag::Offline, Some("n1".to_owned()))]
+        );
         // A value may look like an option.
-        assert_eq!(words("-O -q").unwrap().given, [(Flag::Offline, Some("-q".to_owned()))]);
+        assert_eq!(
+            words("-O -q").unwrap().given,
+            [(Flag::Offline, Some("-q".to_owned()))]
+        );
     }
 
     #[test]
     fn a_shell_learns_what_each_option_takes() {
         let text = completion();
         assert!(text.starts_with("-L,--luxi file\n-m,--master host\n"), "{text}");
-        assert!(text.ends_with("-h,--help none\n--help-completion none\n"), "{text}");
+        assert!(
+            text.ends_with("-h,--help none\n--help-completion none\n"),
+            "{text}"
+        );
     }
 }

@@ -55,7 +55,10 @@ impl Request {
         words.retain(|word| word != "--no-warn");
         let no_warn = words.len() < before;
         let Words { given, arguments } = getopt::read(&words).map_err(|errors| {
-            print::talk(&format!("Command line error: {errors}\n{}", getopt::usage().trim_end()));
+            print::talk(&format!(
+                "Command line error: {errors}\n{}",
+                getopt::usage().trim_end()
+            ));
             Ended(USAGE)
         })?;
         let mut request = Self {
@@ -120,7 +123,10 @@ impl Request {
         let ours = [
             (args.move_non_redundant, "--move-non-redundant"),
             (args.improve.is_some(), "--improve"),
-            (args.shared_secondary != crate::args::SharedSecondary::Exclude, "--shared-secondary"),
+            (
+                args.shared_secondary != crate::args::SharedSecondary::Exclude,
+                "--shared-secondary",
+            ),
             (args.non_drbd != crate::args::NonDrbd::default(), "--non-drbd"),
             (args.nodes.matching.is_some(), "--matching"),
             (!args.nodes.nodes.is_empty(), "--nodes"),
@@ -145,10 +151,13 @@ impl Request {
             },
             text_data: path(&args.text_data),
             master: args.master.clone(),
-            luxi: args
-                .luxi
-                .as_ref()
-                .map(|socket| if socket.is_empty() { luxi::SOCKET.to_owned() } else { socket.clone() }),
+            luxi: args.luxi.as_ref().map(|socket| {
+                if socket.is_empty() {
+                    luxi::SOCKET.to_owned()
+                } else {
+                    socket.clone()
+                }
+            }),
             ialloc_src: path(&args.ialloc_src),
             save: path(&args.save),
             kvm_node_memory: u64::try_from(args.static_kvm_node_memory).unwrap_or(0),
@@ -208,7 +217,11 @@ fn memory_of(given: &str) -> Result<u64, String> {
             "static node memory: leftover characters when parsing '{given}': '{rest}'"
         ));
     }
-    Ok(if digits.len() < text.len() { 0 } else { number.parse().unwrap_or(u64::MAX) })
+    Ok(if digits.len() < text.len() {
+        0
+    } else {
+        number.parse().unwrap_or(u64::MAX)
+    })
 }
 
 /// Answers, and gives the exit code.
@@ -240,7 +253,11 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
     }
     let said = |error: HrollerError| {
         // That one ends with an empty line.
-        let end = if matches!(error, HrollerError::WrongOffline(_)) { "\n" } else { "" };
+        let end = if matches!(error, HrollerError::WrongOffline(_)) {
+            "\n"
+        } else {
+            ""
+        };
         (format!("{error}{end}"), error.causes().to_vec())
     };
     let cluster = cluster(cli, request).await?;
@@ -301,12 +318,15 @@ async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<Cluster, Refuse
         let (why, _) = aborting(error.message);
         (why, error.causes.into_iter().chain(error.hints).collect())
     };
-    let content = |file: &String| std::fs::read_to_string(file).map_err(|error| aborting(unopened(file, &error)));
+    let content =
+        |file: &String| std::fs::read_to_string(file).map_err(|error| aborting(unopened(file, &error)));
     let own = *kvm_node_memory;
     if let Some(address) = master {
         return match address.strip_prefix("file://") {
             Some(folder) => ganeti::bodies_at(Path::new(folder), own).map_err(ours),
-            None => ganeti::live::cluster_at(cli, address, own, true).await.map_err(ours),
+            None => ganeti::live::cluster_at(cli, address, own, true)
+                .await
+                .map_err(ours),
         };
     }
     if let Some(socket) = luxi {

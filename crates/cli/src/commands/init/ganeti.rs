@@ -118,7 +118,11 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
         user,
         is_node,
     } = found;
-    let better = if *is_node { "" } else { "   # better: every node that may be master" };
+    let better = if *is_node {
+        ""
+    } else {
+        "   # better: every node that may be master"
+    };
     let _ = writeln!(
         text,
         "[cluster]\nkind = \"ganeti\"\nname = {name:?}\naddresses = {addresses:?}{better}\n\
@@ -182,7 +186,11 @@ mod tests {
         assert_eq!(node(data.path()), None);
         std::fs::write(data.path().join("ssconf_cluster_name"), "gnt.example.org\n").unwrap();
         assert_eq!(node(data.path()), None);
-        std::fs::write(data.path().join("ssconf_master_candidates"), "n1.example.org\nn2.example.org\n").unwrap();
+        std::fs::write(
+            data.path().join("ssconf_master_candidates"),
+            "n1.example.org\nn2.example.org\n",
+        )
+        .unwrap();
         let known = node(data.path()).unwrap();
         assert_eq!(known.cluster, "gnt.example.org");
         assert_eq!(known.candidates, ["n1.example.org", "n2.example.org"]);

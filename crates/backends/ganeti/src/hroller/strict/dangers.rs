@@ -18,7 +18,13 @@ pub(super) fn dangers(cluster: &Cluster, options: &StrictOptions, groups: &[Rebo
         .collect();
     let sets: Vec<BTreeSet<u32>> = groups
         .iter()
-        .map(|group| group.nodes.iter().filter_map(|name| by_name.get(name.as_str()).copied()).collect())
+        .map(|group| {
+            group
+                .nodes
+                .iter()
+                .filter_map(|name| by_name.get(name.as_str()).copied())
+                .collect()
+        })
         .collect();
     let mut words = Vec::new();
     let mut add = |names: Vec<&str>, sentence: &dyn Fn(&str) -> String| {
@@ -39,7 +45,9 @@ pub(super) fn dangers(cluster: &Cluster, options: &StrictOptions, groups: &[Rebo
             )
         });
         add(full(cluster, &sets), &|names| {
-            format!("these nodes have too little memory for all instances that are migrated to them at once: {names}")
+            format!(
+                "these nodes have too little memory for all instances that are migrated to them at once: {names}"
+            )
         });
     }
     words
@@ -58,14 +66,20 @@ fn running<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a Instance
 fn local<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let on_one = |instance: &&Instance| matches!(instance.template, Template::Plain | Template::File);
     let running = running(cluster, sets);
-    running.into_iter().filter(on_one).map(|instance| instance.name.as_str()).collect()
+    running
+        .into_iter()
+        .filter(on_one)
+        .map(|instance| instance.name.as_str())
+        .collect()
 }
 
 /// DRBD instances whose other node cannot take them.
 fn alone<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let alone = |instance: &&Instance| {
         instance.template == Template::Drbd
-            && instance.secondary.is_none_or(|node| !cluster.node(node).takes_instances())
+            && instance
+                .secondary
+                .is_none_or(|node| !cluster.node(node).takes_instances())
     };
     running(cluster, sets)
         .into_iter()
@@ -92,5 +106,7 @@ fn full<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
                 .map(|(node, _)| node),
         );
     }
-    full.into_iter().map(|node| cluster.nodes[node as usize].name.as_str()).collect()
+    full.into_iter()
+        .map(|node| cluster.nodes[node as usize].name.as_str())
+        .collect()
 }

@@ -40,7 +40,10 @@ impl Graph {
             let Some(secondary) = instance.secondary.filter(|_| instance.template == Template::Drbd) else {
                 continue;
             };
-            for (from, to) in [(instance.primary.0, secondary.0), (secondary.0, instance.primary.0)] {
+            for (from, to) in [
+                (instance.primary.0, secondary.0),
+                (secondary.0, instance.primary.0),
+            ] {
                 add(from, to);
                 pairs.insert((from, to));
             }
@@ -97,7 +100,11 @@ impl Graph {
         let mut left: Vec<usize> = (0..count).collect();
         while let Some(at) = (0..left.len()).max_by_key(|at| {
             let vertex = left[*at];
-            let neighbours = if distinct { met[vertex].len() } else { coloured[vertex] };
+            let neighbours = if distinct {
+                met[vertex].len()
+            } else {
+                coloured[vertex]
+            };
             (neighbours, self.adjacent[vertex].len())
         }) {
             let vertex = left.remove(at);
@@ -133,7 +140,12 @@ impl Graph {
 fn behind_secondaries(cluster: &Cluster) -> Vec<Vec<u32>> {
     let mut behind: Vec<Vec<u32>> = vec![Vec::new(); cluster.nodes.len()];
     let mut met = BTreeSet::new();
-    for instance in cluster.instances.iter().rev().filter(|instance| !instance.forthcoming) {
+    for instance in cluster
+        .instances
+        .iter()
+        .rev()
+        .filter(|instance| !instance.forthcoming)
+    {
         if let Some(secondary) = instance.secondary
             && met.insert((secondary.0, instance.primary.0))
         {
@@ -172,7 +184,10 @@ impl fmt::Display for Graph {
         let last = self.first as usize + self.adjacent.len() - 1;
         write!(f, "array ({},{last}) [", self.first)?;
         for (at, ends) in self.adjacent.iter().enumerate() {
-            let ends: Vec<String> = ends.iter().map(|end| (end + self.first as usize).to_string()).collect();
+            let ends: Vec<String> = ends
+                .iter()
+                .map(|end| (end + self.first as usize).to_string())
+                .collect();
             let comma = if at == 0 { "" } else { "," };
             write!(f, "{comma}({},[{}])", at + self.first as usize, ends.join(","))?;
         }

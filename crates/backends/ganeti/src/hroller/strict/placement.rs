@@ -36,14 +36,20 @@ impl fmt::Display for Stuck {
         let Self { kind, node, instance } = self;
         match kind {
             StuckKind::Placed(Kind::NonRedundant) => {
-                write!(f, "instance {instance} of node {node} fits on no other node of its group")
+                write!(
+                    f,
+                    "instance {instance} of node {node} fits on no other node of its group"
+                )
             }
             StuckKind::Placed(Kind::Secondaries) => write!(
                 f,
                 "the second copy of instance {instance} on node {node} fits on no other node of its group"
             ),
             StuckKind::Migrated => {
-                write!(f, "instance {instance} of node {node} does not fit on its secondary node")
+                write!(
+                    f,
+                    "instance {instance} of node {node} does not fit on its secondary node"
+                )
             }
         }
     }
@@ -137,7 +143,8 @@ fn remove_newest(list: &mut Vec<usize>, instance: usize) {
 
 /// Memory that an instance takes of its node.
 fn memory(instance: &Instance) -> i64 {
-    let takes = !instance.forthcoming && (instance.status.may_run() || instance.status == Status::ErrorNodeOffline);
+    let takes =
+        !instance.forthcoming && (instance.status.may_run() || instance.status == Status::ErrorNodeOffline);
     if takes { signed(instance.memory) } else { 0 }
 }
 
@@ -147,7 +154,11 @@ fn has_volumes(instance: &Instance) -> bool {
 
 /// Disk that counts: only volumes are seen in what a node has free.
 fn disk(instance: &Instance) -> i64 {
-    if has_volumes(instance) { signed(instance.disk) } else { 0 }
+    if has_volumes(instance) {
+        signed(instance.disk)
+    } else {
+        0
+    }
 }
 
 fn signed(amount: u64) -> i64 {
@@ -171,7 +182,12 @@ impl State {
             })
             .collect();
         let mut used = vec![0_i64; nodes.len()];
-        for (at, instance) in cluster.instances.iter().enumerate().filter(|(_, i)| !i.forthcoming) {
+        for (at, instance) in cluster
+            .instances
+            .iter()
+            .enumerate()
+            .filter(|(_, i)| !i.forthcoming)
+        {
             nodes[instance.primary.0 as usize].primaries.push(at);
             used[instance.primary.0 as usize] += memory(instance);
             if let Some(secondary) = instance.secondary {
@@ -200,21 +216,25 @@ impl State {
             cluster.nodes[who as usize].name.as_str()
         };
         let places = self.places.iter().zip(&before.places);
-        let moved = cluster.instances.iter().zip(places).filter_map(|(instance, (now, then))| {
-            let mirrored = instance.template == Template::Drbd;
-            let elsewhere = now.0 != then.0 || (mirrored && now.1 != then.1);
-            let swapped = Some(now.0) == then.1 && now.1 == Some(then.0);
-            if !elsewhere || swapped {
-                return None;
-            }
-            let secondary = now.1.filter(|_| mirrored).map(|node| format!(" {}", name(node)));
-            Some(format!(
-                "{} {}{}",
-                instance.name,
-                name(now.0),
-                secondary.unwrap_or_default()
-            ))
-        });
+        let moved = cluster
+            .instances
+            .iter()
+            .zip(places)
+            .filter_map(|(instance, (now, then))| {
+                let mirrored = instance.template == Template::Drbd;
+                let elsewhere = now.0 != then.0 || (mirrored && now.1 != then.1);
+                let swapped = Some(now.0) == then.1 && now.1 == Some(then.0);
+                if !elsewhere || swapped {
+                    return None;
+                }
+                let secondary = now.1.filter(|_| mirrored).map(|node| format!(" {}", name(node)));
+                Some(format!(
+                    "{} {}{}",
+                    instance.name,
+                    name(now.0),
+                    secondary.unwrap_or_default()
+                ))
+            });
         moved.collect()
     }
 
@@ -292,7 +312,9 @@ impl State {
             .collect();
         let mut before = Before::default();
         for at in self.to_leave(cluster, kind, node) {
-            let placed = targets.iter().any(|target| self.put(cluster, kind, at, *target, &mut before));
+            let placed = targets
+                .iter()
+                .any(|target| self.put(cluster, kind, at, *target, &mut before));
             if !placed {
                 self.undo(before);
                 return Err(Stuck {
@@ -360,7 +382,14 @@ pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -
     let mirrored = |at: &usize| cluster.instances[*at].template == Template::Drbd;
     let instances: Vec<usize> = nodes
         .iter()
-        .flat_map(|node| state.nodes[*node as usize].primaries.iter().rev().copied().filter(mirrored))
+        .flat_map(|node| {
+            state.nodes[*node as usize]
+                .primaries
+                .iter()
+                .rev()
+                .copied()
+                .filter(mirrored)
+        })
         .collect();
     for at in instances {
         let instance = &cluster.instances[at];
@@ -388,5 +417,7 @@ pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -
 /// Unused memory by node, for who warns: what is free by the report and by the sum, the lesser.
 pub(super) fn free_memory(cluster: &Cluster) -> BTreeMap<u32, i64> {
     let state = State::new(cluster);
-    (0_u32..).zip(state.nodes.iter().map(|left| left.memory)).collect()
+    (0_u32..)
+        .zip(state.nodes.iter().map(|left| left.memory))
+        .collect()
 }

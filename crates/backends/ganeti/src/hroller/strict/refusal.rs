@@ -21,8 +21,14 @@ pub fn refusal(text: &str) -> Option<String> {
             "Invalid format of the input file: {count} sections instead of 4 or more"
         ));
     };
-    let uuids: Vec<&str> = groups.iter().filter_map(|fields| fields.get(1).copied()).collect();
-    let names: Vec<&str> = nodes.iter().filter_map(|fields| fields.first().copied()).collect();
+    let uuids: Vec<&str> = groups
+        .iter()
+        .filter_map(|fields| fields.get(1).copied())
+        .collect();
+    let names: Vec<&str> = nodes
+        .iter()
+        .filter_map(|fields| fields.first().copied())
+        .collect();
     let mut found = groups.iter().filter_map(|fields| group(fields).err());
     found
         .next()
@@ -32,7 +38,11 @@ pub fn refusal(text: &str) -> Option<String> {
 
 fn group(fields: &[&str]) -> Result<(), String> {
     enough("group", fields, GROUP)?;
-    word("AllocPolicy", fields[2], &["preferred", "last_resort", "unallocable"])
+    word(
+        "AllocPolicy",
+        fields[2],
+        &["preferred", "last_resort", "unallocable"],
+    )
 }
 
 fn node(fields: &[&str], groups: &[&str]) -> Result<(), String> {
@@ -61,26 +71,39 @@ fn node(fields: &[&str], groups: &[&str]) -> Result<(), String> {
     }
     match optional(11, "N") {
         "Y" | "N" => Ok(()),
-        other => Err(format!("Invalid exclusive_storage value for node '{name}': {other}")),
+        other => Err(format!(
+            "Invalid exclusive_storage value for node '{name}': {other}"
+        )),
     }
 }
 
 fn instance(fields: &[&str], nodes: &[&str]) -> Result<(), String> {
     enough("instance", fields, INSTANCE)?;
     let (name, primary, secondary) = (fields[0], fields[6], fields[7]);
-    let unknown = [primary, secondary].into_iter().find(|node| !node.is_empty() && !nodes.contains(node));
+    let unknown = [primary, secondary]
+        .into_iter()
+        .find(|node| !node.is_empty() && !nodes.contains(node));
     if let Some(node) = unknown.or_else(|| primary.is_empty().then_some("")) {
         return Err(format!("Unknown node '{node}' for instance {name}"));
     }
     for field in &fields[1..=3] {
         number(name, field, Number::Whole)?;
     }
-    let states: Vec<&str> = crate::model::Status::ALL.iter().map(|status| status.word()).collect();
+    let states: Vec<&str> = crate::model::Status::ALL
+        .iter()
+        .map(|status| status.word())
+        .collect();
     word("InstanceStatus", fields[4], &states)?;
     if !["Y", "N"].contains(&fields[5]) {
-        return Err(format!("Invalid auto_balance value '{}' for instance {name}", fields[5]));
+        return Err(format!(
+            "Invalid auto_balance value '{}' for instance {name}",
+            fields[5]
+        ));
     }
-    let templates: Vec<&str> = crate::model::Template::ALL.iter().map(|template| template.word()).collect();
+    let templates: Vec<&str> = crate::model::Template::ALL
+        .iter()
+        .map(|template| template.word())
+        .collect();
     word("DiskTemplate", fields[8], &templates).map_err(|why| format!("Instance {name}: {why}"))?;
     let optional = |at: usize, default: &'static str| fields.get(at).copied().unwrap_or(default);
     number(name, optional(10, "1"), Number::Whole)?;
@@ -93,7 +116,9 @@ fn instance(fields: &[&str], nodes: &[&str]) -> Result<(), String> {
         other => return Err(format!("Invalid forthcoming value '{other}' for instance {name}")),
     }
     if fields[8] == "drbd" && primary == secondary {
-        return Err(format!("Instance {name} has same primary and secondary node - {primary}"));
+        return Err(format!(
+            "Instance {name} has same primary and secondary node - {primary}"
+        ));
     }
     Ok(())
 }
@@ -157,5 +182,7 @@ fn number(name: &str, given: &str, kind: Number) -> Result<(), String> {
     if rest.is_empty() {
         return Ok(());
     }
-    Err(format!("{name}: leftover characters when parsing '{given}': '{rest}'"))
+    Err(format!(
+        "{name}: leftover characters when parsing '{given}': '{rest}'"
+    ))
 }
