@@ -10,8 +10,11 @@
 mod dangers;
 mod graph;
 mod placement;
+mod refusal;
 
 use std::collections::BTreeSet;
+
+pub use refusal::refusal;
 
 use super::{HrollerError, RebootGroup, master_names};
 use crate::loaders::text;

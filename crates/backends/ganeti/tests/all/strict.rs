@@ -1,6 +1,6 @@
 //! Ganeti's own answers: those of hroller 3.0.2 on the cluster of the transcripts, as it printed them.
 
-use stagger_ganeti::hroller::strict::{Question, StrictOptions, saved};
+use stagger_ganeti::hroller::strict::{Question, StrictOptions, refusal, saved};
 use stagger_ganeti::hroller::{HrollerError, OutputOptions, RebootGroup, lines};
 use stagger_ganeti::loaders::text::{read, write};
 use stagger_ganeti::model::Cluster;
@@ -208,4 +208,52 @@ fn what_is_saved_has_ganetis_policy_where_there_is_none() {
     // What says all of itself is written as it is.
     let whole = read(&text).unwrap();
     assert_eq!(saved(&whole), write(&whole));
+}
+
+/// As hroller 3.0.2 and 3.1 said it of the same texts.
+#[test]
+fn what_is_refused_is_refused_in_its_words() {
+    const TEXT: &str = "g|u1|preferred||\n\nn1|16384|512|9728|409600|400000|8|M|u1\nn2|16384|512|9728|409600|400000|8|N|u1\n\n\
+                        a|6144|1024|1|running|Y|n1|n2|drbd|\n\n\n\n";
+    let said = |from: &str, to: &str| refusal(&TEXT.replacen(from, to, 1)).unwrap_or_default();
+    assert_eq!(refusal(TEXT), None);
+    assert_eq!(
+        refusal(""),
+        Some("Invalid format of the input file: 0 sections instead of 4 or more".to_owned())
+    );
+    assert_eq!(
+        said("preferred", "x"),
+        "Invalid string value for type AllocPolicy: \"x\""
+    );
+    assert_eq!(
+        said("g|u1|preferred||", "g\"\\\u{e9}|u1|preferred"),
+        "Invalid/incomplete group data: '[\"g\\\"\\\\\\233\",\"u1\",\"preferred\"]'"
+    );
+    assert_eq!(
+        said("|16384|", "|16384y|"),
+        "n1: leftover characters when parsing '16384y': 'y'"
+    );
+    assert_eq!(said("|512|", "|1.5|"), "n1: cannot parse string '1.5'");
+    assert_eq!(said("|8|N|u1", "|8|N|u9"), "Unknown group 'u9' for node n2");
+    assert_eq!(
+        said("|8|N|u1", "|8|N|u1|1||W"),
+        "Invalid exclusive_storage value for node 'n2': W"
+    );
+    assert_eq!(
+        said("running", "run"),
+        "Invalid string value for type InstanceStatus: \"run\""
+    );
+    assert_eq!(
+        said("drbd", "raid"),
+        "Instance a: Invalid string value for type DiskTemplate: \"raid\""
+    );
+    assert_eq!(said("|n1|n2|", "|n3|n2|"), "Unknown node 'n3' for instance a");
+    assert_eq!(
+        said("|n2|drbd", "|n1|drbd"),
+        "Instance a has same primary and secondary node - n1"
+    );
+    assert_eq!(
+        said("|drbd|", "|drbd||1|-|z"),
+        "Invalid forthcoming value 'z' for instance a"
+    );
 }

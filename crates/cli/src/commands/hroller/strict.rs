@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use stagger_ganeti::hroller::strict::{Question, StrictOptions, saved};
+use stagger_ganeti::hroller::strict::{Question, StrictOptions, refusal, saved};
 use stagger_ganeti::hroller::{HrollerError, OutputOptions, lines, missing};
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::rapi::KVM_NODE_MEMORY;
@@ -334,12 +334,9 @@ async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<Cluster, Refuse
     }
     if let Some(file) = text_data {
         let text = content(file)?;
-        // As it counts them: one for each line that is empty, and one more.
-        let sections = text.lines().filter(|line| line.is_empty()).count() + 1;
-        if sections < 4 {
-            return Err(aborting(format!(
-                "Invalid format of the input file: {sections} sections instead of 4 or more"
-            )));
+        // It refuses some numbers that we take, as a whole one with a fraction.
+        if let Some(why) = refusal(&text) {
+            return Err(aborting(why));
         }
         return text::read(&text).map_err(|error| aborting(error.to_string()));
     }
