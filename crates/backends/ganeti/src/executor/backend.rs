@@ -63,6 +63,14 @@ impl GanetiBackend {
         &self.rapi
     }
 
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// All facts, now, and the cluster as planning takes it.
     ///
     /// # Errors

@@ -251,16 +251,30 @@ pub async fn drop(
     if held.run != call.run.as_str() {
         return Ok(format!("it is held by run {}", held.run));
     }
-    if guard.as_str() == WATCHER
+    release(rapi, settings, call, &held).await?;
+    Ok("given back".to_owned())
+}
+
+/// Gives a guard back, of whatever run. Who asks for it knows that this run does not rely on it any more.
+///
+/// # Errors
+/// As [`take`].
+pub async fn release(
+    rapi: &Rapi,
+    settings: &Settings,
+    call: &Call,
+    held: &HeldGuard,
+) -> Result<(), BackendError> {
+    if held.guard == WATCHER
         && !held.by_others
         && let Some(given) = &settings.cluster.visits.watcher
     {
         commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
+    let tried = format!("give back the guard {}", held.guard);
     forget(rapi, &held.guard)
         .await
-        .map_err(|error| error.of(&tried, true))?;
-    Ok("given back".to_owned())
+        .map_err(|error| error.of(tried, true))
 }
 
 /// Takes the filters of a guard away, the rest's first.

@@ -30,6 +30,7 @@ mod master;
 mod planning;
 mod rapi;
 mod recorded;
+mod recovery;
 mod runs;
 mod select;
 mod text;

@@ -15,6 +15,7 @@ use stagger_core::model::{
 use super::capacity::capacity;
 use super::{KIND, TERMS, TranslateError, not_vm_capable, pairs};
 use crate::config::Visits;
+use crate::executor::visit::whose;
 use crate::facts::notes::PriorRole;
 use crate::facts::{Facts, NodeFacts, Role, RunState};
 use crate::model::Cluster;
@@ -119,7 +120,7 @@ fn drained(nodes: &[&NodeFacts]) -> Result<Vec<Drained>, IdError> {
             Ok(Drained {
                 unit: UnitId::new(node.name.clone())?,
                 // They are named by when they began.
-                by: node.notes.runs.last().cloned(),
+                by: node.notes.visits().filter_map(|notes| notes.run.clone()).max(),
             })
         })
         .collect()
@@ -179,6 +180,16 @@ fn untouchable(node: &NodeFacts, memory: Option<&Baseline>, visits: &Visits) -> 
             format!("{name} is {word}, and was set so by others"),
         ));
     }
+    // Before a run every note is of another one.
+    if let (Role::Drained, None, Some(notes)) = (node.role, memory, node.notes.visits().next()) {
+        return Some(Reason::of_backend(
+            "node-left-by-run",
+            format!(
+                "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
+                whose(notes)
+            ),
+        ));
+    }
     if !node.vm_capable {
         return Some(not_vm_capable());
     }
@@ -204,7 +215,7 @@ fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
         .zip(nodes)
         .filter(|(_, node)| {
             matches!(node.role, Role::Master | Role::Candidate)
-                || node.notes.was == Some(PriorRole::Candidate)
+                || node.notes.visits().any(|notes| notes.was == Some(PriorRole::Candidate))
         })
         .map(|(at, _)| (Ix(at), 1))
         .collect();
@@ -267,7 +278,8 @@ fn instances_up(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, I
     let stopped_by_us: BTreeSet<&str> = facts
         .nodes
         .values()
-        .flat_map(|node| node.notes.stopped.iter().map(String::as_str))
+        .flat_map(|node| node.notes.visits())
+        .flat_map(|notes| notes.stopped.iter().map(String::as_str))
         .collect();
     let wrong: Vec<String> = facts
         .instances
