@@ -12,7 +12,9 @@ mod stores;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
+pub(crate) use ganeti::{
+    Ganeti, GanetiGuards, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover, SharedSecondary,
+};
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};

@@ -74,7 +74,8 @@ pub struct Visits {
     pub job_timeout: u64,
     /// How long disks may take to be in sync again, in seconds.
     pub sync_timeout: u64,
-    /// The command that reboots `{node}`, run on this machine; RAPI's powercycle, if not given.
+    /// The command that reboots `{node}`, run on this machine. Not given: [`CLEAN_REBOOT`]. The word `powercycle`: RAPI's, which
+    /// writes `b` to the node's sysrq trigger, so that nothing is synchronized and nothing is unmounted.
     pub reboot: Option<String>,
     /// How long a node may take to come back, in seconds.
     pub reboot_timeout: u64,
@@ -90,7 +91,7 @@ pub struct Visits {
     pub copy_journal: Option<String>,
     /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
     /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason
-    /// lets its job pass while jobs of others wait.
+    /// lets its job pass while jobs of others wait. Every other command and hook may name `{reason}` for the same.
     pub relocate: Option<String>,
     /// Commands around the visit of each node, run on this machine.
     pub hooks: Hooks,
@@ -124,6 +125,34 @@ pub struct Watcher {
     pub resume: String,
     /// Tells whether it is paused: `ssh root@{master} gnt-cluster watcher info`.
     pub info: String,
+}
+
+/// How a node is rebooted if the configuration does not say: cleanly, by ssh, as Ganeti itself reaches its nodes. The master
+/// runs `reboot` there; no job is needed for it. What it prints tells whether the node took the command, or went away with it.
+pub const CLEAN_REBOOT: &str = "ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1 | tee /dev/stderr | \
+grep -Eq 'return code = (0|255)'";
+
+/// The word for RAPI's own way.
+const POWERCYCLE: &str = "powercycle";
+
+/// How nodes are rebooted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebootMethod<'a> {
+    /// By RAPI, without a word to the node's own system: what is not on its disks is lost.
+    Powercycle,
+    /// By a command.
+    Command(&'a str),
+}
+
+impl Visits {
+    /// How nodes are rebooted.
+    pub fn reboot_method(&self) -> RebootMethod<'_> {
+        match self.reboot.as_deref() {
+            Some(POWERCYCLE) => RebootMethod::Powercycle,
+            Some(command) => RebootMethod::Command(command),
+            None => RebootMethod::Command(CLEAN_REBOOT),
+        }
+    }
 }
 
 impl Default for Visits {
@@ -269,9 +298,10 @@ impl Settings {
                 visits.guards_expire
             ));
         }
+        let reboot = visits.reboot.clone().filter(|word| word != POWERCYCLE);
         let names_its_target = [
             ("failover", &visits.failover, "{successor}"),
-            ("reboot", &visits.reboot, "{node}"),
+            ("reboot", &reboot, "{node}"),
             ("relocate", &visits.relocate, "{instance}"),
             ("relocate", &visits.relocate, "{node}"),
             // Else its job would wait behind our own drain.

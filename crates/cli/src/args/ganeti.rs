@@ -238,7 +238,9 @@ pub(crate) struct Hroller {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ganeti {
     /// List what runs hold in the cluster, as a drained job queue, and until when.
-    Guards(Guards),
+    Guards(GanetiGuards),
+    /// Give back what runs have left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
+    Recover(Recover),
 }
 
 /// `guards`
@@ -251,4 +253,30 @@ pub(crate) struct Guards {
     /// its guards go at their expiry even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) watch: bool,
+}
+
+/// `ganeti guards`
+#[derive(Debug, Args)]
+pub(crate) struct GanetiGuards {
+    #[command(flatten)]
+    /// What a Ceph has too.
+    pub(crate) guards: Guards,
+    /// Clear all of them now, of whatever run: jobs of others go on at once. A run that is at work takes them again with its
+    /// next wave.
+    #[arg(long, conflicts_with_all = ["drop_expired", "watch"])]
+    pub(crate) drop: bool,
+}
+
+/// `ganeti recover`
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    /// Only what was taken from this node.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// List what is left and how it would be given back; change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Begin without asking.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
 }

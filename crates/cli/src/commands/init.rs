@@ -225,7 +225,8 @@ fn ganeti(found: &FoundGaneti) -> String {
          password_file = \"/etc/stagger/rapi-password\"   # its first line; nobody else may read it\n\
          \n\
          [cluster.visits]\n\
-         # reboot = \"ssh root@{node} systemctl reboot\"   # instead of RAPI's powercycle, which does not sync disks\n\
+         # Nodes are rebooted cleanly, by ssh through the master; this is another way. RAPI's own, which syncs no disks: \"powercycle\".\n\
+         # reboot = \"ssh root@{node} systemctl reboot\"\n\
          # The master is left alone unless there is a command that makes another one:\n\
          # failover = \"ssh root@{successor} gnt-cluster master-failover --yes-do-it\"\n\
          # relocate = \"ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}\"\n\

@@ -293,6 +293,7 @@ async fn carry_out(
     document(cli, driver.run());
     let next = view::mixed(driver.run());
     let selected = driver.run().start().target.only.is_some();
+    let baseline = driver.run().start().baseline.clone();
     drop(driver);
     // What it came to is told before anybody is told here that it is over.
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
@@ -321,6 +322,7 @@ async fn carry_out(
             if let Some(next) = next {
                 print::talk(&next);
             }
+            look_back(cli, &run, &baseline).await;
             match ending {
                 Ending::Done => Exit::Done,
                 Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
@@ -329,6 +331,21 @@ async fn carry_out(
     };
     print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
+}
+
+/// Says what a run that is over has left, and where guests are by now: nobody should have to look for that.
+async fn look_back(cli: &Cli, run: &RunId, baseline: &serde_json::Value) {
+    let lines = match clusters::of_config(cli) {
+        Ok(cluster) => cluster.look_back(run, baseline).await,
+        Err(error) => Err(error),
+    };
+    match lines {
+        Ok(lines) => lines.iter().for_each(|line| print::talk(line)),
+        Err(error) => print::talk(&format!(
+            "nobody could tell what the run has left: {}",
+            error.message
+        )),
+    }
 }
 
 /// Tells whoever the configuration names.

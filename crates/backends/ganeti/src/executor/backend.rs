@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::lock::{self, FilterLock};
 use super::visit::PlannedMoves;
 use super::visitor::Visitor;
-use crate::config::{RapiConfig, Settings};
+use crate::config::{RapiConfig, RebootMethod, Settings};
 use crate::facts::Facts;
 use crate::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
 use crate::model::Cluster;
@@ -143,7 +143,7 @@ impl GanetiBackend {
                     || visits.hooks.enter.is_some()
                     || visits.relocate.is_some()
             }
-            Phase::Change => visits.reboot.is_some(),
+            Phase::Change => visits.reboot_method() != RebootMethod::Powercycle,
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
     }

@@ -18,6 +18,7 @@ use super::moves::{all_of, done_before};
 use super::pacer::Pacer;
 use super::visit::{self, Batch, LeaveProgress, Refusal};
 use super::visitor::{SSH_LOST, Visitor};
+use crate::config::RebootMethod;
 use crate::facts::Role;
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
@@ -177,7 +178,7 @@ impl Visitor<'_> {
     }
 
     async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
-        if let Some(command) = &self.settings.cluster.visits.reboot {
+        if let RebootMethod::Command(command) = self.settings.cluster.visits.reboot_method() {
             let names = [("node", node)];
             let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
             return match ran.code {

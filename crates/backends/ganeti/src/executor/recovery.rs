@@ -14,7 +14,7 @@ use stagger_engine::life::Pulse;
 
 use super::backend::GanetiBackend;
 use super::fence;
-use super::guards;
+use super::guards::{self, HeldGuard};
 use super::leftovers::{Leftovers, may_give_back};
 use super::lock;
 use super::visit::{PlannedMoves, whose};
@@ -77,6 +77,29 @@ impl GanetiBackend {
         let recovered = recovered.map_err(LockError::Backend)?;
         given_back?;
         Ok(recovered)
+    }
+
+    /// Gives back all guards at once, of whatever run: jobs of others go on. A run that is at work takes them again with its
+    /// next wave. `by` is named nowhere else: a command is carried out once for one name.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked, or a command fails.
+    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<HeldGuard>, BackendError> {
+        let filters = self.rapi().filters().await;
+        let filters = filters.map_err(|error| error.of("look for guards", false))?;
+        let fence = fence::newest(&filters);
+        let call = Call {
+            run: by.clone(),
+            seq: 1,
+            announced: fence,
+            fence,
+            deadline: None,
+        };
+        let held = guards::held(&filters);
+        for guard in &held {
+            guards::release(self.rapi(), self.settings(), &call, guard).await?;
+        }
+        Ok(held)
     }
 
     async fn give_all_back(

@@ -27,6 +27,7 @@ mod lives;
 mod lock;
 mod looks;
 mod master;
+mod narrow_drain;
 mod planning;
 mod rapi;
 mod recorded;

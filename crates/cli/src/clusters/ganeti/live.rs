@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot};
+use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Snapshot};
 use stagger_core::run::measured;
 use stagger_engine::cluster::{Backend, BackendError, Lock as _};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
-use stagger_ganeti::config::{Settings, Visits};
+use stagger_ganeti::config::{RebootMethod, Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::leftovers::Leftovers;
+use stagger_ganeti::executor::visit::whose;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
@@ -28,6 +30,8 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
+use crate::print;
+use crate::show;
 use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
@@ -122,6 +126,13 @@ impl<'a> LiveGaneti<'a> {
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         let policy = self.config.policy(&goal.policy)?;
         let looked = self.look().await?;
+        tell_of_leftovers(&Leftovers::of(&looked.facts, &[]));
+        if self.settings.cluster.visits.reboot_method() == RebootMethod::Powercycle {
+            print::talk(
+                "warning: nodes are powercycled (`reboot = \"powercycle\"`): nothing is synchronized or unmounted before, so what \
+                 was just installed may be lost; without `reboot` they are rebooted cleanly",
+            );
+        }
         let snapshot = self.snapshot_of(&looked, &self.wished(reboot)?)?;
         let input = planned(&looked, snapshot, &self.settings.cluster.visits, policy, reboot)?;
         Ok((input, looked.facts))
@@ -238,9 +249,55 @@ impl ManagedCluster for LiveGaneti<'_> {
         Ok(checks)
     }
 
+    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
+        let looked = self.look().await?;
+        let mut lines = Vec::new();
+        if let Ok(memory) = serde_json::from_value::<Baseline>(baseline.clone()) {
+            let moved = memory.not_at_home(&looked.facts);
+            lines.push(match moved.as_slice() {
+                [] => format!(
+                    "every instance that ran before is on its original primary ({} compared)",
+                    memory.homes.len()
+                ),
+                moved => format!("NOT ON ITS ORIGINAL PRIMARY  {}", moved.join("; ")),
+            });
+        }
+        let left = Leftovers::of(&looked.facts, &[]).of_run(run);
+        if !left.visits.is_empty() {
+            lines.push(format!("this run has left behind:\n{}", show::leftovers::leftovers(&left)));
+            lines.push("`stagger ganeti recover` gives it back".to_owned());
+        }
+        Ok(lines)
+    }
+
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         Ok(Some(GuardHolder::Ganeti(Box::new(self.backend()?))))
     }
+}
+
+/// Says which nodes carry notes of other runs: nothing of them is touched.
+fn tell_of_leftovers(left: &Leftovers) {
+    for visit in &left.visits {
+        let since = visit.notes.since.map(|since| format!(", since {since}")).unwrap_or_default();
+        print::talk(&format!(
+            "warning: {} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
+            visit.node,
+            whose(&visit.notes),
+            visit.node
+        ));
+    }
+}
+
+/// The Ganeti of the configuration, to give back what runs have left in it.
+pub(crate) async fn to_recover(cli: &Cli) -> Result<GanetiBackend, CliError> {
+    let config = config::read(cli)?;
+    let Some(settings) = config.ganeti() else {
+        return Err(CliError::usage("the configuration is not of a Ganeti")
+            .hint("--config names the configuration of its cluster"));
+    };
+    let live = LiveGaneti::new(cli, config, settings);
+    let identity = live.backend()?.identity().await?;
+    Ok(GanetiBackend::new(live.of(Some(&identity)), None)?)
 }
 
 /// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts.

@@ -53,6 +53,9 @@ pub struct Baseline {
     /// The master.
     #[serde(default)]
     pub master: Option<String>,
+    /// On which node each of the instances ran, by its id. Releases before this one did not keep it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub homes: BTreeMap<String, String>,
 }
 
 impl Baseline {
@@ -71,7 +74,23 @@ impl Baseline {
                 .map(|instance| instance.uuid.clone())
                 .collect(),
             master: Some(facts.master.clone()),
+            homes: facts
+                .instances
+                .values()
+                .filter(|instance| instance.doing == RunState::Up)
+                .map(|instance| (instance.uuid.clone(), instance.primary.clone()))
+                .collect(),
         }
+    }
+
+    /// The instances that ran before and are not on their original primary now, each in words. One that is gone has none.
+    pub fn not_at_home(&self, facts: &Facts) -> Vec<String> {
+        let moved = facts.instances.values().filter_map(|instance| {
+            let home = self.homes.get(&instance.uuid)?;
+            let now = &instance.primary;
+            (now != home).then(|| format!("{} is on {now}, and was on {home}", instance.name))
+        });
+        moved.collect()
     }
 }
 

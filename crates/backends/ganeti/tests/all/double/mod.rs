@@ -85,6 +85,8 @@ pub struct World {
     pub lag: u32,
     stale: u32,
     pub jobs: Vec<queue::Job>,
+    /// Jobs in the order in which they ended.
+    pub ended: Vec<u64>,
     pub faults: Vec<(String, Fault)>,
     late: VecDeque<(u32, Request)>,
     pub never_returns: BTreeSet<String>,
