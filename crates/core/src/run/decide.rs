@@ -96,11 +96,10 @@ impl Run {
                 let decision = state
                     .stops_before(wave, self.closing)
                     .unwrap_or_else(|| state.in_wave(now, snapshot, wave, self.closing));
-                match decision {
-                    Decision::Hold(_) | Decision::Wait { .. } => {
-                        state.give_back_while_held().unwrap_or(decision)
-                    }
-                    other => other,
+                if matches!(decision, Decision::Hold(_) | Decision::Wait { .. }) {
+                    state.give_back_while_held().unwrap_or(decision)
+                } else {
+                    decision
                 }
             }
             None => state.between_waves(now, snapshot),
