@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, IdError};
 use stagger_engine::hosts::Hosts;
@@ -93,12 +94,52 @@ pub struct Visits {
     /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason
     /// lets its job pass while jobs of others wait. Every other command and hook may name `{reason}` for the same.
     pub relocate: Option<String>,
+    /// How instances are migrated that cannot be migrated as the others are; the first rule that matches counts.
+    pub migrate: Vec<MigrationRule>,
     /// Commands around the visit of each node, run on this machine.
     pub hooks: Hooks,
     /// Who becomes master while the master reboots; the first fitting candidate, if not given.
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
     pub watcher: Option<Watcher>,
+}
+
+/// How some instances are migrated. Without a rule an instance is migrated live, and by nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigrationRule {
+    /// A regular expression that is found in the names of the instances that are meant.
+    pub matching: String,
+    /// Whether it runs meanwhile.
+    #[serde(default)]
+    pub mode: MigrationMode,
+    /// Whether it is shut down here and started there where it cannot be migrated.
+    #[serde(default)]
+    pub allow_failover: bool,
+    /// Whether it is migrated also between different versions of the hypervisor.
+    #[serde(default)]
+    pub ignore_hvversions: bool,
+}
+
+/// Whether an instance runs while it is migrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MigrationMode {
+    /// It runs on.
+    #[default]
+    Live,
+    /// It is stopped, and goes on there where it was.
+    NonLive,
+}
+
+impl MigrationMode {
+    /// As Ganeti has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::NonLive => "non-live",
+        }
+    }
 }
 
 /// What others have to say to the visit of `{node}`: a storage pool on the nodes' own disks, a load balancer.
@@ -153,6 +194,12 @@ impl Visits {
             None => RebootMethod::Command(CLEAN_REBOOT),
         }
     }
+
+    /// How that instance is migrated; `None`: as all that no rule names.
+    pub fn migration_of(&self, instance: &str) -> Option<&MigrationRule> {
+        let matches = |rule: &&MigrationRule| Regex::new(&rule.matching).is_ok_and(|regex| regex.is_match(instance));
+        self.migrate.iter().find(matches)
+    }
 }
 
 impl Default for Visits {
@@ -169,6 +216,7 @@ impl Default for Visits {
             failover_timeout: 120,
             copy_journal: None,
             relocate: None,
+            migrate: Vec::new(),
             hooks: Hooks::default(),
             successor: None,
             watcher: None,
@@ -297,6 +345,11 @@ impl Settings {
                 "`guards_expire` is {}, and has to be at least {LEAST_GUARD}: a guard is renewed when half of that is over",
                 visits.guards_expire
             ));
+        }
+        for rule in &visits.migrate {
+            if let Err(error) = Regex::new(&rule.matching) {
+                return Err(format!("`matching` of `migrate` is no regular expression: {error}"));
+            }
         }
         let reboot = visits.reboot.clone().filter(|word| word != POWERCYCLE);
         let names_its_target = [

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
 use super::goal::Words;
 
@@ -46,6 +47,12 @@ pub(crate) struct Reboot {
     /// Ignore instance policies when an instance moves to another node group.
     #[arg(long)]
     pub(crate) ignore_ipolicy: bool,
+    /// Command that is run for each selected {node}; nodes for which it exits with 1 need no reboot and are left out, 0: they do.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) needs_reboot: Option<String>,
+    /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Timestamp>,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
@@ -65,6 +72,8 @@ impl Reboot {
             degraded_meanwhile,
             local_storage,
             ignore_ipolicy,
+            needs_reboot,
+            since,
             takes,
         } = self;
         let mut words = Words(vec!["reboot".to_owned()]);
@@ -79,6 +88,8 @@ impl Reboot {
         words.switch("--degraded-meanwhile", *degraded_meanwhile);
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
+        words.value("--needs-reboot", needs_reboot.as_ref());
+        words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0
     }

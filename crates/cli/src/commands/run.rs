@@ -279,6 +279,7 @@ async fn carry_out(
     let end = match driven {
         Ok(Stopped::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+            tell_of_guards(cli, &run).await;
             document(cli, driver.run());
             lease.leave();
             return Ok(Exit::Interrupted);
@@ -315,6 +316,7 @@ async fn carry_out(
             print::talk(&format!(
                 "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
             ));
+            tell_of_guards(cli, &run).await;
             Exit::NeedsYou
         }
         Stopped::Over(ending) => {
@@ -331,6 +333,26 @@ async fn carry_out(
     };
     print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
+}
+
+/// Says what a run that stops in its midst still holds, and how that is cleared: others may wait for it.
+async fn tell_of_guards(cli: &Cli, run: &RunId) {
+    let Ok(Some(holder)) = clusters::of_config(cli).and_then(|cluster| cluster.guards()) else {
+        return;
+    };
+    let Ok(held) = holder.held().await else {
+        print::talk("nobody could tell which guards the run still holds");
+        return;
+    };
+    for guard in held.iter().filter(|guard| guard.run == run.as_str()) {
+        print::talk(&format!("the guard {} stays until {}", guard.guard, guard.until));
+    }
+    if let (Some(word), true) = (holder.passes(), !held.is_empty()) {
+        print::talk(&format!(
+            "jobs with --reason={word} run all the same; `stagger {} guards --drop` lets all of them run",
+            holder.command()
+        ));
+    }
 }
 
 /// Says what a run that is over has left, and where guests are by now: nobody should have to look for that.

@@ -27,6 +27,7 @@ mod lives;
 mod lock;
 mod looks;
 mod master;
+mod migrations;
 mod narrow_drain;
 mod planning;
 mod rapi;

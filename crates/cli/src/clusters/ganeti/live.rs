@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Snapshot};
-use stagger_core::run::measured;
+use stagger_core::run::{Answer, Event, measured};
 use stagger_engine::cluster::{Backend, BackendError, Lock as _};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ganeti::config::{RebootMethod, Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::commands;
 use stagger_ganeti::executor::leftovers::Leftovers;
 use stagger_ganeti::executor::visit::whose;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
+use stagger_ganeti::maintenance::selection::SelectError;
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
 use stagger_ganeti::maintenance::snapshot::{KIND, REBOOTED};
 use stagger_ganeti::maintenance::target::with_guards_and_gates;
@@ -126,6 +129,7 @@ impl<'a> LiveGaneti<'a> {
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         let policy = self.config.policy(&goal.policy)?;
         let looked = self.look().await?;
+        let reboot = &self.who_need_it(reboot, &looked).await?;
         tell_of_leftovers(&Leftovers::of(&looked.facts, &[]));
         if self.settings.cluster.visits.reboot_method() == RebootMethod::Powercycle {
             print::talk(
@@ -155,6 +159,77 @@ impl<'a> LiveGaneti<'a> {
             wished.durations = durations;
         }
         Ok(wished)
+    }
+
+    /// The same for those nodes only that need it: by the word of a command, and by what runs have done already.
+    async fn who_need_it(
+        &self,
+        reboot: &args::Reboot,
+        looked: &ObservedGaneti,
+    ) -> Result<args::Reboot, CliError> {
+        let mut narrowed = reboot.clone();
+        if reboot.needs_reboot.is_none() && reboot.since.is_none() {
+            return Ok(narrowed);
+        }
+        if let Some(since) = reboot.since {
+            narrowed.nodes.leave_out.extend(self.booted_since(since, &looked.facts)?);
+        }
+        let meant = |nodes: &args::Nodes| {
+            let meant = goal::selection(nodes)?.of(&looked.cluster);
+            match meant {
+                Ok(meant) => Ok(meant),
+                Err(SelectError::Nothing(_)) => Ok(Vec::new()),
+                Err(error) => Err(CliError::usage(error.to_string())),
+            }
+        };
+        let backend = self.backend()?;
+        if let Some(command) = &reboot.needs_reboot {
+            for node in meant(&narrowed.nodes)? {
+                let names = [("node", node.as_str())];
+                match commands::ask(backend.rapi(), &self.settings, command, &names).await? {
+                    Answer::Yes => {}
+                    Answer::No { .. } => narrowed.nodes.leave_out.push(node.to_string()),
+                    Answer::Unknown { why } => {
+                        return Err(CliError::new(
+                            Exit::Unreachable,
+                            format!("nobody could tell whether {node} needs a reboot: {why}"),
+                        )
+                        .hint("--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not"));
+                    }
+                    Answer::NoOracle | Answer::Overridden { .. } => {}
+                }
+            }
+        }
+        if meant(&narrowed.nodes)?.is_empty() {
+            return Err(CliError::new(Exit::No, "none of the selected nodes needs a reboot"));
+        }
+        Ok(narrowed)
+    }
+
+    /// The nodes that have booted since a run that began then or later: each run keeps how nodes had booted before it.
+    fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+        if !place(self.cli)?.exists() {
+            return Ok(Vec::new());
+        }
+        let store = store(self.cli)?;
+        let mut before: BTreeSet<(String, String)> = BTreeSet::new();
+        for listed in store.runs()? {
+            if listed.cluster != self.settings.cluster.name || listed.started < since {
+                continue;
+            }
+            let journal = store.journal(&listed.run)?;
+            let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
+                continue;
+            };
+            if let Ok(memory) = serde_json::from_value::<Baseline>(start.baseline.clone()) {
+                before.extend(memory.boots);
+            }
+        }
+        let booted = facts.nodes.values().filter(|node| {
+            let mut known = before.iter().filter(|(name, _)| *name == node.name);
+            known.any(|(_, boot)| node.boot.as_ref().is_some_and(|now| now != boot))
+        });
+        Ok(booted.map(|node| node.name.clone()).collect())
     }
 
     /// Refuses before anything begins what would fail in the middle.

@@ -102,7 +102,7 @@ impl World {
             reasons,
             status: "queued",
             result: Value::Null,
-            fails: false,
+            fails: std::mem::take(&mut self.fails_next),
             ticks: 0,
         });
         id
