@@ -2,7 +2,7 @@
 //! another process after a crash, knows from there what was taken away from it, by which run, and since when.
 //!
 //! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since 1970. Releases
-//! before this one wrote no run into the note: such a note is of the last run that is noted on its node.
+//! before this one wrote no run into the note: such a note is of the last run that is noted on its node without a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -126,7 +126,13 @@ impl From<Notes> for NodeNotes {
 impl NodeNotes {
     /// The notes among a node's tags.
     pub fn read(tags: &[String]) -> Self {
-        let last_run = tags.iter().filter_map(|tag| run_of(tag)).map(|(run, _)| run).max();
+        // Who names runs in each note says when its visit began: notes without a run are not of those.
+        let last_run = tags
+            .iter()
+            .filter_map(|tag| run_of(tag))
+            .filter(|(_, since)| since.is_none())
+            .map(|(run, _)| run)
+            .max();
         let mut notes = Self::default();
         for tag in tags {
             if let Some((run, since)) = run_of(tag) {
@@ -253,6 +259,8 @@ mod tests {
         assert_eq!((last.away.len(), last.was), (1, Some(PriorRole::Regular)));
         assert_eq!(last.tags(), ["stagger:away:u1", "stagger:run:20261124-0000-abcd", "stagger:was:regular"]);
         assert_eq!(notes.of(Some(&runs[0])).away.len(), 0);
+        let beside = read(&["stagger:stopped:u2", "stagger:run:20261124-0000-abcd@1795219724"]);
+        assert_eq!(beside.of(None).stopped.len(), 1, "that run names itself in its notes");
         let nobodys = read(&["stagger:stopped:u2"]);
         assert_eq!(nobodys.of(None).stopped.len(), 1);
         assert!(nobodys.of(Some(&runs[0])).is_empty());
