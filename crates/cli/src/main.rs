@@ -31,8 +31,8 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate, verify,
-    versions, watch,
+    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
+    verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;

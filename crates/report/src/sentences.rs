@@ -43,7 +43,9 @@ impl Lines {
             Event::WaveWentBack => {
                 let text = match self.back.take().as_deref() {
                     // Another process began it; but where no way leads back, nothing was brought back.
-                    None if leads_nowhere_back(run) => "the wave is given up, and nothing of it was brought back".to_owned(),
+                    None if leads_nowhere_back(run) => {
+                        "the wave is given up, and nothing of it was brought back".to_owned()
+                    }
                     Some([]) => "the wave is given up, and nothing of it was brought back".to_owned(),
                     Some(back) => format!("on the release before: {}", compress(back)),
                     None => "the wave is over, and what was brought back is on the release before".to_owned(),

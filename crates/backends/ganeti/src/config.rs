@@ -197,7 +197,8 @@ impl Visits {
 
     /// How that instance is migrated; `None`: as all that no rule names.
     pub fn migration_of(&self, instance: &str) -> Option<&MigrationRule> {
-        let matches = |rule: &&MigrationRule| Regex::new(&rule.matching).is_ok_and(|regex| regex.is_match(instance));
+        let matches =
+            |rule: &&MigrationRule| Regex::new(&rule.matching).is_ok_and(|regex| regex.is_match(instance));
         self.migrate.iter().find(matches)
     }
 }
@@ -348,7 +349,9 @@ impl Settings {
         }
         for rule in &visits.migrate {
             if let Err(error) = Regex::new(&rule.matching) {
-                return Err(format!("`matching` of `migrate` is no regular expression: {error}"));
+                return Err(format!(
+                    "`matching` of `migrate` is no regular expression: {error}"
+                ));
             }
         }
         let reboot = visits.reboot.clone().filter(|word| word != POWERCYCLE);

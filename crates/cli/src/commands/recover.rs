@@ -34,7 +34,11 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     if !cli.json {
         print::out(&show::leftovers::leftovers(&left));
     }
-    let exit = if left.nothing_is_away() { Exit::Done } else { Exit::No };
+    let exit = if left.nothing_is_away() {
+        Exit::Done
+    } else {
+        Exit::No
+    };
     if args.dry_run {
         if cli.json {
             print::json(&LEFTOVERS.of(&Leftovers::of(left, Recovered::default())));
@@ -43,10 +47,10 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     }
     if !args.yes {
         if !print::can_ask() {
-            return Err(
-                CliError::usage("without a terminal nothing is given back unless that was said before")
-                    .hint("--yes, or --dry-run to look"),
-            );
+            return Err(CliError::usage(
+                "without a terminal nothing is given back unless that was said before",
+            )
+            .hint("--yes, or --dry-run to look"));
         }
         if !print::ask("Give it back?") {
             return Err(CliError::new(Exit::No, "nothing was changed"));
@@ -61,7 +65,10 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     }
     let now = Timestamp::now();
     let claim = Identity::of_this_process().claim(&name(now)?, now);
-    let recovered = backend.recover(&claim, args.node.as_deref()).await.map_err(refused)?;
+    let recovered = backend
+        .recover(&claim, args.node.as_deref())
+        .await
+        .map_err(refused)?;
     for done in &recovered.done {
         print::talk(done);
     }
@@ -74,7 +81,11 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     for kept in &recovered.kept {
         print::talk(&format!("kept: {kept}"));
     }
-    let exit = if recovered.failed.is_empty() { Exit::Done } else { Exit::NeedsYou };
+    let exit = if recovered.failed.is_empty() {
+        Exit::Done
+    } else {
+        Exit::NeedsYou
+    };
     if cli.json {
         print::json(&LEFTOVERS.of(&Leftovers::of(left, recovered)));
     }

@@ -25,22 +25,43 @@ pub(crate) fn leftovers(left: &Leftovers) -> String {
     }
     if !records.refused.is_empty() {
         let count = records.refused.len();
-        lines.push(format!("{count} requests whose answer was lost are refused, should they still come"));
+        lines.push(format!(
+            "{count} requests whose answer was lost are refused, should they still come"
+        ));
     }
     if let Some(token) = records.fence {
         lines.push(format!("fence: jobs with a token older than {token} are refused"));
     }
     for (node, tag) in &left.unknown {
-        lines.push(format!("{node} has the tag {tag}, which this release does not know: it stays"));
+        lines.push(format!(
+            "{node} has the tag {tag}, which this release does not know: it stays"
+        ));
     }
     lines.join("\n")
 }
 
 fn of_visit(visit: &LeftVisit) -> Vec<String> {
-    let since = visit.notes.since.map(|since| format!(", since {since}")).unwrap_or_default();
-    let drained = if visit.role == Role::Drained { "drained, " } else { "" };
-    let mut lines = vec![format!("{}  {drained}left by {}{since}", visit.node, whose(&visit.notes))];
-    lines.extend(visit.instances.iter().map(|instance| format!("  {}", of_instance(instance))));
+    let since = visit
+        .notes
+        .since
+        .map(|since| format!(", since {since}"))
+        .unwrap_or_default();
+    let drained = if visit.role == Role::Drained {
+        "drained, "
+    } else {
+        ""
+    };
+    let mut lines = vec![format!(
+        "{}  {drained}left by {}{since}",
+        visit.node,
+        whose(&visit.notes)
+    )];
+    lines.extend(
+        visit
+            .instances
+            .iter()
+            .map(|instance| format!("  {}", of_instance(instance))),
+    );
     lines.extend(visit.plan.iter().map(|batch| format!("  -> {}", words(batch))));
     lines.extend(visit.refused.iter().map(|why| format!("  not now: {why}")));
     lines

@@ -269,7 +269,9 @@ fn moves_of_units(wave: &Wave) -> Vec<String> {
         of_units.entry(&a_move.from).or_default().push(text);
     }
     let lines = of_units.into_iter();
-    lines.map(|(unit, moves)| format!("{unit}: {}", moves.join(", "))).collect()
+    lines
+        .map(|(unit, moves)| format!("{unit}: {}", moves.join(", ")))
+        .collect()
 }
 
 fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding], width: usize) {

@@ -206,7 +206,11 @@ async fn take_drain(
         };
         let waited = tokio::time::timeout(renew, waited).await;
         let mut error = match waited {
-            Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok(format!("jobs of others wait, but for those with the reason {EMERGENCY}")),
+            Ok(Ok(())) if begun.elapsed() < renew / 2 => {
+                return Ok(format!(
+                    "jobs of others wait, but for those with the reason {EMERGENCY}"
+                ));
+            }
             Ok(Err(error)) if error.retryability == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
             Ok(Err(error)) => error,

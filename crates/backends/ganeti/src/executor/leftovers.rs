@@ -192,14 +192,16 @@ impl Leftovers {
 
 impl Records {
     fn of(filters: &[ListedFilter]) -> Self {
-        let refused = fence::refused(filters).into_iter().filter_map(|found| match found.record {
-            Fence::One { reason, until } => Some(RefusedRequest {
-                filter: found.id,
-                reason,
-                until,
-            }),
-            Fence::Older { .. } => None,
-        });
+        let refused = fence::refused(filters)
+            .into_iter()
+            .filter_map(|found| match found.record {
+                Fence::One { reason, until } => Some(RefusedRequest {
+                    filter: found.id,
+                    reason,
+                    until,
+                }),
+                Fence::Older { .. } => None,
+            });
         Self {
             claims: lock::all_claims(filters),
             handovers: lock::handovers(filters),
@@ -319,11 +321,7 @@ fn play(facts: &mut Facts, node: &str, notes: &Notes, batch: &Batch, leaving: &m
                 this.notes = NodeNotes::read(&tags);
             }
         }
-        Batch::Failover { .. }
-        | Batch::Note(_)
-        | Batch::Drain { .. }
-        | Batch::Stop(_)
-        | Batch::Look(_) => {}
+        Batch::Failover { .. } | Batch::Note(_) | Batch::Drain { .. } | Batch::Stop(_) | Batch::Look(_) => {}
     }
 }
 
@@ -355,4 +353,3 @@ pub fn words(batch: &Batch) -> String {
         Batch::Look(why) => format!("look again: {why}"),
     }
 }
-

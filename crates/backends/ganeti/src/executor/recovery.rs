@@ -50,8 +50,7 @@ impl GanetiBackend {
     /// A run is carried out now, or the cluster cannot be asked. What could not be given back is told in the result.
     pub async fn recover(&self, claim: &LockRecord, only: Option<&str>) -> Result<Recovered, LockError> {
         let filters = self.rapi().filters().await;
-        let filters =
-            filters.map_err(|error| LockError::Backend(error.of("look at the filters", false)))?;
+        let filters = filters.map_err(|error| LockError::Backend(error.of("look at the filters", false)))?;
         // One that was silent may be asleep: it is refused for ever after.
         let may_wake = lock::all_claims(&filters)
             .iter()
@@ -141,9 +140,10 @@ impl GanetiBackend {
         let call = call(left.visits.len() + 1);
         for held in &left.guards {
             match guards::release(self.rapi(), self.settings(), &call, held).await {
-                Ok(()) => recovered
-                    .done
-                    .push(format!("the guard {} of run {}: given back", held.guard, held.run)),
+                Ok(()) => recovered.done.push(format!(
+                    "the guard {} of run {}: given back",
+                    held.guard, held.run
+                )),
                 Err(error) => recovered.failed.push(error),
             }
         }
@@ -197,7 +197,9 @@ impl GanetiBackend {
                 continue;
             }
             self.rapi().delete_filter(&request.filter).await.map_err(failed)?;
-            recovered.done.push(format!("the refusal of {}: removed", request.reason));
+            recovered
+                .done
+                .push(format!("the refusal of {}: removed", request.reason));
         }
         if !recovered.failed.is_empty() {
             recovered.kept.push(
@@ -206,7 +208,10 @@ impl GanetiBackend {
             return Ok(());
         }
         for handover in &left.records.handovers {
-            self.rapi().delete_filter(&handover.filter).await.map_err(failed)?;
+            self.rapi()
+                .delete_filter(&handover.filter)
+                .await
+                .map_err(failed)?;
             recovered.done.push(format!(
                 "that run {} went on on {}: removed",
                 handover.run, handover.to
@@ -214,7 +219,9 @@ impl GanetiBackend {
         }
         if let Some(run) = &left.records.anchor {
             lock::forget_anchor(self.rapi()).await.map_err(failed)?;
-            recovered.done.push(format!("where the journal of run {run} stood: removed"));
+            recovered
+                .done
+                .push(format!("where the journal of run {run} stood: removed"));
         }
         let Some(token) = left.records.fence else {
             return Ok(());

@@ -64,7 +64,11 @@ impl Notes {
         if !self.written.is_empty() {
             return self.written.clone();
         }
-        let of = self.run.as_ref().map(|run| format!("{OF}{run}")).unwrap_or_default();
+        let of = self
+            .run
+            .as_ref()
+            .map(|run| format!("{OF}{run}"))
+            .unwrap_or_default();
         let noted = |what: &str, ids: &BTreeSet<String>| -> Vec<String> {
             ids.iter().map(|id| format!("{what}{id}{of}")).collect()
         };
@@ -257,10 +261,21 @@ mod tests {
         let notes = read(&tags);
         let last = notes.of(Some(&runs[1]));
         assert_eq!((last.away.len(), last.was), (1, Some(PriorRole::Regular)));
-        assert_eq!(last.tags(), ["stagger:away:u1", "stagger:run:20261124-0000-abcd", "stagger:was:regular"]);
+        assert_eq!(
+            last.tags(),
+            [
+                "stagger:away:u1",
+                "stagger:run:20261124-0000-abcd",
+                "stagger:was:regular"
+            ]
+        );
         assert_eq!(notes.of(Some(&runs[0])).away.len(), 0);
         let beside = read(&["stagger:stopped:u2", "stagger:run:20261124-0000-abcd@1795219724"]);
-        assert_eq!(beside.of(None).stopped.len(), 1, "that run names itself in its notes");
+        assert_eq!(
+            beside.of(None).stopped.len(),
+            1,
+            "that run names itself in its notes"
+        );
         let nobodys = read(&["stagger:stopped:u2"]);
         assert_eq!(nobodys.of(None).stopped.len(), 1);
         assert!(nobodys.of(Some(&runs[0])).is_empty());
@@ -276,9 +291,21 @@ mod tests {
         ]);
         let of: Vec<(String, usize, usize)> = notes
             .visits()
-            .map(|visit| (visit.run.as_ref().unwrap().to_string(), visit.away.len(), visit.stopped.len()))
+            .map(|visit| {
+                (
+                    visit.run.as_ref().unwrap().to_string(),
+                    visit.away.len(),
+                    visit.stopped.len(),
+                )
+            })
             .collect();
-        assert_eq!(of, [("20261122-0537-ab12".to_owned(), 1, 0), ("20261124-0000-abcd".to_owned(), 0, 1)]);
+        assert_eq!(
+            of,
+            [
+                ("20261122-0537-ab12".to_owned(), 1, 0),
+                ("20261124-0000-abcd".to_owned(), 0, 1)
+            ]
+        );
         assert_eq!(notes.unknown, ["stagger:later:u3"]);
         let first = notes.visits().next().unwrap();
         assert_eq!(first.since.unwrap().as_second(), 1_795_219_724);

@@ -99,10 +99,7 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     }
     assert_eq!(next(&facts), None);
     assert!(may_reboot(&facts, "n2", &visits, &planned).is_ok());
-    let without_a_time = Notes {
-        since: None,
-        ..notes
-    };
+    let without_a_time = Notes { since: None, ..notes };
     facts.nodes.get_mut("n2").unwrap().notes = without_a_time.into();
     let noted_by_an_older_release = may_reboot(&facts, "n2", &visits, &planned);
     assert!(noted_by_an_older_release.is_ok());
@@ -320,7 +317,10 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
     );
     facts.nodes.get_mut("n2").unwrap().role = Role::Regular;
     let both = vec!["mail".to_owned(), "web".to_owned()];
-    assert_eq!(leave(&facts, "n2", None, &leaving), Ok(Some(Batch::Sync(both.clone()))));
+    assert_eq!(
+        leave(&facts, "n2", None, &leaving),
+        Ok(Some(Batch::Sync(both.clone())))
+    );
     leaving.synced.extend(both);
     let Ok(Some(Batch::Move(moves))) = leave(&facts, "n2", None, &leaving) else {
         panic!("{:?}", leave(&facts, "n2", None, &leaving))

@@ -10,7 +10,11 @@ use stagger_core::run::Ending;
 use stagger_ganeti::executor::reason::EMERGENCY;
 
 fn is_drained(world: &World) -> bool {
-    world.shown.filters.values().any(|filter| filter.action == "PAUSE")
+    world
+        .shown
+        .filters
+        .values()
+        .any(|filter| filter.action == "PAUSE")
 }
 
 /// Seen: a job that was submitted in the first wave was begun after the last one.
@@ -119,7 +123,11 @@ async fn every_hook_is_told_a_reason_that_passes() {
     let end = Lives::new(&setup).live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
     let told = std::fs::read_to_string(file).unwrap();
-    let reasons: Vec<&str> = told.lines().filter_map(|line| line.split_once(' ')).map(|(_, reason)| reason).collect();
+    let reasons: Vec<&str> = told
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(_, reason)| reason)
+        .collect();
     assert_eq!(reasons.len(), 8, "{told}");
     for reason in reasons {
         let read = stagger_ganeti::executor::reason::JobReason::parse(reason).unwrap();

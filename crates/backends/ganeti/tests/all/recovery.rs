@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use stagger_core::model::{Evacuate, LocalGuests, RunId};
 use stagger_core::run::{Command, Ending};
-use stagger_engine::cluster::LockError;
 use stagger_engine::cluster::Lock as _;
+use stagger_engine::cluster::LockError;
 use stagger_ganeti::executor::leftovers::{Deed, words};
 use stagger_ganeti::executor::recovery::Recovered;
 
@@ -24,7 +24,12 @@ async fn recovered(setup: &Setup, only: Option<&str>) -> Recovered {
 fn all_is_given_back(world: &World, before: &World, what: &str) {
     assert_eq!(world.layout(), before.layout(), "{what}");
     assert_eq!(world.left_behind(), [""; 0], "{what}");
-    let drained: Vec<_> = world.now.nodes.iter().filter(|(_, node)| node.role == "D").collect();
+    let drained: Vec<_> = world
+        .now
+        .nodes
+        .iter()
+        .filter(|(_, node)| node.role == "D")
+        .collect();
     assert!(drained.is_empty(), "{what}: {drained:?}");
     assert_eq!(world.now.filters.len(), 0, "{what}: {:?}", world.now.filters);
     assert_eq!(world.violations, [""; 0], "{what}");
@@ -62,16 +67,38 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
     let instances: Vec<_> = visit
         .instances
         .iter()
-        .map(|left| (left.name.as_str(), left.done, left.now.as_ref().unwrap().0.as_str()))
+        .map(|left| {
+            (
+                left.name.as_str(),
+                left.done,
+                left.now.as_ref().unwrap().0.as_str(),
+            )
+        })
         .collect();
     assert_eq!(instances, [("c", Deed::Away, "n4")]);
-    assert!(visit.refused.as_ref().unwrap().contains("does not answer"), "{visit:?}");
+    assert!(
+        visit.refused.as_ref().unwrap().contains("does not answer"),
+        "{visit:?}"
+    );
     let snapshot = backend.look().await.unwrap();
-    let snapshot = backend.snapshot(&snapshot.0, &snapshot.1, &stagger_ganeti::maintenance::snapshot::live::EvacuationGoal::default()).unwrap();
-    let n3 = snapshot.units().iter().find(|unit| unit.id.as_str() == "n3").unwrap();
+    let snapshot = backend
+        .snapshot(
+            &snapshot.0,
+            &snapshot.1,
+            &stagger_ganeti::maintenance::snapshot::live::EvacuationGoal::default(),
+        )
+        .unwrap();
+    let n3 = snapshot
+        .units()
+        .iter()
+        .find(|unit| unit.id.as_str() == "n3")
+        .unwrap();
     let why = n3.untouchable.as_ref().unwrap();
     assert_eq!(why.code.code(), "node-left-by-run");
-    assert!(why.detail.contains("run run-1") && why.detail.contains("recover n3"), "{why}");
+    assert!(
+        why.detail.contains("run run-1") && why.detail.contains("recover n3"),
+        "{why}"
+    );
 
     let dead = recovered(&setup, None).await;
     assert_eq!(dead.failed.len(), 1, "{dead:?}");
@@ -92,7 +119,10 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
         ]
     );
     let recovered = recovered(&setup, None).await;
-    assert!(recovered.failed.is_empty() && recovered.kept.is_empty(), "{recovered:?}");
+    assert!(
+        recovered.failed.is_empty() && recovered.kept.is_empty(),
+        "{recovered:?}"
+    );
     all_is_given_back(&setup.world(), &mixed(), "after it came back");
     assert!(backend.leftovers().await.unwrap().is_empty());
 }
@@ -125,7 +155,10 @@ async fn a_run_never_acts_on_what_another_has_noted() {
     {
         let world = setup.world();
         assert_eq!(world.layout(), make().layout(), "all is where this run found it");
-        let started = world.jobs.iter().any(|job| matches!(&job.op, Op::Startup { instance } if instance == "log"));
+        let started = world
+            .jobs
+            .iter()
+            .any(|job| matches!(&job.op, Op::Startup { instance } if instance == "log"));
         assert!(!started);
         let tags: Vec<String> = world.left_behind();
         assert_eq!(tags.len(), 3, "notes of others stay: {tags:?}");

@@ -172,7 +172,10 @@ impl<'a> LiveGaneti<'a> {
             return Ok(narrowed);
         }
         if let Some(since) = reboot.since {
-            narrowed.nodes.leave_out.extend(self.booted_since(since, &looked.facts)?);
+            narrowed
+                .nodes
+                .leave_out
+                .extend(self.booted_since(since, &looked.facts)?);
         }
         let meant = |nodes: &args::Nodes| {
             let meant = goal::selection(nodes)?.of(&looked.cluster);
@@ -201,7 +204,10 @@ impl<'a> LiveGaneti<'a> {
             }
         }
         if meant(&narrowed.nodes)?.is_empty() {
-            return Err(CliError::new(Exit::No, "none of the selected nodes needs a reboot"));
+            return Err(CliError::new(
+                Exit::No,
+                "none of the selected nodes needs a reboot",
+            ));
         }
         Ok(narrowed)
     }
@@ -339,7 +345,10 @@ impl ManagedCluster for LiveGaneti<'_> {
         }
         let left = Leftovers::of(&looked.facts, &[]).of_run(run);
         if !left.visits.is_empty() {
-            lines.push(format!("this run has left behind:\n{}", show::leftovers::leftovers(&left)));
+            lines.push(format!(
+                "this run has left behind:\n{}",
+                show::leftovers::leftovers(&left)
+            ));
             lines.push("`stagger ganeti recover` gives it back".to_owned());
         }
         Ok(lines)
@@ -353,7 +362,11 @@ impl ManagedCluster for LiveGaneti<'_> {
 /// Says which nodes carry notes of other runs: nothing of them is touched.
 fn tell_of_leftovers(left: &Leftovers) {
     for visit in &left.visits {
-        let since = visit.notes.since.map(|since| format!(", since {since}")).unwrap_or_default();
+        let since = visit
+            .notes
+            .since
+            .map(|since| format!(", since {since}"))
+            .unwrap_or_default();
         print::talk(&format!(
             "warning: {} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
             visit.node,

@@ -234,7 +234,10 @@ fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
         .zip(nodes)
         .filter(|(_, node)| {
             matches!(node.role, Role::Master | Role::Candidate)
-                || node.notes.visits().any(|notes| notes.was == Some(PriorRole::Candidate))
+                || node
+                    .notes
+                    .visits()
+                    .any(|notes| notes.was == Some(PriorRole::Candidate))
         })
         .map(|(at, _)| (Ix(at), 1))
         .collect();
