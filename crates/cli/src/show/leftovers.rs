@@ -1,7 +1,6 @@
 //! What runs have left in a Ganeti, as a person reads it.
 
 use stagger_ganeti::executor::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
-use stagger_ganeti::executor::visit::whose;
 use stagger_ganeti::facts::Role;
 
 /// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
@@ -54,7 +53,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
     let mut lines = vec![format!(
         "{}  {drained}left by {}{since}",
         visit.node,
-        whose(&visit.notes)
+        visit.notes.whose()
     )];
     lines.extend(
         visit

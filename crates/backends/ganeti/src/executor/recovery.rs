@@ -17,7 +17,7 @@ use super::fence;
 use super::guards::{self, HeldGuard};
 use super::leftovers::{Leftovers, may_give_back};
 use super::lock;
-use super::visit::{PlannedMoves, whose};
+use super::visit::PlannedMoves;
 use super::visitor::Visitor;
 
 /// What came of giving back.
@@ -125,7 +125,7 @@ impl GanetiBackend {
             deadline: None,
         };
         for (seq, visit) in (1..).zip(&left.visits) {
-            let whose = whose(&visit.notes);
+            let whose = visit.notes.whose();
             match self
                 .give_one_back(&call(seq), &visit.node, visit.notes.run.as_ref())
                 .await

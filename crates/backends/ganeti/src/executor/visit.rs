@@ -151,7 +151,7 @@ pub fn enter(
             return refuse(match this.notes.visits().next() {
                 Some(other) => format!(
                     "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
-                    whose(other)
+                    other.whose()
                 ),
                 None => format!("{name} is drained, and was set so by others"),
             });
@@ -243,14 +243,6 @@ pub fn enter(
     } else {
         None
     })
-}
-
-/// Whose visit it is, in words.
-pub fn whose(notes: &Notes) -> String {
-    match &notes.run {
-        Some(run) => format!("run {run}"),
-        None => "a run that is not named".to_owned(),
-    }
 }
 
 /// What is noted of the node itself before it is drained.

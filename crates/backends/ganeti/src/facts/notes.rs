@@ -85,6 +85,14 @@ impl Notes {
         tags
     }
 
+    /// Whose visit it is, in words.
+    pub fn whose(&self) -> String {
+        match &self.run {
+            Some(run) => format!("run {run}"),
+            None => "a run that is not named".to_owned(),
+        }
+    }
+
     /// Whether nothing is noted of a visit.
     pub fn is_empty(&self) -> bool {
         self.tags().is_empty()

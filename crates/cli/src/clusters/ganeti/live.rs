@@ -14,7 +14,6 @@ use stagger_ganeti::config::{RebootMethod, Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
 use stagger_ganeti::executor::commands;
 use stagger_ganeti::executor::leftovers::Leftovers;
-use stagger_ganeti::executor::visit::whose;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::maintenance::selection::SelectError;
@@ -370,7 +369,7 @@ fn tell_of_leftovers(left: &Leftovers) {
         print::talk(&format!(
             "warning: {} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
             visit.node,
-            whose(&visit.notes),
+            visit.notes.whose(),
             visit.node
         ));
     }

@@ -15,7 +15,6 @@ use stagger_core::model::{
 use super::capacity::capacity;
 use super::{KIND, TERMS, TranslateError, not_vm_capable, pairs};
 use crate::config::Visits;
-use crate::executor::visit::whose;
 use crate::facts::notes::PriorRole;
 use crate::facts::{Facts, NodeFacts, Role, RunState};
 use crate::model::Cluster;
@@ -205,7 +204,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Baseline>, visits: &Visits) -> 
             "node-left-by-run",
             format!(
                 "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
-                whose(notes)
+                notes.whose()
             ),
         ));
     }
