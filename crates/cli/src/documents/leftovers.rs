@@ -40,7 +40,7 @@ pub(crate) struct LeftVisit {
     pub(crate) run: Option<String>,
     /// When it began; absent: that is not noted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
+    #[schemars(with = "Option<String>")]
     pub(crate) since: Option<Timestamp>,
     /// Whether the node is drained.
     pub(crate) drained: bool,
