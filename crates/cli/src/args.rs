@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{
-    Compat, Ganeti, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary,
+    Compat, Ganeti, GanetiGuards, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover,
+    SharedSecondary,
 };
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, Reason, Snapshot};
+use stagger_core::model::{ClusterId, Reason, RunId, Snapshot};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
@@ -130,6 +130,11 @@ pub(crate) trait ManagedCluster: Cluster {
 
     /// What a run would miss, beside what is true of every cluster. `to`: and whether that release can be reached.
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
+
+    /// What is to be said when that run is over, of what it has left in the cluster and of where guests are by now.
+    async fn look_back(&self, _run: &RunId, _baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
+        Ok(Vec::new())
+    }
 
     /// Who keeps its guards; `None`: there are none that outlive a visit.
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {

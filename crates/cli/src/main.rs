@@ -31,8 +31,8 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, report, risks as known_risks, run, serve, simulate, verify,
-    versions, watch,
+    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
+    verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -184,9 +184,9 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Risks(args) => known_risks::risks(cli, args).await,
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {
-            guards::guards(cli, args).await
-        }
+        Command::Ceph(Ceph::Guards(args)) => guards::guards(cli, args).await,
+        Command::Ganeti(Ganeti::Guards(args)) => recover::guards(cli, args).await,
+        Command::Ganeti(Ganeti::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
         Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
         Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {

@@ -129,6 +129,9 @@ impl GanetiSetup {
                 "reboot = \"{} {{node}} reboot; exit 255\"",
                 program.display()
             )?;
+        } else {
+            // A clean reboot by ssh would be one of the machine that the test runs on.
+            writeln!(text, "reboot = \"powercycle\"")?;
         }
         if let Some(successor) = self.successor {
             writeln!(text, "successor = \"{successor}\"")?;

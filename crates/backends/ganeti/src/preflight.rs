@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::config::{RapiConfig, Settings, Watcher};
+use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
 use crate::executor::client::{ApiError, Method, Rapi};
 
-const OF_NODES: &[&str] = &["node", "master"];
-const OF_MASTERS: &[&str] = &["successor", "master"];
+const OF_NODES: &[&str] = &["node", "master", "reason"];
+const OF_MASTERS: &[&str] = &["successor", "master", "reason"];
 const OF_MOVES: &[&str] = &["instance", "node", "reason", "master"];
-const OF_PAUSES: &[&str] = &["seconds", "master"];
-const OF_THE_MASTER: &[&str] = &["master"];
+const OF_PAUSES: &[&str] = &["seconds", "master", "reason"];
+const OF_THE_MASTER: &[&str] = &["master", "reason"];
 
 /// What each word is filled with, where only the shell's reading of a command is asked.
 const SAMPLES: [(&str, &str); 6] = [
@@ -31,8 +31,12 @@ const DRY_RUN: &str = "/2/tags?dry-run=1&tag=stagger:preflight";
 pub fn templates(config: &RapiConfig) -> Vec<Template> {
     let visits = &config.visits;
     let of_watcher = |pick: fn(&Watcher) -> &String| visits.watcher.as_ref().map(pick);
+    let reboot = match visits.reboot_method() {
+        RebootMethod::Command(command) => Some(command.to_owned()),
+        RebootMethod::Powercycle => None,
+    };
     let all = [
-        ("reboot", visits.reboot.as_ref(), OF_NODES),
+        ("reboot", reboot.as_ref(), OF_NODES),
         ("failover", visits.failover.as_ref(), OF_MASTERS),
         ("copy_journal", visits.copy_journal.as_ref(), OF_MASTERS),
         ("relocate", visits.relocate.as_ref(), OF_MOVES),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
 use super::goal::Words;
 
@@ -49,6 +50,12 @@ pub(crate) struct Reboot {
     /// Run also on a release of Ganeti that stagger is not tested with.
     #[arg(long)]
     pub(crate) accept_untested_release: bool,
+    /// Command that is run for each selected {node}; nodes for which it exits with 1 need no reboot and are left out, 0: they do.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) needs_reboot: Option<String>,
+    /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Timestamp>,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
@@ -69,6 +76,8 @@ impl Reboot {
             local_storage,
             ignore_ipolicy,
             accept_untested_release,
+            needs_reboot,
+            since,
             takes,
         } = self;
         let mut words = Words(vec!["reboot".to_owned()]);
@@ -84,6 +93,8 @@ impl Reboot {
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
         words.switch("--accept-untested-release", *accept_untested_release);
+        words.value("--needs-reboot", needs_reboot.as_ref());
+        words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0
     }
@@ -275,7 +286,9 @@ pub(crate) enum Ganeti {
     #[command(after_help = "Example: stagger ganeti init --out /etc/stagger/stagger.toml")]
     Init(GanetiInit),
     /// List what runs hold in the cluster, as a drained job queue, and until when.
-    Guards(Guards),
+    Guards(GanetiGuards),
+    /// Give back what runs have left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
+    Recover(Recover),
 }
 
 /// `ganeti init`
@@ -302,4 +315,30 @@ pub(crate) struct Guards {
     /// its guards go at their expiry even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) watch: bool,
+}
+
+/// `ganeti guards`
+#[derive(Debug, Args)]
+pub(crate) struct GanetiGuards {
+    #[command(flatten)]
+    /// What a Ceph has too.
+    pub(crate) guards: Guards,
+    /// Clear all of them now, of whatever run: jobs of others go on at once. A run that is at work takes them again with its
+    /// next wave.
+    #[arg(long, conflicts_with_all = ["drop_expired", "watch"])]
+    pub(crate) drop: bool,
+}
+
+/// `ganeti recover`
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    /// Only what was taken from this node.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// List what is left and how it would be given back; change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Begin without asking.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
 }

@@ -134,6 +134,7 @@ impl Cluster for GanetiFile<'_> {
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let reboot = goal.reboot(&self.path.display().to_string())?;
+        goal::can_be_told_from_a_file(reboot)?;
         warn(&self.cluster);
         let policy = if self.cli.config.is_some() {
             config::read(self.cli)?.policy(&goal.policy)?

@@ -20,8 +20,8 @@ use stagger_versioned::store::{
 use stagger_versioned::{Chain, Child, Follows, Held, Pin, Version, Versioned};
 
 use crate::ironic::{Node1_14, Node1_15, Node1_16, full, manifest, nodes, nodes_1_14, nodes_1_15};
-use crate::server::Server;
 use crate::kept;
+use crate::server::Server;
 
 /// A setting of a node, whose key has two parts, as those of a BIOS have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

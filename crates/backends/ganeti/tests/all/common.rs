@@ -30,11 +30,19 @@ pub async fn setup(world: World) -> Setup {
     let folder = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap();
-    let settings = settings(&[&address], folder.path(), Visits::default());
+    let settings = settings(&[&address], folder.path(), by_powercycle());
     Setup {
         world,
         settings,
         folder,
+    }
+}
+
+/// The double knows RAPI's own way to reboot a node, and no ssh.
+pub fn by_powercycle() -> Visits {
+    Visits {
+        reboot: Some("powercycle".to_owned()),
+        ..Visits::default()
     }
 }
 

@@ -6,17 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot};
-use stagger_core::run::measured;
+use jiff::Timestamp;
+use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Snapshot};
+use stagger_core::run::{Answer, Event, measured};
 use stagger_engine::cluster::names::names_are_known;
 use stagger_engine::cluster::{Backend, BackendError, Lock as _};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
-use stagger_ganeti::config::{Settings, Visits};
+use stagger_ganeti::config::{RebootMethod, Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::commands;
 use stagger_ganeti::executor::fingerprint::presented_fingerprint;
+use stagger_ganeti::executor::leftovers::Leftovers;
 use stagger_ganeti::facts::{Facts, facts};
 use stagger_ganeti::loaders::rapi::Bodies;
+use stagger_ganeti::maintenance::selection::SelectError;
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
 use stagger_ganeti::maintenance::snapshot::{KIND, REBOOTED};
 use stagger_ganeti::maintenance::target::with_guards_and_gates;
@@ -33,6 +37,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
 use crate::print;
+use crate::show;
 use crate::state::{place, store};
 
 /// So many runs before tell how long things take.
@@ -130,6 +135,14 @@ impl<'a> LiveGaneti<'a> {
         let reboot = goal.reboot(self.settings.cluster.name.as_str())?;
         let policy = self.config.policy(&goal.policy)?;
         let looked = self.look().await?;
+        let reboot = &self.who_need_it(reboot, &looked).await?;
+        tell_of_leftovers(&Leftovers::of(&looked.facts, &[]));
+        if self.settings.cluster.visits.reboot_method() == RebootMethod::Powercycle {
+            print::talk(
+                "warning: nodes are powercycled (`reboot = \"powercycle\"`): nothing is synchronized or unmounted before, so what \
+                 was just installed may be lost; without `reboot` they are rebooted cleanly",
+            );
+        }
         let snapshot = self.snapshot_of(&looked, &self.wished(reboot)?)?;
         let input = planned(&looked, snapshot, &self.settings.cluster.visits, policy, reboot)?;
         Ok((input, looked.facts))
@@ -152,6 +165,83 @@ impl<'a> LiveGaneti<'a> {
             wished.durations = durations;
         }
         Ok(wished)
+    }
+
+    /// The same for those nodes only that need it: by the word of a command, and by what runs have done already.
+    async fn who_need_it(
+        &self,
+        reboot: &args::Reboot,
+        looked: &ObservedGaneti,
+    ) -> Result<args::Reboot, CliError> {
+        let mut narrowed = reboot.clone();
+        if reboot.needs_reboot.is_none() && reboot.since.is_none() {
+            return Ok(narrowed);
+        }
+        if let Some(since) = reboot.since {
+            narrowed
+                .nodes
+                .leave_out
+                .extend(self.booted_since(since, &looked.facts)?);
+        }
+        let meant = |nodes: &args::Nodes| {
+            let meant = goal::selection(nodes)?.of(&looked.cluster);
+            match meant {
+                Ok(meant) => Ok(meant),
+                Err(SelectError::Nothing(_)) => Ok(Vec::new()),
+                Err(error) => Err(CliError::usage(error.to_string())),
+            }
+        };
+        let backend = self.backend()?;
+        if let Some(command) = &reboot.needs_reboot {
+            for node in meant(&narrowed.nodes)? {
+                let names = [("node", node.as_str())];
+                match commands::ask(backend.rapi(), &self.settings, command, &names).await? {
+                    Answer::Yes => {}
+                    Answer::No { .. } => narrowed.nodes.leave_out.push(node.to_string()),
+                    Answer::Unknown { why } => {
+                        return Err(CliError::new(
+                            Exit::Unreachable,
+                            format!("nobody could tell whether {node} needs a reboot: {why}"),
+                        )
+                        .hint("--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not"));
+                    }
+                    Answer::NoOracle | Answer::Overridden { .. } => {}
+                }
+            }
+        }
+        if meant(&narrowed.nodes)?.is_empty() {
+            return Err(CliError::new(
+                Exit::No,
+                "none of the selected nodes needs a reboot",
+            ));
+        }
+        Ok(narrowed)
+    }
+
+    /// The nodes that have booted since a run that began then or later: each run keeps how nodes had booted before it.
+    fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+        if !place(self.cli)?.exists() {
+            return Ok(Vec::new());
+        }
+        let store = store(self.cli)?;
+        let mut before: BTreeSet<(String, String)> = BTreeSet::new();
+        for listed in store.runs()? {
+            if listed.cluster != self.settings.cluster.name || listed.started < since {
+                continue;
+            }
+            let journal = store.journal(&listed.run)?;
+            let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
+                continue;
+            };
+            if let Ok(memory) = serde_json::from_value::<Baseline>(start.baseline.clone()) {
+                before.extend(memory.boots);
+            }
+        }
+        let booted = facts.nodes.values().filter(|node| {
+            let mut known = before.iter().filter(|(name, _)| *name == node.name);
+            known.any(|(_, boot)| node.boot.as_ref().is_some_and(|now| now != boot))
+        });
+        Ok(booted.map(|node| node.name.clone()).collect())
     }
 
     /// Refuses before anything begins what would fail in the middle.
@@ -270,9 +360,62 @@ impl ManagedCluster for LiveGaneti<'_> {
         Ok(checks)
     }
 
+    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
+        let looked = self.look().await?;
+        let mut lines = Vec::new();
+        if let Ok(memory) = serde_json::from_value::<Baseline>(baseline.clone()) {
+            let moved = memory.not_at_home(&looked.facts);
+            lines.push(match moved.as_slice() {
+                [] => format!(
+                    "every instance that ran before is on its original primary ({} compared)",
+                    memory.homes.len()
+                ),
+                moved => format!("NOT ON ITS ORIGINAL PRIMARY  {}", moved.join("; ")),
+            });
+        }
+        let left = Leftovers::of(&looked.facts, &[]).of_run(run);
+        if !left.visits.is_empty() {
+            lines.push(format!(
+                "this run has left behind:\n{}",
+                show::leftovers::leftovers(&left)
+            ));
+            lines.push("`stagger ganeti recover` gives it back".to_owned());
+        }
+        Ok(lines)
+    }
+
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         Ok(Some(GuardHolder::Ganeti(Box::new(self.backend()?))))
     }
+}
+
+/// Says which nodes carry notes of other runs: nothing of them is touched.
+fn tell_of_leftovers(left: &Leftovers) {
+    for visit in &left.visits {
+        let since = visit
+            .notes
+            .since
+            .map(|since| format!(", since {since}"))
+            .unwrap_or_default();
+        print::talk(&format!(
+            "warning: {} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
+            visit.node,
+            visit.notes.whose(),
+            visit.node
+        ));
+    }
+}
+
+/// The Ganeti of the configuration, to give back what runs have left in it.
+pub(crate) async fn to_recover(cli: &Cli) -> Result<GanetiBackend, CliError> {
+    let config = config::read(cli)?;
+    let Some(settings) = config.ganeti() else {
+        return Err(CliError::usage("the configuration is not of a Ganeti")
+            .hint("--config names the configuration of its cluster"));
+    };
+    let live = LiveGaneti::new(cli, config, settings);
+    let identity = live.backend()?.identity().await?;
+    Ok(GanetiBackend::new(live.of(Some(&identity)), None)?)
 }
 
 /// The cluster whose RAPI is there, as the configuration reaches it if there is one: its user, and whom it trusts. Where any
