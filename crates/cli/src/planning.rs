@@ -54,7 +54,7 @@ impl PlanRequest {
         Ok(self)
     }
 
-    fn ask<'a>(
+    pub(crate) fn ask<'a>(
         &'a self,
         aside: &'a BTreeMap<UnitId, Reason>,
         earned: &'a BTreeMap<PartName, u32>,

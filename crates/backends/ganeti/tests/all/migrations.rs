@@ -53,6 +53,7 @@ async fn one_that_cannot_go_live_is_named_with_what_would_let_it_go() {
     let end = lives.live().await;
     assert!(!matches!(end, End::Over(Ending::Done)), "{end:?}");
     let said: Vec<String> = lives
+        .processes
         .events()
         .into_iter()
         .filter_map(|event| match event {

@@ -195,6 +195,7 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
     lives.until_done("crash").await;
     assert!(
         lives
+            .processes
             .notes()
             .iter()
             .any(|note| note.starts_with("unknown, known defect")),
