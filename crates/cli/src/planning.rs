@@ -54,6 +54,7 @@ impl PlanRequest {
         Ok(self)
     }
 
+    /// What the core is asked.
     pub(crate) fn ask<'a>(
         &'a self,
         aside: &'a BTreeMap<UnitId, Reason>,

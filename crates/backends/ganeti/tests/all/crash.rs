@@ -54,7 +54,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     let setup = make().await;
     let mut undisturbed = lives(&setup);
     to_the_end(&mut undisturbed, "undisturbed").await;
-    let points = undisturbed.appends;
+    let points = undisturbed.processes.touches;
     all_is_well(&setup.world(), &small(), &["n1", "n2", "n3"]);
     assert!(points > 40, "{points}");
     println!("{points} appends");
