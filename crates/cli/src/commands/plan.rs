@@ -118,8 +118,12 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
     policy.max_in_parallel = Limit::Percent(100);
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let larger = PlanningInput {
+        snapshot: &input.snapshot,
+        target: &input.target,
         policy: &policy,
-        ..input.ask(&none, &earned)
+        aside: &none,
+        earned: &earned,
+        parent: None,
     };
     let waves = plan(&larger).waves();
     (waves < made.waves()).then(|| {
