@@ -1,4 +1,4 @@
-//! A real Ganeti 3.0 cluster on this machine: Ganeti's own virtual cluster, without a hypervisor, LVM or DRBD.
+//! A real Ganeti cluster, 3.0 or 3.1, on this machine: Ganeti's own virtual cluster, without a hypervisor, LVM or DRBD.
 //!
 //! `Cluster::boot` makes one from nothing: real node daemons, job queue, configuration daemons and remote API, the fake
 //! hypervisor, and stand-ins for the devices (`stand_ins.py`). Each node has a network namespace of its own on a common
@@ -16,6 +16,7 @@ mod instances;
 mod rapi;
 mod root;
 mod safety;
+pub mod source;
 mod spec;
 mod state;
 
@@ -34,7 +35,7 @@ use crate::sandbox::Sandbox;
 pub use htools::{Answer, Group, Htools, Move, groups};
 pub use instances::Made;
 pub use rapi::{Job, Reply};
-pub use root::Root;
+pub use root::{Release, Root};
 use safety::Mask;
 pub use spec::{CLUSTER, CLUSTER_ADDRESS, GanetiSpec, MOST_NODES, STRANGER, address, name};
 pub use state::{Placed, State};
@@ -65,7 +66,7 @@ impl Cluster {
     /// # Errors
     /// The root's Ganeti could reboot this machine, or something does not come up; the ends of the logs are told.
     pub fn boot(spec: GanetiSpec) -> Result<Self> {
-        Self::boot_in(Root::ensure()?, spec)
+        Self::boot_in(Root::ensure_of(spec.release)?, spec)
     }
 
     /// The same with a given root.

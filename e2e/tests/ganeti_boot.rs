@@ -193,7 +193,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("node3 broken and started again");
 
-    cluster.on("node2", &["gnt-cluster", "master-failover", "--yes-do-it"])?;
+    cluster.on("node2", &["gnt-cluster", "master-failover"])?;
     ensure!(cluster.master()? == "node2", "node2 is the master now");
     cluster.wait_for("the new master answers", JOB, |cluster| {
         Ok(cluster

@@ -10,10 +10,11 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
+    ("stagger-conformance", &["stagger-core", "stagger-engine"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
     ("stagger-ceph", &["stagger-core", "stagger-engine"]),
     (

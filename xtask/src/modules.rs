@@ -41,8 +41,9 @@ const ROOMS: [(&str, &Rooms); 1] = [(
 )];
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "crates/cli",
+    "crates/conformance",
     "crates/core",
     "crates/engine",
     "crates/versioned",

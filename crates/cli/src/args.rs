@@ -12,7 +12,10 @@ mod stores;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-pub(crate) use ganeti::{Ganeti, Guards, Hroller, Nodes, NonDrbd, Reboot, SharedSecondary};
+pub(crate) use ganeti::{
+    Compat, Ganeti, GanetiGuards, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover,
+    SharedSecondary,
+};
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
@@ -124,7 +127,7 @@ pub(crate) enum Command {
     Ceph(Ceph),
     /// Compute the reboot groups of a Ganeti cluster (hroller-compatible). Exit 0 and 1, as hroller.
     Hroller(Hroller),
-    /// List drains, filters and locks that runs hold in a Ganeti cluster.
+    /// Configure a Ganeti cluster, and list drains, filters and locks that runs hold in it.
     #[command(subcommand)]
     Ganeti(Ganeti),
     /// Manage recorded releases and pins of an Ironic.
@@ -206,7 +209,8 @@ pub(crate) enum Config {
 /// `config init`
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The kind of cluster. Ceph is asked through this machine's `ceph` command.
+    /// The kind of cluster. Ceph is asked through this machine's `ceph` command, an Ironic which conductors it has (with the
+    /// token in `OS_TOKEN`, where it asks for one).
     pub(crate) kind: InitKind,
     /// Address of a Ganeti's RAPI or an Ironic's API: `gnt.example.org`, `http://ironic.example.org:6385`.
     #[arg(long, value_name = "ADDRESS")]

@@ -6,13 +6,13 @@ pub(crate) mod ganeti;
 mod goals;
 pub(crate) mod guards;
 pub(crate) mod ironic;
-mod names;
+mod opened;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, Reason, Snapshot};
+use stagger_core::model::{ClusterId, Reason, RunId, Snapshot};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
@@ -26,6 +26,7 @@ use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanRequest;
 use guards::GuardHolder;
+pub(crate) use opened::Opened;
 
 /// Seconds between two looks in the copy of a cluster.
 const POLL: u32 = 2;
@@ -130,6 +131,11 @@ pub(crate) trait ManagedCluster: Cluster {
     /// What a run would miss, beside what is true of every cluster. `to`: and whether that release can be reached.
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
 
+    /// What is to be said when that run is over, of what it has left in the cluster and of where guests are by now.
+    async fn look_back(&self, _run: &RunId, _baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
+        Ok(Vec::new())
+    }
+
     /// Who keeps its guards; `None`: there are none that outlive a visit.
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         Ok(None)
@@ -137,9 +143,9 @@ pub(crate) trait ManagedCluster: Cluster {
 }
 
 /// What the command line names.
-pub(crate) fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dyn Cluster + 'a>, CliError> {
+pub(crate) async fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dyn Cluster + 'a>, CliError> {
     if from.on.is_meant() {
-        return Ok(Box::new(ceph::CephCluster::of_rook(cli, &from.on)));
+        return Ok(Box::new(Opened::of_rook(cli, &from.on).await?));
     }
     match &from.from {
         Some(path) => of_file(cli, path),
@@ -154,9 +160,9 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
         return Ok(Box::new(ganeti::live::LiveGaneti::new(cli, config, settings)));
     }
     if let Some(settings) = config.ironic() {
-        return Ok(Box::new(ironic::LiveIronic::new(config, settings)));
+        return Ok(Box::new(Opened::<ironic::Ironic>::of_config(config, settings)?));
     }
-    Ok(Box::new(ceph::CephCluster::of_config(cli)))
+    Ok(Box::new(Opened::<ceph::Ceph>::of_config(config)?))
 }
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
@@ -165,13 +171,15 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
         return Ok(Box::new(described));
     }
     if path.is_dir() {
-        return Ok(Box::new(ceph::CephCluster::in_folder(cli, path)));
+        return Ok(Box::new(Opened::in_folder(cli, path)?));
     }
     let inventory = read_inventory(path)?;
     match inventory.system.as_str() {
-        ceph::SYSTEM => Ok(Box::new(ceph::CephCluster::recorded(cli, path, inventory))),
+        stagger_ceph::source::SYSTEM => Ok(Box::new(Opened::<ceph::Ceph>::recorded(cli, path, &inventory)?)),
         ganeti::SYSTEM => ganeti::recorded(cli, path, &inventory),
-        ironic::SYSTEM => Ok(Box::new(ironic::IronicInventory::read(cli, path, &inventory)?)),
+        stagger_ironic::source::SYSTEM => Ok(Box::new(Opened::<ironic::Ironic>::recorded(
+            cli, path, &inventory,
+        )?)),
         other => Err(CliError::usage(format!(
             "{} is an inventory of {other}, which this release does not know",
             path.display()

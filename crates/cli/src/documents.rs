@@ -3,6 +3,7 @@
 //! `cargo xtask generate` writes the schemas into `docs/reference/schemas/`. A field that goes, or means
 //! something else, takes a new version; a new field that may be missing does not.
 
+pub(crate) mod leftovers;
 mod rehearsal;
 mod risks;
 mod serve;
@@ -71,6 +72,8 @@ pub(crate) const SIMULATION: Name = Name("simulation", 1);
 pub(crate) const OK_TO_STOP: Name = Name("ceph-ok-to-stop", 1);
 /// `ceph guards`
 pub(crate) const GUARDS: Name = Name("ceph-guards", 1);
+/// `ganeti recover`
+pub(crate) const LEFTOVERS: Name = Name("ganeti-leftovers", 1);
 /// `artifacts`
 pub(crate) const ARTIFACTS: Name = Name("artifacts", 1);
 /// `lint migrations`
@@ -447,6 +450,10 @@ pub(crate) fn schemas() -> Vec<(&'static str, Value)> {
             ),
         ),
         (GUARDS.0, GUARDS.schema::<Guards>("`ceph guards --json`, `ganeti guards --json`")),
+        (
+            LEFTOVERS.0,
+            LEFTOVERS.schema::<leftovers::Leftovers>("`ganeti recover --json`"),
+        ),
         (CHECK.0, CHECK.schema::<CheckReport>("`check --json`")),
         (
             ERROR.0,

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use stagger_core::model::Reason;
-use stagger_engine::cluster::{BackendError, LockError, Retryability};
+use stagger_engine::cluster::names::UnknownName;
+use stagger_engine::cluster::{BackendError, LockError, PlannerError, Retryability};
 use stagger_engine::driver::DriveError;
 use stagger_engine::redact::redact;
 use stagger_engine::store::StoreError;
@@ -106,6 +107,27 @@ impl From<BackendError> for CliError {
         let mut made = Self::caused(exit, &error);
         made.hints.extend(error.hint);
         made
+    }
+}
+
+impl From<UnknownName> for CliError {
+    fn from(error: UnknownName) -> Self {
+        let made = Self::usage(error.to_string());
+        match error.hint() {
+            Some(hint) => made.hint(hint),
+            None => made,
+        }
+    }
+}
+
+impl From<PlannerError> for CliError {
+    fn from(error: PlannerError) -> Self {
+        match error {
+            PlannerError::Refused(refusal) => Self::refused("it", &refusal.0),
+            PlannerError::Name(error) => error.into(),
+            PlannerError::Goal(why) => Self::usage(why),
+            PlannerError::Facts(error) => error.into(),
+        }
     }
 }
 

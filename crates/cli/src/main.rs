@@ -31,8 +31,8 @@ use stagger_core::run::Command as RunCommand;
 use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, rehearse, report, risks as known_risks, run, serve, simulate, verify,
-    versions, watch,
+    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
+    verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -45,6 +45,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    if let Some(words) = hroller::words_of_namesake() {
+        return as_hroller(&words);
+    }
     complete::answer_a_shell();
     let parsed = args::command().try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -76,6 +79,15 @@ fn main() -> ExitCode {
             Exit::Unwritten.into()
         }
         (exit, _) => exit.into(),
+    }
+}
+
+/// Started under the name of Ganeti's tool, it is that tool.
+fn as_hroller(words: &[String]) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(hroller::as_namesake(words)),
+        Err(error) => report_error(&CliError::from(error), false).into(),
     }
 }
 
@@ -172,9 +184,10 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Risks(args) => known_risks::risks(cli, args).await,
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards(args)) | Command::Ganeti(Ganeti::Guards(args)) => {
-            guards::guards(cli, args).await
-        }
+        Command::Ceph(Ceph::Guards(args)) => guards::guards(cli, args).await,
+        Command::Ganeti(Ganeti::Guards(args)) => recover::guards(cli, args).await,
+        Command::Ganeti(Ganeti::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
+        Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
         Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {
             service,

@@ -4,13 +4,13 @@
 //! the run never waits for a receiver, and what a process that was killed has not told, the next one tells.
 
 mod message;
+mod outbox;
 mod send;
-mod tell;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use message::{Importance, Message};
-pub(crate) use tell::Notifier;
+pub(crate) use outbox::Notifier;
 
 use std::path::PathBuf;
 

@@ -54,7 +54,8 @@ impl PlanRequest {
         Ok(self)
     }
 
-    fn ask<'a>(
+    /// What the core is asked.
+    pub(crate) fn ask<'a>(
         &'a self,
         aside: &'a BTreeMap<UnitId, Reason>,
         earned: &'a BTreeMap<PartName, u32>,

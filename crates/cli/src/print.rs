@@ -1,6 +1,6 @@
 //! The only place that prints. stdout is data, stderr is talk.
 
-mod fold;
+mod line_wrap;
 
 use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
@@ -41,7 +41,7 @@ fn fitted(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
     if !is_terminal {
         return text;
     }
-    match fold::folded(&text, width()) {
+    match line_wrap::folded(&text, width()) {
         Cow::Owned(folded) => Cow::Owned(folded),
         Cow::Borrowed(_) => text,
     }

@@ -200,7 +200,7 @@ impl Slow {
 
 #[test]
 fn while_effects_are_under_way_that_take_longer_than_a_guard_lasts() {
-    for scope in [GuardScope::Stage, GuardScope::Wave] {
+    for scope in [GuardScope::Stage, GuardScope::Wave, GuardScope::WorkingWave] {
         Slow::new(scope, 0).guarded_throughout(&format!("{scope:?}"));
     }
 }
@@ -208,7 +208,7 @@ fn while_effects_are_under_way_that_take_longer_than_a_guard_lasts() {
 /// A renewal that fails leaves the guard as it was: it is tried again before it goes by itself.
 #[test]
 fn while_renewals_fail_for_a_while() {
-    for scope in [GuardScope::Stage, GuardScope::Wave] {
+    for scope in [GuardScope::Stage, GuardScope::Wave, GuardScope::WorkingWave] {
         let mut slow = Slow::new(scope, 4);
         slow.guarded_throughout(&format!("{scope:?}, the first renewals fail"));
         assert_eq!(slow.fails, 0, "no renewal has failed");

@@ -11,19 +11,19 @@
 //! plan give the same forecast.
 
 mod accuracy;
-mod earlier;
 mod resample;
+mod samples;
 
 pub use accuracy::{Accuracy, accuracy};
-pub use earlier::{EarlierRun, PartShape, PlanShape, Samples};
 pub use resample::{DRAWS, Learned, learned};
+pub use samples::{EarlierRun, PartShape, PlanShape, Samples};
 
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use stagger_core::model::Kind;
 
-use earlier::Phase;
+use samples::Phase;
 
 /// All that is told of forecasts beside a run.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use stagger_core::model::{How, Phase, Revision, UnitId};
+use stagger_core::model::{GoingBack, How, Part, Phase, Revision, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, IllegalEvent, Outcome, Run, Seq};
 use stagger_core::view::all_serve;
@@ -42,6 +42,10 @@ impl Lines {
             // Not of a reboot: that leads nowhere back.
             Event::WaveWentBack => {
                 let text = match self.back.take().as_deref() {
+                    // Another process began it; but where no way leads back, nothing was brought back.
+                    None if leads_nowhere_back(run) => {
+                        "the wave is given up, and nothing of it was brought back".to_owned()
+                    }
                     Some([]) => "the wave is given up, and nothing of it was brought back".to_owned(),
                     Some(back) => format!("on the release before: {}", compress(back)),
                     None => "the wave is over, and what was brought back is on the release before".to_owned(),
@@ -69,6 +73,14 @@ impl Lines {
         }
         line(entry, run)
     }
+}
+
+/// Whether nothing that the run changes can be brought back, as a reboot.
+fn leads_nowhere_back(run: &Run) -> bool {
+    run.start().target.parts.iter().all(|part| match part {
+        Part::Stage(stage) => matches!(stage.going_back, GoingBack::Impossible { .. }),
+        Part::Step(_) => true,
+    })
 }
 
 /// An event in words.

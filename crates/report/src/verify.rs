@@ -5,12 +5,12 @@
 //! not whether they were right.
 
 mod approvals;
+mod cleanup;
 mod effects;
 mod evidence;
-mod given_back;
+mod operator_commands;
 mod order;
 mod plans;
-mod words;
 
 use serde::{Deserialize, Serialize};
 use stagger_core::model::RunId;
@@ -103,10 +103,10 @@ impl Law {
             Self::BindingPlan => plans::binding(journal),
             Self::Limits => plans::limits(journal),
             Self::TwoJudges => approvals::two_judges(journal),
-            Self::PointsOfNoReturn => words::points_of_no_return(journal),
-            Self::AskedToStop => words::asked_to_stop(journal),
+            Self::PointsOfNoReturn => operator_commands::points_of_no_return(journal),
+            Self::AskedToStop => operator_commands::asked_to_stop(journal),
             Self::Evidence => evidence::evidence(journal),
-            Self::GivenBack => given_back::given_back(journal),
+            Self::GivenBack => cleanup::given_back(journal),
             Self::Ending => plans::ending(journal),
         }
     }

@@ -233,6 +233,29 @@ fn nothing_that_a_cluster_says_is_markup() {
     assert!(page.contains("&lt;script&gt;"));
 }
 
+/// Seen on a Ganeti after `abort` and `resume`: no release was changed, so nothing is on the one before.
+#[test]
+fn where_no_way_leads_back_nothing_is_said_to_be_on_a_release_before() {
+    let mut entries = entries(ROLLED_BACK);
+    let given_up = entries
+        .iter()
+        .find(|entry| entry.event == Event::WaveWentBack)
+        .unwrap()
+        .clone();
+    if let Event::Started(start) = &mut entries[0].event {
+        for part in &mut start.target.parts {
+            if let stagger_core::model::Part::Stage(stage) = part {
+                stage.going_back = stagger_core::model::GoingBack::Impossible {
+                    why: "a node that has rebooted has rebooted".to_owned(),
+                };
+            }
+        }
+    }
+    let (run, _) = told(&entries[..1]).unwrap().unwrap();
+    let (_, text) = Lines::default().line(&given_up, &run).unwrap();
+    assert_eq!(text, "the wave is given up, and nothing of it was brought back");
+}
+
 /// Seen on a Ganeti: of a node that was rebooted and did not come back nothing is on any release before.
 #[test]
 fn what_was_brought_back_is_named_and_nothing_else_is() {

@@ -23,13 +23,13 @@ use crate::access::{Caller, Role};
 use crate::begin;
 use crate::body::Body;
 use crate::description::finished;
+use crate::etag::{Tagged, body, names, tag};
+use crate::idempotency::{Once, Seen as Answered};
 use crate::metrics;
-use crate::once::{Once, Seen as Answered};
 use crate::problem::Problem;
 use crate::runs::{Listing, ReadError, Seen};
 use crate::stores::Away;
 use crate::stream;
-use crate::tag::{Tagged, body, names, tag};
 
 /// So many commands are left at most that nobody has heeded.
 const UNHEEDED: usize = 100;

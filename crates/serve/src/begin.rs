@@ -16,9 +16,9 @@ use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::api::{KEY, described_as};
 use crate::body::Body;
-use crate::carry::{Beginning, Carrier};
-use crate::once::{Once, Seen as Answered};
+use crate::idempotency::{Once, Seen as Answered};
 use crate::problem::Problem;
+use crate::run_processes::{Beginning, Carrier};
 use crate::runs::ReadError;
 
 /// No plan is larger.

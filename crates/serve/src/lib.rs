@@ -8,20 +8,20 @@ pub mod access;
 mod api;
 mod begin;
 mod body;
-mod carry;
 mod description;
 mod door;
+mod etag;
+mod idempotency;
 mod limits;
 mod listen;
 mod metrics;
-mod once;
 mod page;
 mod patience;
 mod problem;
+mod run_processes;
 mod runs;
 mod stores;
 mod stream;
-mod tag;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use carry::CarryOn;
 pub use limits::Limits;
 pub use listen::{Listen, ServeError, Tls, serve};
+pub use run_processes::CarryOn;
 pub use stores::{Open, RunStore};
 
 use access::Tokens;
-use carry::Carrier;
-use once::Once;
+use idempotency::Once;
+use run_processes::Carrier;
 use runs::Runs;
 
 /// What every answer is made from.

@@ -23,12 +23,12 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
-use crate::carry::Carrier;
 use crate::door::{Door, Peer, careful, in_time, known_caller};
+use crate::idempotency::Once;
 use crate::limits::raise_descriptors;
-use crate::once::Once;
 use crate::patience::{PatientAcceptor, PatientListener};
 use crate::problem::Problem;
+use crate::run_processes::Carrier;
 use crate::runs::Runs;
 use crate::stores::Stores;
 use crate::{Settings, Shared, api, page};

@@ -1,12 +1,12 @@
 //! The pages: whole without a script, and live with one.
 
+mod cache;
 mod controls;
-mod drawn;
-mod glance;
 mod journal;
 mod list;
 mod parts;
 mod run;
+mod summary;
 mod unit;
 mod units;
 
@@ -24,7 +24,7 @@ use serde::Deserialize;
 use stagger_core::view::Verdict;
 use stagger_report::page::STYLE;
 
-pub(crate) use drawn::Drawn;
+pub(crate) use cache::Drawn;
 
 use crate::Shared;
 use crate::problem::Problem;
@@ -181,7 +181,7 @@ fn away(why: &str, at: Timestamp) -> Markup {
     html! {
         p.away role="alert" {
             strong { "The store does not answer" } ": " (why) ". What is shown is as of "
-            (at.strftime("%Y-%m-%d %H:%M:%S")) " UTC " (glance::relative(at))
+            (at.strftime("%Y-%m-%d %H:%M:%S")) " UTC " (summary::relative(at))
         }
     }
 }

@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 use crate::Version;
 use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, no_form};
 use crate::envelope;
-use crate::kept::put_back;
 use crate::loss::{Loss, differences, named};
 use crate::object::Versioned;
 use crate::pin::{NotWhilePinned, Pin};
+use crate::unknown_fields::put_back;
 
 /// An object, and in which version it came.
 #[derive(Debug, Clone, PartialEq)]

@@ -16,7 +16,6 @@
 pub mod boundary;
 pub mod chain;
 pub mod envelope;
-mod kept;
 pub mod laws;
 #[cfg(feature = "lint")]
 pub mod lint;
@@ -31,6 +30,7 @@ pub mod rpc;
 pub mod shapes;
 #[cfg(feature = "store")]
 pub mod store;
+mod unknown_fields;
 mod version;
 
 pub use boundary::{Held, Row, Stored, Write};

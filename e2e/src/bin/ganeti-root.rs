@@ -1,4 +1,5 @@
-//! Builds the root of Ganeti if it is missing. Its version goes to stdout, where it is to stderr.
+//! Builds the root of Ganeti 3.0 if it is missing: that of the story. Cases for another release build theirs. Its version goes
+//! to stdout, where it is to stderr.
 
 use anyhow::Result;
 use stagger_e2e::command::say;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::root::Root;
+use super::root::{Release, Root};
 use crate::command::output;
 use crate::folder::Folder;
 use crate::machine::Needed;
@@ -57,13 +57,21 @@ pub struct Move {
 }
 
 impl Htools {
-    /// Makes a place for them. Nothing of a cluster runs in it.
+    /// Makes a place for those of Ganeti 3.0. Nothing of a cluster runs in it.
     ///
     /// # Errors
     /// There is no root and none can be built, or no namespaces.
     pub fn start() -> Result<Self> {
+        Self::start_of(Release::V3_0)
+    }
+
+    /// Those of a release.
+    ///
+    /// # Errors
+    /// As of [`Htools::start`].
+    pub fn start_of(release: Release) -> Result<Self> {
         Needed::Iproute2.ensure()?;
-        let root = Root::ensure()?;
+        let root = Root::ensure_of(release)?;
         let folder = Folder::make("htools-", DISK)?;
         let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
         Ok(Self {

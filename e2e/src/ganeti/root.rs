@@ -1,7 +1,7 @@
-//! Debian's own Ganeti 3.0, with its htools, in a root (a chroot) of its own in the cache.
+//! Debian's own Ganeti, 3.0 or 3.1, with its htools, in a root (a chroot) of its own in the cache.
 //!
 //! It is named after the exact version in it and after what was changed in it:
-//! `<cache>/ganeti-roots/<Debian version of ganeti-3.0>-<digest>/`. One that is there is used without any network.
+//! `<cache>/ganeti-roots/<Debian version of ganeti-3.0>-<digest>/`, and the same for 3.1. One that is there is used without any network.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,20 +16,58 @@ use crate::cache;
 use crate::roots::VERSIONS;
 use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
 
-/// The Debian release that has it.
-const SUITE: &str = "bookworm";
+/// A release of Ganeti that is run here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Release {
+    /// 3.0, of Debian 12.
+    V3_0,
+    /// 3.1, of Debian 13.
+    V3_1,
+}
 
-/// Ganeti, and what its nodes need of a machine: ssh between them, and the tools that move the cluster's address.
-const PACKAGES: [&str; 8] = [
-    "ganeti",
-    "ganeti-3.0",
-    "ganeti-htools-3.0",
-    "openssh-server",
-    "iproute2",
-    "iputils-arping",
-    "fping",
-    "curl",
-];
+impl Release {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 2] = [Self::V3_0, Self::V3_1];
+
+    /// Its number: `3.0`.
+    pub fn number(self) -> &'static str {
+        match self {
+            Self::V3_0 => "3.0",
+            Self::V3_1 => "3.1",
+        }
+    }
+
+    /// The Debian release that has it.
+    fn suite(self) -> &'static str {
+        match self {
+            Self::V3_0 => "bookworm",
+            Self::V3_1 => "trixie",
+        }
+    }
+
+    /// Ganeti itself, its htools, and what nodes need.
+    fn packages(self) -> Vec<&'static str> {
+        let own = match self {
+            Self::V3_0 => ["ganeti-3.0", "ganeti-htools-3.0"],
+            Self::V3_1 => ["ganeti-3.1", "ganeti-htools-3.1"],
+        };
+        let mut packages = vec!["ganeti"];
+        packages.extend(own);
+        packages.extend(NEEDED);
+        packages
+    }
+
+    /// The package whose version is the root's.
+    fn package(self) -> &'static str {
+        match self {
+            Self::V3_0 => "ganeti-3.0",
+            Self::V3_1 => "ganeti-3.1",
+        }
+    }
+}
+
+/// What its nodes need of a machine: ssh between them, and the tools that move the cluster's address.
+const NEEDED: [&str; 5] = ["openssh-server", "iproute2", "iputils-arping", "fping", "curl"];
 
 /// Where the stand-ins for devices come into Ganeti: the module, and the function that is called at its end. They
 /// themselves are in each cluster's folder, as they are in this checkout.
@@ -58,32 +96,44 @@ const SSH: &str = "Host *\n\
     \x20 ConnectTimeout 5\n\
     \x20 BatchMode yes\n";
 
-/// A root with Ganeti 3.0.
+/// A root with Ganeti.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     /// Where it is.
     pub path: PathBuf,
-    /// Debian's version of `ganeti-3.0` in it.
+    /// Debian's version of Ganeti in it.
     pub version: String,
 }
 
 impl Root {
-    /// Gives the one in the cache, built if it is not there yet, which takes minutes.
+    /// Gives that of Ganeti 3.0 in the cache, built if it is not there yet, which takes minutes.
+    ///
+    /// # Errors
+    /// It cannot be built.
     pub fn ensure() -> Result<Self> {
+        Self::ensure_of(Release::V3_0)
+    }
+
+    /// The same for a release.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub fn ensure_of(release: Release) -> Result<Self> {
         let base = cache::dir()?.join("ganeti-roots");
         fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
-        let changes = changes()?;
+        let changes = changes(release)?;
+        let (number, suite, packages) = (release.number(), release.suite(), release.packages());
         let recipe = Recipe {
-            what: "Ganeti 3.0",
-            key: "3.0",
-            suite: SUITE,
-            packages: &PACKAGES,
-            named_by: "ganeti-3.0",
+            what: &format!("Ganeti {number}"),
+            key: number,
+            suite,
+            packages: &packages,
+            named_by: release.package(),
             finish: &finish,
             name: &|version| {
                 ensure!(
-                    version.starts_with("3.0."),
-                    "Debian {SUITE} now has Ganeti {version}, not 3.0: name another suite for it"
+                    version.starts_with(&format!("{number}.")),
+                    "Debian {suite} now has Ganeti {version}, not {number}: name another suite for it"
                 );
                 Ok(format!("{version}-{changes}"))
             },
@@ -105,27 +155,28 @@ fn find(base: &Path, changes: &str) -> Result<Option<Root>> {
 }
 
 /// What this program changes in a root comes to, in a few letters.
-fn changes() -> Result<String> {
+fn changes(release: Release) -> Result<String> {
     digest([
         safety::BODY,
         HOOK,
         SSH,
         &hosts(),
-        &PACKAGES.join(" "),
+        &release.packages().join(" "),
         &format!("{HOOKS:?}"),
     ])
 }
 
 fn finish(builder: &Builder<'_>) -> Result<()> {
     safety::patch(builder.root)?;
+    let code = safety::code(builder.root)?;
     for (module, function) in HOOKS {
-        let path = builder.root.join(safety::CODE).join(module);
+        let path = builder.root.join(code).join(module);
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let text = text + &HOOK.replace("FUNCTION", function);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     // The root is read-only later, and compiling each time would make every command slow.
-    let code = Path::new("/").join(safety::CODE);
+    let code = Path::new("/").join(code);
     builder.step(
         builder
             .inside("python3")
@@ -191,6 +242,15 @@ mod tests {
         let root = find().unwrap().unwrap();
         assert_eq!((root.version.as_str(), &root.path), ("3.0.2-3", &path));
         assert_eq!(root.packages().unwrap()["ganeti-3.0"], "3.0.2-3");
+    }
+
+    #[test]
+    fn each_release_has_a_root_of_its_own() {
+        let digests = Release::ALL.map(|release| changes(release).unwrap());
+        assert_ne!(digests[0], digests[1]);
+        for release in Release::ALL {
+            assert!(release.packages().contains(&release.package()));
+        }
     }
 
     #[test]

@@ -18,8 +18,17 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{output, run};
 use crate::sandbox::Sandbox;
 
-/// Ganeti's Python code in a root.
-pub(super) const CODE: &str = "usr/share/ganeti/3.0/ganeti";
+/// Ganeti's Python code in a root, by release: a root has one of them.
+const CODE: [&str; 2] = ["usr/share/ganeti/3.0/ganeti", "usr/share/ganeti/3.1/ganeti"];
+
+/// Where Ganeti's Python code is, relative to that root.
+///
+/// # Errors
+/// It is of another release than those that are known here.
+pub(super) fn code(root: &Path) -> Result<&'static str> {
+    let found = CODE.into_iter().find(|code| root.join(code).is_dir());
+    found.with_context(|| format!("{} has none of {}", root.display(), CODE.join(", ")))
+}
 
 /// Where the programs and the code of Ganeti are in a root.
 const TREES: [&str; 2] = ["usr/share/ganeti", "usr/lib/ganeti"];
@@ -50,7 +59,7 @@ pub(super) const BODY: &str = r#"    """stagger's test-bed: reboots this virtual
 
 /// Patches the Ganeti of a root that is being built.
 pub(super) fn patch(root: &Path) -> Result<()> {
-    let code = root.join(CODE);
+    let code = root.join(code(root)?);
     change(&code.join(HYPERVISORS), patched)?;
     change(&code.join(NODE), |text| Ok(text.replace(TRIGGER, HARMLESS)))
 }
@@ -95,7 +104,7 @@ pub(super) fn check(root: &Path) -> Result<()> {
 }
 
 fn looked_at(root: &Path) -> Result<()> {
-    let path = root.join(CODE).join(HYPERVISORS);
+    let path = root.join(code(root)?).join(HYPERVISORS);
     let source = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let ours = source.contains(&[HEAD, BODY].concat());
     ensure!(ours, "{} has not the powercycle of the test-bed", path.display());
@@ -188,7 +197,7 @@ mod tests {
         ] {
             fs::create_dir_all(root.path().join(folder)).unwrap();
         }
-        let code = root.path().join(CODE);
+        let code = root.path().join(CODE[0]);
         fs::write(code.join(HYPERVISORS), DANGEROUS).unwrap();
         fs::write(
             code.join(NODE),
@@ -231,7 +240,7 @@ mod tests {
         check(root.path()).unwrap();
         let compiled = root
             .path()
-            .join(CODE)
+            .join(CODE[0])
             .join("hypervisor/__pycache__/hv_base.cpython-311.pyc");
         fs::write(&compiled, b"\0\xff/proc/sysrq-trigger\0").unwrap();
         let error = format!("{:#}", check(root.path()).unwrap_err());

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::root::Release;
+
 /// The cluster's name, and the address that is always its master's.
 pub const CLUSTER: &str = "cluster";
 /// See [`CLUSTER`].
@@ -20,6 +22,8 @@ pub const MOST_NODES: u32 = 40;
 /// A virtual cluster. Its nodes are called `node1`, `node2` …, and the first is its master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GanetiSpec {
+    /// The release of Ganeti.
+    pub release: Release,
     /// How many nodes, up to [`MOST_NODES`].
     pub nodes: u32,
     /// The memory of each node in MiB; half a GiB of it is the node's own.
@@ -37,6 +41,7 @@ pub struct GanetiSpec {
 impl Default for GanetiSpec {
     fn default() -> Self {
         Self {
+            release: Release::V3_0,
             nodes: 5,
             memory_mib: 16 * 1024,
             other_memory_mib: BTreeMap::new(),

@@ -324,7 +324,7 @@ impl Builder<'_> {
 }
 
 /// The Debian mirror that this machine's apt uses.
-fn mirror() -> Result<String> {
+pub(crate) fn mirror() -> Result<String> {
     let format = "$(CREATED_BY) $(COMPONENT) $(LABEL) $(REPO_URI)";
     let targets = run(Command::new("apt-get").args(["indextargets", "--format", format]))
         .context("asking apt for its mirror; roots are built from Debian's packages, on Debian")?;

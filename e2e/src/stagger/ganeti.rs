@@ -129,6 +129,9 @@ impl GanetiSetup {
                 "reboot = \"{} {{node}} reboot; exit 255\"",
                 program.display()
             )?;
+        } else {
+            // A clean reboot by ssh would be one of the machine that the test runs on.
+            writeln!(text, "reboot = \"powercycle\"")?;
         }
         if let Some(successor) = self.successor {
             writeln!(text, "successor = \"{successor}\"")?;
@@ -170,7 +173,7 @@ set -eu
 queue='"$GANETI_ROOTDIR"/var/lib/ganeti/queue'
 # Without any, the second command has nothing to read, and fails.
 $ssh "root@$1" "cd $queue && tar -c job-* serial" | $ssh "root@$2" "tar -x -C $queue"
-exec $ssh "root@$2" gnt-cluster master-failover --yes-do-it
+exec $ssh "root@$2" gnt-cluster master-failover
 "#;
 
 /// What each failover writes down when it begins and ends.

@@ -126,7 +126,7 @@ pub(crate) fn compare(case: &Case, real: &Htools, loud: bool) -> Result<Outcome>
 fn is_capacity(error: &HrollerError) -> bool {
     matches!(
         error,
-        HrollerError::NoCapacity | HrollerError::NoCapacityForSecondaries
+        HrollerError::NoCapacity(_) | HrollerError::NoCapacityForSecondaries(_)
     )
 }
 

@@ -81,9 +81,12 @@ impl<'a> Plain<'a> {
                 };
                 on.any(lost) || self.instances().any(|i| lost(i) && may_be_here(i))
             }
-            "never-ok-to-stop" => self
-                .pairs()
-                .any(|(one, other)| (one == at && !self.is_up(other)) || (other == at && !self.is_up(one))),
+            "never-ok-to-stop" => {
+                !self.options.offline_maintenance
+                    && self.pairs().any(|(one, other)| {
+                        (one == at && !self.is_up(other)) || (other == at && !self.is_up(one))
+                    })
+            }
             // Its instances alone are too much for one of their secondaries.
             "no-room" => {
                 let mut to: BTreeMap<u32, i64> = BTreeMap::new();
@@ -181,8 +184,11 @@ impl<'a> Plain<'a> {
                 !(set.contains(&one) && set.contains(&other)),
                 "{a} and {b} have an instance in common"
             );
+            // Where nothing runs, nothing is lost with the node that is left.
             ensure!(
-                (!set.contains(&one) || self.is_up(other)) && (!set.contains(&other) || self.is_up(one)),
+                self.options.offline_maintenance
+                    || (!set.contains(&one) || self.is_up(other))
+                        && (!set.contains(&other) || self.is_up(one)),
                 "{a} and {b} have an instance in common, and one is down already"
             );
         }

@@ -11,6 +11,7 @@ mod compare;
 mod judge;
 mod n_plus_one;
 mod program;
+mod strict;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +24,7 @@ use compare::{Difference, Outcome, compare};
 use n_plus_one::Found;
 use stagger_core::model::Spare;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::Htools;
+use stagger_e2e::ganeti::{Htools, Release};
 use stagger_ganeti::hroller::{Options, answer};
 use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::loaders::text::{read, write};
@@ -218,6 +219,51 @@ fn four_groups_where_hroller_has_five() -> Result<()> {
             "ours has {} groups, hroller {}",
             ours.groups.len(),
             theirs.len()
+        );
+    }
+    Ok(())
+}
+
+/// So many clusters of each release in strict mode, and how many of them have to have groups.
+const STRICT: u64 = 1_000;
+const STRICT_ANSWERED: u64 = 300;
+
+#[test]
+#[ignore = "needs root and Ganeti, and takes minutes; cargo xtask test --long runs it"]
+fn strict_answers_are_those_of_hroller_byte_for_byte() -> Result<()> {
+    for release in Release::ALL {
+        let real = Htools::start_of(release)?;
+        let mut answered = 0;
+        let first = number("SEED")?.unwrap_or(0);
+        let count = number("CASES")?.unwrap_or(STRICT);
+        for seed in first..first + count {
+            answered += u64::from(strict::Strict::of(seed).compare(&real)?);
+        }
+        say(format!(
+            "Ganeti {}: {count} clusters, {answered} with groups",
+            release.number()
+        ));
+        ensure!(
+            count < STRICT || answered >= STRICT_ANSWERED,
+            "only {answered} have groups"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root and Ganeti; cargo xtask test --long runs it"]
+fn ganetis_own_shell_tests_pass() -> Result<()> {
+    for release in Release::ALL {
+        let real = Htools::start_of(release)?;
+        let (theirs, ours, all) = strict::shell_tests_passed(&real)?;
+        say(format!(
+            "Ganeti {}: of {all} shell tests hroller passes {theirs}, stagger {ours}",
+            release.number()
+        ));
+        ensure!(
+            all == 17 && theirs == all && ours == all,
+            "{theirs} and {ours} of {all}"
         );
     }
     Ok(())

@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use stagger_e2e::case::{Phases, on_ganeti};
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::{Cluster, GanetiSpec};
+use stagger_e2e::ganeti::{Cluster, GanetiSpec, Release};
 use stagger_e2e::stagger::{Ended, Machine};
 
 /// By then anything that goes well has gone.
@@ -25,7 +25,18 @@ const LIMIT: Duration = Duration::from_mins(8);
 
 /// A case on so many nodes.
 fn case(nodes: u32, name: &str, work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>) -> Result<()> {
+    case_of(Release::V3_0, nodes, name, work)
+}
+
+/// The same with a release of Ganeti.
+fn case_of(
+    release: Release,
+    nodes: u32,
+    name: &str,
+    work: impl FnOnce(&Cluster, &mut Phases) -> Result<()>,
+) -> Result<()> {
     let spec = GanetiSpec {
+        release,
         nodes,
         // Long enough for a kill while a node is down.
         boot_seconds: 5,

@@ -1,62 +1,68 @@
 //! All nodes, in waves that grow.
 
 use anyhow::{Result, ensure};
-use stagger_e2e::ganeti::{Cluster, Made};
+use stagger_e2e::case::Phases;
+use stagger_e2e::ganeti::{Cluster, Made, Release};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
-use super::{case, reboot};
+use super::{case, case_of, reboot};
 
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
 fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
-    case(
-        5,
-        "every_node_with_all_kinds_of_instances_and_the_master",
-        |cluster, phases| {
-            cluster.make(&[
-                Made::mirrored("mail", "node1", "node2"),
-                Made::mirrored("web", "node2", "node3"),
-                Made::mirrored("shop", "node4", "node5"),
-                Made::mirrored("old", "node3", "node4").down(),
-                Made::on("log", "plain", "node5").down(),
-                Made::on("dump", "file", "node4").down(),
-                Made::on("wiki", "sharedfile", "node1"),
-                Made::on("files", "rbd", "node3"),
-                Made::on("probe", "diskless", "node5"),
-            ])?;
-            phases.lap("instances made");
-            let before = cluster.state()?;
-            let setup = GanetiSetup {
-                growth: true,
-                watcher: true,
-                ..GanetiSetup::with_failover()
-            };
-            let machine = Machine::new(cluster, "anna", &setup)?;
-            the_masters_daemon_tells_the_same(cluster, &machine, &setup)?;
-            phases.lap("hroller asked the master's daemon");
-            let why = machine.call(&["explain", "node1", "reboot", "--accept-non-redundant"])?;
-            let why = why.expect(0)?.out;
-            ensure!(
-                why.contains("node1") && why.contains("asked to be visited last"),
-                "{why}"
-            );
-            reboot(&machine, &["--accept-non-redundant"], 0)?;
-            phases.lap("rebooted");
-            let nodes = ["node1", "node2", "node3", "node4", "node5"];
-            cluster.ensure_rebooted(&before, &nodes)?;
-            ensure!(cluster.master()? != "node1", "the master is still the same");
-            let journal = machine.journal()?;
-            journal.both_judges_agreed()?;
-            let waves = journal.passed("reboot");
-            ensure!(
-                waves.first().is_some_and(|wave| wave.units.len() == 1),
-                "the first wave is no canary: {waves:?}"
-            );
-            // A cluster that was rebooted may be rebooted once more: it is another wish.
-            machine.call(&["status"])?.expect(0)?;
-            Ok(())
-        },
-    )
+    let name = "every_node_with_all_kinds_of_instances_and_the_master";
+    case(5, name, every_node)
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn every_node_of_ganeti_3_1() -> Result<()> {
+    case_of(Release::V3_1, 5, "every_node_of_ganeti_3_1", every_node)
+}
+
+fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
+    cluster.make(&[
+        Made::mirrored("mail", "node1", "node2"),
+        Made::mirrored("web", "node2", "node3"),
+        Made::mirrored("shop", "node4", "node5"),
+        Made::mirrored("old", "node3", "node4").down(),
+        Made::on("log", "plain", "node5").down(),
+        Made::on("dump", "file", "node4").down(),
+        Made::on("wiki", "sharedfile", "node1"),
+        Made::on("files", "rbd", "node3"),
+        Made::on("probe", "diskless", "node5"),
+    ])?;
+    phases.lap("instances made");
+    let before = cluster.state()?;
+    let setup = GanetiSetup {
+        growth: true,
+        watcher: true,
+        ..GanetiSetup::with_failover()
+    };
+    let machine = Machine::new(cluster, "anna", &setup)?;
+    the_masters_daemon_tells_the_same(cluster, &machine, &setup)?;
+    phases.lap("hroller asked the master's daemon");
+    let why = machine.call(&["explain", "node1", "reboot", "--accept-non-redundant"])?;
+    let why = why.expect(0)?.out;
+    ensure!(
+        why.contains("node1") && why.contains("asked to be visited last"),
+        "{why}"
+    );
+    reboot(&machine, &["--accept-non-redundant"], 0)?;
+    phases.lap("rebooted");
+    let nodes = ["node1", "node2", "node3", "node4", "node5"];
+    cluster.ensure_rebooted(&before, &nodes)?;
+    ensure!(cluster.master()? != "node1", "the master is still the same");
+    let journal = machine.journal()?;
+    journal.both_judges_agreed()?;
+    let waves = journal.passed("reboot");
+    ensure!(
+        waves.first().is_some_and(|wave| wave.units.len() == 1),
+        "the first wave is no canary: {waves:?}"
+    );
+    // A cluster that was rebooted may be rebooted once more: it is another wish.
+    machine.call(&["status"])?.expect(0)?;
+    Ok(())
 }
 
 /// `hroller -L` on the master beside `hroller -m`.

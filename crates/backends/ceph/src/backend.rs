@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
-use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterId, ClusterName, Kind, Snapshot, UnitId};
+use jiff::Timestamp;
+use stagger_core::model::{ClusterId, ClusterName, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{
@@ -17,68 +16,20 @@ use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
 use crate::config::CephSettings;
-use crate::converted;
-use crate::effects::{self, OnHosts, api_error};
-use crate::facts::{CollectError, CollectOptions, Facts, collect};
+use crate::conversion;
+use crate::effects::{self, OnHosts};
+use crate::facts::Facts;
 use crate::guards::{self, HeldGuard, Looked};
 use crate::lock::{self, ConfigKeyLock};
+use crate::memory::{Memory, hosts_of};
 use crate::oracle;
-use crate::overridden;
-use crate::translate::{Baseline, Permitted, translate};
-
-/// What a run keeps of how things were before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {
-    /// The cluster's health and daemons.
-    pub baseline: Baseline,
-    /// On which host each daemon ran.
-    pub hosts: BTreeMap<UnitId, String>,
-    /// The interruptions that a person has permitted, by their names or their sorts.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub interruptions: BTreeSet<String>,
-}
+use crate::oracle_override;
+use crate::planner;
+use crate::source::facts_at;
+use crate::translate::Permitted;
 
 /// How many hosts are talked to at once to raise the fence.
 const AT_ONCE: usize = 32;
-
-/// On which host each daemon is, as it says itself.
-pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
-    let named = [
-        ("mon", &facts.mon_metadata),
-        ("mgr", &facts.mgr_metadata),
-        ("mds", &facts.mds_metadata),
-    ];
-    let daemons = named.into_iter().flat_map(|(kind, daemons)| {
-        daemons
-            .iter()
-            .map(move |daemon| (format!("{kind}.{}", daemon.name), daemon.host.clone()))
-    });
-    let osds = facts
-        .osd_metadata
-        .iter()
-        .map(|osd| (format!("osd.{}", osd.id), osd.host.clone()));
-    let gateways = facts
-        .gateways
-        .iter()
-        .map(|rgw| (format!("rgw.{}", rgw.name), rgw.host.clone()));
-    daemons
-        .chain(osds)
-        .chain(gateways)
-        .filter_map(|(unit, host)| Some((UnitId::new(unit).ok()?, host?)))
-        .collect()
-}
-
-/// An error with all that is behind it.
-fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
-}
 
 /// A Ceph cluster on plain hosts.
 pub struct CephBackend {
@@ -135,22 +86,7 @@ impl CephBackend {
     /// # Errors
     /// No answer, an unreadable one, or facts that contradict each other.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
-        self.facts_of(Timestamp::now()).await
-    }
-
-    /// All facts, as of that time: that of the observation, where answers come from a file.
-    ///
-    /// # Errors
-    /// As [`CephBackend::facts`].
-    pub async fn facts_of(&self, time: Timestamp) -> Result<Facts, BackendError> {
-        let tried = format!("observe the cluster {}", self.settings.cluster.name);
-        collect(&*self.api, &CollectOptions::default(), time)
-            .await
-            .map_err(|error| match &error {
-                CollectError::Api(inner) => api_error(&tried, inner),
-                CollectError::Parse(inner) => BackendError::transient(&tried, in_full(inner)),
-                CollectError::Contradict { .. } => BackendError::transient(&tried, error.to_string()),
-            })
+        facts_at(&*self.api, &self.settings.cluster.name, Timestamp::now()).await
     }
 
     /// A snapshot of these facts.
@@ -158,21 +94,8 @@ impl CephBackend {
     /// # Errors
     /// Facts that make no snapshot.
     pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
-        let CephSettings { cluster, health, .. } = &self.settings;
-        let durations: BTreeMap<Kind, SignedDuration> = cluster
-            .durations
-            .iter()
-            .map(|(kind, seconds)| (kind.clone(), SignedDuration::from_secs(i64::from(*seconds))))
-            .collect();
-        translate(
-            &cluster.name,
-            facts,
-            health,
-            self.memory.as_ref().map(|memory| &memory.baseline),
-            durations,
-            &self.permitted(),
-        )
-        .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
+        let before = self.memory.as_ref().map(|memory| &memory.baseline);
+        planner::snapshot(&self.settings, facts, before, &self.permitted())
     }
 
     fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {
@@ -240,7 +163,7 @@ impl Executor for CephBackend {
             return Ok(Answer::No { why });
         }
         let facts = self.facts().await?;
-        let found = overridden::by_word(&*self.api, &facts, &permitted, units).await?;
+        let found = oracle_override::by_word(&*self.api, &facts, &permitted, units).await?;
         Ok(match found {
             Some(word) => Answer::Overridden {
                 why: format!("{why}; {word}"),
@@ -297,7 +220,7 @@ impl Executor for CephBackend {
                 let facts = self.facts().await?;
                 let runs = self.runs(&facts, unit, revision)?;
                 if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
-                    return converted::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
+                    return conversion::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
                 }
                 if runs {
                     return Ok(format!("it runs {revision} already"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use stagger_core::model::{Phase, Revision, UnitId};
-use stagger_engine::cluster::{BackendError, Call};
+use stagger_engine::cluster::{BackendError, Call, in_full};
 use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
 
@@ -21,12 +21,7 @@ const STARTS: u32 = 4;
 
 /// An API error as the engine takes it.
 pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
-    let mut why = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        why = format!("{why}: {inner}");
-        source = inner.source();
-    }
+    let why = in_full(error);
     let made = if error.passes() {
         BackendError::transient(tried, why)
     } else {

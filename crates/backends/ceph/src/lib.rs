@@ -1,6 +1,6 @@
 //! Ceph clusters on plain hosts.
 //!
-//! One half looks: it asks a cluster ([`api`]), reads what it says ([`facts`]), turns that into a
+//! One half looks ([`source`], [`planner`]): it asks a cluster ([`api`]), reads what it says ([`facts`]), turns that into a
 //! snapshot ([`translate`](fn@translate::translate)), says what an upgrade takes
 //! ([`target`](fn@target::target)), and answers whether a set of OSDs may stop ([`oktostop`]).
 //! Everything there but [`api`] and [`facts::collect`](fn@facts::collect) is a pure function of facts.
@@ -13,16 +13,19 @@
 pub mod api;
 pub mod backend;
 pub mod config;
-mod converted;
+mod conversion;
 mod effects;
 pub mod facts;
 pub mod going_back;
 pub mod guards;
 pub mod health_codes;
 mod lock;
+pub mod memory;
 pub mod oktostop;
 pub mod oracle;
-mod overridden;
+mod oracle_override;
+pub mod planner;
 pub mod preflight;
+pub mod source;
 pub mod target;
 pub mod translate;

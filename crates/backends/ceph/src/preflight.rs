@@ -110,7 +110,7 @@ pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>)
     let mut checks = Vec::new();
     let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
-    for (unit, host) in crate::backend::hosts_of(facts) {
+    for (unit, host) in crate::memory::hosts_of(facts) {
         let of_host = asked.entry(host.clone()).or_default();
         let (kind, id) = kind_and_id(&unit);
         // On a host one daemon of each kind stands for all of them.

@@ -14,6 +14,8 @@ use stagger_core::model::{
     Phase, Reason, Revision, StageSpec, StepSpec, Target, Unit, Width,
 };
 
+use stagger_engine::cluster::Refusal;
+
 use crate::facts::Facts;
 use crate::facts::release::{self, Version};
 use crate::going_back::going_back;
@@ -83,11 +85,6 @@ impl Default for TargetPolicy {
         }
     }
 }
-
-/// All reasons why nothing is begun.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
-pub struct Refusal(pub Vec<Reason>);
 
 /// How long what disturbs stays paused at most; renewed as long as the stage goes on.
 const PAUSED: SignedDuration = SignedDuration::from_hours(2);

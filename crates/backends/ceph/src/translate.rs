@@ -4,12 +4,12 @@
 
 mod absent;
 pub mod baseline;
+mod blockers;
 mod budgets;
-mod but_for;
+mod bystanders;
 mod codes;
 mod conditions;
 mod interruptions;
-mod others;
 mod sites;
 mod units;
 
@@ -23,12 +23,12 @@ pub use absent::absent;
 pub(crate) use absent::is_absent;
 pub use baseline::{Baseline, BaselineError};
 pub use budgets::{budgets, with_recovered};
+pub use bystanders::bystanders;
 pub use codes::{CAUSED, Cause};
 pub(crate) use conditions::{OLDEST, SITES_WHOLE};
 pub use conditions::{conditions, unaccepted};
 pub(crate) use interruptions::pool_name;
 pub use interruptions::{Permitted, interruptions};
-pub use others::bystanders;
 pub(crate) use sites::of_monitors;
 pub use units::units;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterName, IdError};
 use stagger_engine::hosts::Hosts;
@@ -74,12 +75,13 @@ pub struct Visits {
     pub job_timeout: u64,
     /// How long disks may take to be in sync again, in seconds.
     pub sync_timeout: u64,
-    /// The command that reboots `{node}`, run on this machine; RAPI's powercycle, if not given.
+    /// The command that reboots `{node}`, run on this machine. Not given: [`CLEAN_REBOOT`]. The word `powercycle`: RAPI's, which
+    /// writes `b` to the node's sysrq trigger, so that nothing is synchronized and nothing is unmounted.
     pub reboot: Option<String>,
     /// How long a node may take to come back, in seconds.
     pub reboot_timeout: u64,
     /// The command that makes `{successor}` the master instead of `{master}`, run on this machine:
-    /// `ssh root@{successor} gnt-cluster master-failover --yes-do-it`. RAPI has none. Without it the
+    /// `ssh root@{successor} gnt-cluster master-failover`. RAPI has none. Without it the
     /// master is left alone. It should copy the job queue first: jobs that were written while the successor was
     /// drained are not in its copy, and as a master it would not know them (Ganeti 3.0.2).
     pub failover: Option<String>,
@@ -90,14 +92,54 @@ pub struct Visits {
     pub copy_journal: Option<String>,
     /// The command that moves `{instance}` with its disks to `{node}`, run on this machine:
     /// `ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}`. RAPI has none. The reason
-    /// lets its job pass while jobs of others wait.
+    /// lets its job pass while jobs of others wait. Every other command and hook may name `{reason}` for the same.
     pub relocate: Option<String>,
+    /// How instances are migrated that cannot be migrated as the others are; the first rule that matches counts.
+    pub migrate: Vec<MigrationRule>,
     /// Commands around the visit of each node, run on this machine.
     pub hooks: Hooks,
     /// Who becomes master while the master reboots; the first fitting candidate, if not given.
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
     pub watcher: Option<Watcher>,
+}
+
+/// How some instances are migrated. Without a rule an instance is migrated live, and by nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MigrationRule {
+    /// A regular expression that is found in the names of the instances that are meant.
+    pub matching: String,
+    /// Whether it runs meanwhile.
+    #[serde(default)]
+    pub mode: MigrationMode,
+    /// Whether it is shut down here and started there where it cannot be migrated.
+    #[serde(default)]
+    pub allow_failover: bool,
+    /// Whether it is migrated also between different versions of the hypervisor.
+    #[serde(default)]
+    pub ignore_hvversions: bool,
+}
+
+/// Whether an instance runs while it is migrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MigrationMode {
+    /// It runs on.
+    #[default]
+    Live,
+    /// It is stopped, and goes on there where it was.
+    NonLive,
+}
+
+impl MigrationMode {
+    /// As Ganeti has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::NonLive => "non-live",
+        }
+    }
 }
 
 /// What others have to say to the visit of `{node}`: a storage pool on the nodes' own disks, a load balancer.
@@ -126,6 +168,41 @@ pub struct Watcher {
     pub info: String,
 }
 
+/// How a node is rebooted if the configuration does not say: cleanly, by ssh, as Ganeti itself reaches its nodes. The master
+/// runs `reboot` there; no job is needed for it. What it prints tells whether the node took the command, or went away with it.
+pub const CLEAN_REBOOT: &str = "ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1 | tee /dev/stderr | \
+grep -Eq 'return code = (0|255)'";
+
+/// The word for RAPI's own way.
+const POWERCYCLE: &str = "powercycle";
+
+/// How nodes are rebooted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebootMethod<'a> {
+    /// By RAPI, without a word to the node's own system: what is not on its disks is lost.
+    Powercycle,
+    /// By a command.
+    Command(&'a str),
+}
+
+impl Visits {
+    /// How nodes are rebooted.
+    pub fn reboot_method(&self) -> RebootMethod<'_> {
+        match self.reboot.as_deref() {
+            Some(POWERCYCLE) => RebootMethod::Powercycle,
+            Some(command) => RebootMethod::Command(command),
+            None => RebootMethod::Command(CLEAN_REBOOT),
+        }
+    }
+
+    /// How that instance is migrated; `None`: as all that no rule names.
+    pub fn migration_of(&self, instance: &str) -> Option<&MigrationRule> {
+        let matches =
+            |rule: &&MigrationRule| Regex::new(&rule.matching).is_ok_and(|regex| regex.is_match(instance));
+        self.migrate.iter().find(matches)
+    }
+}
+
 impl Default for Visits {
     fn default() -> Self {
         Self {
@@ -140,6 +217,7 @@ impl Default for Visits {
             failover_timeout: 120,
             copy_journal: None,
             relocate: None,
+            migrate: Vec::new(),
             hooks: Hooks::default(),
             successor: None,
             watcher: None,
@@ -269,9 +347,17 @@ impl Settings {
                 visits.guards_expire
             ));
         }
+        for rule in &visits.migrate {
+            if let Err(error) = Regex::new(&rule.matching) {
+                return Err(format!(
+                    "`matching` of `migrate` is no regular expression: {error}"
+                ));
+            }
+        }
+        let reboot = visits.reboot.clone().filter(|word| word != POWERCYCLE);
         let names_its_target = [
             ("failover", &visits.failover, "{successor}"),
-            ("reboot", &visits.reboot, "{node}"),
+            ("reboot", &reboot, "{node}"),
             ("relocate", &visits.relocate, "{instance}"),
             ("relocate", &visits.relocate, "{node}"),
             // Else its job would wait behind our own drain.

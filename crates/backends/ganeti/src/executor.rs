@@ -8,6 +8,8 @@
 //! away ([`guards`]), they refuse jobs of a process that is no longer the one writer ([`fence`]), and they
 //! are where that one writer's lock is kept ([`lock`]).
 //!
+//! What runs have left in a cluster is told by [`leftovers`], and given back by [`recovery`], without any journal.
+//!
 //! Start reading at [`backend`], then [`visit`], then [`client`].
 
 pub mod backend;
@@ -18,6 +20,7 @@ pub mod filters;
 pub mod fingerprint;
 pub mod guards;
 pub mod jobs;
+pub mod leftovers;
 pub mod limits;
 pub mod lock;
 pub mod master;
@@ -26,6 +29,7 @@ mod observe;
 mod pacer;
 pub mod perform;
 pub mod reason;
+pub mod recovery;
 pub mod tls;
 pub mod visit;
 pub mod visitor;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stagger_core::model::Storage;
 
-use self::notes::Notes;
+use self::notes::NodeNotes;
 use crate::loaders::rapi::{Bodies, RapiError, without_parameters};
 use crate::model::{Cluster, Status, Template};
 
@@ -47,8 +47,8 @@ pub struct NodeFacts {
     pub group: String,
     /// Whether it may carry instances.
     pub vm_capable: bool,
-    /// What a visit has noted on it.
-    pub notes: Notes,
+    /// What visits have noted on it.
+    pub notes: NodeNotes,
     /// Renewed at each boot; `None`: it did not answer.
     pub boot: Option<String>,
 }
@@ -250,7 +250,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
         let boot = boots.get(&node.name).cloned().flatten();
         let node = NodeFacts {
             boot,
-            notes: Notes::read(&node.tags),
+            notes: NodeNotes::read(&node.tags),
             name: node.name,
             role: node.role,
             group: node.group,

@@ -5,6 +5,7 @@
 //! taken for one that can be migrated. [`Answer::differences`] says where and why.
 
 mod differences;
+pub mod strict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ use crate::maintenance::selection::{SelectError, Selection};
 use crate::maintenance::snapshot::capacity::named;
 use crate::maintenance::snapshot::{TranslateError, View, snapshot};
 use crate::maintenance::target::{RebootGoal, TargetError, stage};
-use crate::model::{Cluster, Instance, Template};
+use crate::model::{Cluster, Instance, NodeIx, Template};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
 /// 42,000 to 310,000 for 27 groups, in 12 of 18 searches less than this.
@@ -95,13 +96,16 @@ pub enum HrollerError {
     WrongOffline(String),
     /// Nothing is left to be rebooted.
     #[error("Cannot create node graph")]
-    NoGraph,
+    NoGraph(Vec<String>),
     /// Instances have no place.
     #[error("Not enough capacity to move non-redundant instances")]
-    NoCapacity,
+    NoCapacity(Vec<String>),
+    /// A secondary has no room for an instance. Only [`strict`] has it: ours leaves such a node out.
+    #[error("Failed to migrate instances off nodes")]
+    MigrationFailed(Vec<String>),
     /// Second copies have no place.
     #[error("Not enough capacity to move secondaries")]
-    NoCapacityForSecondaries,
+    NoCapacityForSecondaries(Vec<String>),
     /// A selection that hroller does not have fits nothing.
     #[error(transparent)]
     Select(SelectError),
@@ -114,6 +118,26 @@ pub enum HrollerError {
     /// The judge does not pass our own plan: a bug of ours.
     #[error("the plan is not sound: {0:?}")]
     Unsound(Box<Finding>),
+}
+
+impl HrollerError {
+    /// Which nodes and instances stand in the way: what hroller's own words leave out.
+    pub fn causes(&self) -> &[String] {
+        match self {
+            Self::NoGraph(causes)
+            | Self::NoCapacity(causes)
+            | Self::MigrationFailed(causes)
+            | Self::NoCapacityForSecondaries(causes) => causes,
+            Self::NoMaster
+            | Self::Masters(_)
+            | Self::NoGroup
+            | Self::WrongOffline(_)
+            | Self::Select(_)
+            | Self::Translate(_)
+            | Self::Target(_)
+            | Self::Unsound(_) => &[],
+        }
+    }
 }
 
 /// What hroller would print.
@@ -188,6 +212,9 @@ impl Question {
             ignore_ipolicy: true,
         };
         left_out_take_nothing(&mut cluster, options);
+        if options.offline_maintenance {
+            without_dead_partners(&mut cluster);
+        }
         let snapshot = snapshot(&cluster, &view)?;
         let stage = stage(&cluster, &wish, master.as_deref()).map_err(|error| match error {
             TargetError::Select(error) => HrollerError::Select(error),
@@ -246,13 +273,22 @@ pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerErr
         Vec::new()
     };
     let mut warnings = question.warnings;
-    for left in &made.left_alone {
-        match left.reason.code.code() {
-            "no-room-anywhere" => return Err(HrollerError::NoCapacity),
-            "no-room-for-copies" => return Err(HrollerError::NoCapacityForSecondaries),
-            _ => warnings.push(format!("node {} is left out: {}", left.unit, left.reason)),
-        }
+    let without_room = |slug: &str| -> Vec<String> {
+        let left = made.left_alone.iter();
+        left.filter(|left| left.reason.code.code() == slug)
+            .map(|left| format!("node {}: {}", left.unit, left.reason))
+            .collect()
+    };
+    let stuck = without_room("no-room-anywhere");
+    if !stuck.is_empty() {
+        return Err(HrollerError::NoCapacity(stuck));
     }
+    let stuck = without_room("no-room-for-copies");
+    if !stuck.is_empty() {
+        return Err(HrollerError::NoCapacityForSecondaries(stuck));
+    }
+    let left_out = made.left_alone.iter();
+    warnings.extend(left_out.map(|left| format!("node {} is left out: {}", left.unit, left.reason)));
     Ok(Answer {
         groups,
         left_out: made.left_alone,
@@ -274,15 +310,39 @@ fn master(
         }
         [] => Err(HrollerError::NoMaster),
         [master] => Ok(Some((*master).to_owned())),
-        several => {
-            let quoted: Vec<String> = several.iter().map(|name| format!("{name:?}")).collect();
-            Err(HrollerError::Masters(format!("[{}]", quoted.join(","))))
-        }
+        several => Err(HrollerError::Masters(master_names(several))),
     }
 }
 
+/// Several masters, as hroller lists them.
+fn master_names(names: &[&str]) -> String {
+    let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+/// Nodes that `--skip-non-redundant` skips, each with the first instance that makes it so.
+fn skipped(cluster: &Cluster, with_others: &BTreeSet<u32>) -> Vec<String> {
+    let on = |node: u32| {
+        let mut others = cluster
+            .instances
+            .iter()
+            .filter(|instance| instance.template != Template::Drbd && instance.primary.0 == node);
+        others.next()
+    };
+    with_others
+        .iter()
+        .filter_map(|node| {
+            let instance = on(*node)?;
+            Some(format!(
+                "--skip-non-redundant skips node {}: instance {} has the disk template {}",
+                cluster.nodes[*node as usize].name, instance.name, instance.template
+            ))
+        })
+        .collect()
+}
+
 /// Nodes whose numbers do not add up: one warning of several lines, the last node first, as hroller has it.
-fn missing(cluster: &Cluster) -> Option<String> {
+pub fn missing(cluster: &Cluster) -> Option<String> {
     let missing = cluster.missing();
     let lines: Vec<String> = missing
         .iter()
@@ -345,7 +405,9 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
     };
     let meant = asked.of(cluster).map_err(|error| match error {
         SelectError::Group { .. } => HrollerError::NoGroup,
-        SelectError::Tag(_) | SelectError::Nothing(_) => HrollerError::NoGraph,
+        error @ (SelectError::Tag(_) | SelectError::Nothing(_)) => {
+            HrollerError::NoGraph(vec![error.to_string()])
+        }
         other => HrollerError::Select(other),
     })?;
     let meant: BTreeSet<&str> = meant.iter().map(UnitId::as_str).collect();
@@ -365,7 +427,15 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
         .map(|(at, _)| at)
         .collect();
     if nodes.is_empty() {
-        return Err(HrollerError::NoGraph);
+        let mut causes = skipped(cluster, &with_others);
+        causes.extend(
+            cluster
+                .nodes
+                .iter()
+                .filter(|node| meant.contains(node.name.as_str()) && !node.takes_instances())
+                .map(|node| format!("node {} is offline, drained or carries no instances", node.name)),
+        );
+        return Err(HrollerError::NoGraph(causes));
     }
     Ok(nodes)
 }
@@ -376,6 +446,17 @@ fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
     for node in &mut cluster.nodes {
         if node.resources.is_some() && options.selection.leave_out.contains(&node.name) {
             node.vm_capable = false;
+        }
+    }
+}
+
+/// Where nothing runs, an instance whose other node is down already loses nothing when the first goes too.
+fn without_dead_partners(cluster: &mut Cluster) {
+    let up: Vec<bool> = cluster.nodes.iter().map(|node| node.is_up()).collect();
+    for instance in &mut cluster.instances {
+        let down = |node: NodeIx| !up[node.0 as usize];
+        if down(instance.primary) || instance.secondary.is_some_and(down) {
+            instance.secondary = None;
         }
     }
 }
@@ -441,30 +522,35 @@ fn moves(cluster: &Cluster, instances: &BTreeMap<String, &Instance>, wave: &Wave
 impl Answer {
     /// What hroller prints, line by line.
     pub fn lines(&self, shown: OutputOptions) -> Vec<String> {
-        let mut lines = Vec::new();
-        if shown.one_step_only {
-            if shown.headers {
-                lines.push("'First Reboot Group'".to_owned());
-            }
-            if let Some(group) = self.groups.first() {
-                lines.extend(group.nodes.iter().cloned());
-                if shown.moves {
-                    lines.extend(group.moves.iter().map(|line| format!("  {line}")));
-                }
-            }
-            return lines;
-        }
+        lines(&self.groups, shown)
+    }
+}
+
+/// Groups as hroller prints them, line by line.
+pub fn lines(groups: &[RebootGroup], shown: OutputOptions) -> Vec<String> {
+    let mut lines = Vec::new();
+    if shown.one_step_only {
         if shown.headers {
-            lines.push("'Node Reboot Groups'".to_owned());
+            lines.push("'First Reboot Group'".to_owned());
         }
-        for group in &self.groups {
-            lines.push(group.nodes.join(","));
+        if let Some(group) = groups.first() {
+            lines.extend(group.nodes.iter().cloned());
             if shown.moves {
                 lines.extend(group.moves.iter().map(|line| format!("  {line}")));
             }
         }
-        lines
+        return lines;
     }
+    if shown.headers {
+        lines.push("'Node Reboot Groups'".to_owned());
+    }
+    for group in groups {
+        lines.push(group.nodes.join(","));
+        if shown.moves {
+            lines.extend(group.moves.iter().map(|line| format!("  {line}")));
+        }
+    }
+    lines
 }
 
 /// What of an answer is shown.

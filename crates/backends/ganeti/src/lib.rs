@@ -13,3 +13,5 @@ pub mod loaders;
 pub mod maintenance;
 pub mod model;
 pub mod preflight;
+pub mod release;
+pub mod unheeded;

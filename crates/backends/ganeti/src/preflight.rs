@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::config::{RapiConfig, Settings, Watcher};
-use crate::executor::client::{Method, Rapi};
+use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
+use crate::executor::client::{ApiError, Method, Rapi};
 
-const OF_NODES: &[&str] = &["node", "master"];
-const OF_MASTERS: &[&str] = &["successor", "master"];
+const OF_NODES: &[&str] = &["node", "master", "reason"];
+const OF_MASTERS: &[&str] = &["successor", "master", "reason"];
 const OF_MOVES: &[&str] = &["instance", "node", "reason", "master"];
-const OF_PAUSES: &[&str] = &["seconds", "master"];
-const OF_THE_MASTER: &[&str] = &["master"];
+const OF_PAUSES: &[&str] = &["seconds", "master", "reason"];
+const OF_THE_MASTER: &[&str] = &["master", "reason"];
 
 /// What each word is filled with, where only the shell's reading of a command is asked.
 const SAMPLES: [(&str, &str); 6] = [
@@ -31,8 +31,12 @@ const DRY_RUN: &str = "/2/tags?dry-run=1&tag=stagger:preflight";
 pub fn templates(config: &RapiConfig) -> Vec<Template> {
     let visits = &config.visits;
     let of_watcher = |pick: fn(&Watcher) -> &String| visits.watcher.as_ref().map(pick);
+    let reboot = match visits.reboot_method() {
+        RebootMethod::Command(command) => Some(command.to_owned()),
+        RebootMethod::Powercycle => None,
+    };
     let all = [
-        ("reboot", visits.reboot.as_ref(), OF_NODES),
+        ("reboot", reboot.as_ref(), OF_NODES),
         ("failover", visits.failover.as_ref(), OF_MASTERS),
         ("copy_journal", visits.copy_journal.as_ref(), OF_MASTERS),
         ("relocate", visits.relocate.as_ref(), OF_MOVES),
@@ -55,6 +59,18 @@ pub fn templates(config: &RapiConfig) -> Vec<Template> {
         })
     });
     given.collect()
+}
+
+/// Why Ganeti takes no jobs, where its queue is drained: `gnt-cluster upgrade` does that before it changes the release. Whatever
+/// else is wrong, who runs is told of it there.
+pub async fn drained(rapi: &Rapi) -> Option<String> {
+    match rapi.write(Method::Put, DRY_RUN, None).await {
+        Err(ApiError::Refused { code: 503, why }) => Some(format!(
+            "its job queue is drained or full (RAPI answered 503: {why}): `gnt-cluster upgrade` drains it while it brings the \
+             cluster to another release, and `gnt-cluster queue drain` does"
+        )),
+        _ => None,
+    }
 }
 
 /// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, ClusterName, Policy, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
@@ -17,13 +17,11 @@ use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
 use crate::observe::{balancer, look};
 use crate::perform::Performer;
+use crate::planner::snapshot;
 use crate::records::RecordStore;
-use crate::refusal::Refusal;
 use crate::releases::Releases;
 use crate::sql::with_password;
 use crate::steps::raise;
-use crate::target::{Upgrade, upgrade};
-use crate::translate::translate;
 
 /// An Ironic.
 #[derive(Debug)]
@@ -76,8 +74,7 @@ impl IronicBackend {
         look(&*self.client, &self.book, &self.settings.cluster).await
     }
 
-    /// The table of releases.
-    pub fn table(&self) -> &Releases {
+    pub(crate) fn table(&self) -> &Releases {
         &self.table
     }
 
@@ -86,21 +83,7 @@ impl IronicBackend {
     /// # Errors
     /// Facts that make none.
     pub fn snapshot(&self, facts: &Facts, goal: Option<&UpgradeGoal>) -> Result<Snapshot, BackendError> {
-        translate(facts, &self.settings.cluster, &self.table, goal).map_err(|error| {
-            let why = match std::error::Error::source(&error) {
-                Some(source) => format!("{error}: {source}"),
-                None => error.to_string(),
-            };
-            BackendError::permanent("make sense of Ironic's facts", why)
-        })
-    }
-
-    /// The way to that release.
-    ///
-    /// # Errors
-    /// All reasons why nothing should be begun.
-    pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
-        upgrade(facts, &self.settings.cluster, &self.table, release, policy)
+        snapshot(facts, &self.settings.cluster, &self.table, goal)
     }
 
     pub(crate) fn book(&self) -> &RecordStore {

@@ -61,6 +61,18 @@ pub trait IronicClient: Send + Sync + std::fmt::Debug {
     async fn write_offline(&self, registered: &str) -> Result<(), BackendError>;
 }
 
+/// The conductors that the API there lists, before there is a configuration. `token`: where it asks for one.
+///
+/// # Errors
+/// No answer within 10 s, or another one; with what came.
+pub async fn conductors_at(
+    endpoint: &str,
+    token: Option<&str>,
+) -> Result<BTreeMap<String, ConductorReport>, String> {
+    let http = Http::new(None, Duration::from_secs(10)).map_err(|error| error.to_string())?;
+    http.conductors(endpoint, token).await
+}
+
 /// How long a token is used before the next is asked for.
 const TOKEN_LASTS: Duration = Duration::from_mins(5);
 

@@ -18,7 +18,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
-use stagger_engine::cluster::BackendError;
+use stagger_engine::cluster::{BackendError, in_full};
 use stagger_versioned::Version;
 
 use crate::facts::{ApiReport, ConductorReport};
@@ -247,14 +247,4 @@ fn join(url: &str, path: &str) -> String {
 
 fn words_of(body: &Value) -> String {
     body.to_string().chars().take(200).collect()
-}
-
-fn in_full(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text = format!("{text}: {inner}");
-        source = inner.source();
-    }
-    text
 }

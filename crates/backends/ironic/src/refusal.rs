@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{Doors, Policy, Reason, UnitState};
+use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
 use crate::conditions::{strange_apis, strange_conductors};
@@ -11,11 +12,6 @@ use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
 use crate::releases::Releases;
 use crate::services::{ServiceStatus, groups, statuses};
-
-/// All reasons why nothing is begun.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("refused: {}", .0.iter().map(|reason| reason.code.code()).collect::<Vec<_>>().join(", "))]
-pub struct Refusal(pub Vec<Reason>);
 
 /// An upgrade that nothing speaks against.
 #[derive(Debug, Clone)]

@@ -11,6 +11,8 @@ use stagger_core::model::{
 };
 use stagger_versioned::manifest::Named;
 
+use stagger_engine::cluster::Refusal;
+
 use crate::conditions::{
     APIS_SERVE, CONDUCTORS_SERVE, CONDUCTORS_UNPINNED, DATABASE_ANSWERS, NO_OLD_SERVICE, PINNED, PREPARED,
     ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED, SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
@@ -18,7 +20,7 @@ use crate::conditions::{
 use crate::config::IronicConfig;
 use crate::facts::Facts;
 use crate::goal::UpgradeGoal;
-use crate::refusal::{Refusal, judge};
+use crate::refusal::judge;
 use crate::releases::Releases;
 use crate::runs::revision;
 

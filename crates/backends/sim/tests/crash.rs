@@ -9,16 +9,14 @@
 )]
 
 mod common;
-#[path = "common/fuse.rs"]
-mod fuse;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use fuse::{Fuse, FusedSim, FusedStore};
 use jiff::SignedDuration;
+use stagger_conformance::fuse::{Fuse, FusedBackend, FusedStore};
+use stagger_conformance::listener::JournalPrinter;
 use stagger_core::model::RunId;
 use stagger_engine::clock::Clock;
 use stagger_engine::cluster::{Backend, Executor as _, LockError};
@@ -128,7 +126,7 @@ impl<'a> Lives<'a> {
             assert!(number < 20, "it never comes to an end");
             let fuse = Fuse::at(point);
             let life = self.one(number as u32, &fuse, began, stray.take()).await;
-            self.points = fuse.passed.load(Ordering::SeqCst);
+            self.points = fuse.passed();
             if let Life::Ended(ending, waves) = life {
                 return (ending, waves);
             }
@@ -144,8 +142,8 @@ impl<'a> Lives<'a> {
         stray: Option<(stagger_engine::cluster::Call, stagger_core::run::Action)>,
     ) -> Life {
         let clock = self.sim.clock();
-        let backend: Arc<dyn Backend> = Arc::new(FusedSim {
-            sim: self.sim.clone(),
+        let backend: Arc<dyn Backend> = Arc::new(FusedBackend {
+            inner: self.sim.clone(),
             fuse: Arc::clone(fuse),
             raises_fences: self.raises_fences,
         });
@@ -169,7 +167,7 @@ impl<'a> Lives<'a> {
                 store: Box::new(store),
                 clock: Arc::new(clock.clone()),
                 artifacts: common::artifacts(),
-                listener: Box::new(common::Talk),
+                listener: Box::new(JournalPrinter),
             };
             let started = if begun {
                 supervisor::resume(parts, &who, &run).await

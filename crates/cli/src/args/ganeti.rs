@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
 
 use super::goal::Words;
 
@@ -46,6 +47,15 @@ pub(crate) struct Reboot {
     /// Ignore instance policies when an instance moves to another node group.
     #[arg(long)]
     pub(crate) ignore_ipolicy: bool,
+    /// Run also on a release of Ganeti that stagger is not tested with.
+    #[arg(long)]
+    pub(crate) accept_untested_release: bool,
+    /// Command that is run for each selected {node}; nodes for which it exits with 1 need no reboot and are left out, 0: they do.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) needs_reboot: Option<String>,
+    /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Timestamp>,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
@@ -65,6 +75,9 @@ impl Reboot {
             degraded_meanwhile,
             local_storage,
             ignore_ipolicy,
+            accept_untested_release,
+            needs_reboot,
+            since,
             takes,
         } = self;
         let mut words = Words(vec!["reboot".to_owned()]);
@@ -79,6 +92,9 @@ impl Reboot {
         words.switch("--degraded-meanwhile", *degraded_meanwhile);
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
+        words.switch("--accept-untested-release", *accept_untested_release);
+        words.value("--needs-reboot", needs_reboot.as_ref());
+        words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0
     }
@@ -220,25 +236,73 @@ pub(crate) struct Hroller {
     /// Continue without a master.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Print on stderr where Ganeti's hroller gives another answer, and why.
+    /// Compare with Ganeti's hroller: `differences` tells on stderr where its answer is another one, and why; `strict` gives
+    /// its answer, also where that is unsafe.
+    #[arg(
+        long,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "differences"
+    )]
+    pub(crate) compat: Option<Compat>,
+    /// With --compat=strict: do not tell on stderr what is unsafe in the answer.
     #[arg(long)]
-    pub(crate) compat: bool,
+    pub(crate) no_warn: bool,
+    /// With -m: accept any certificate, and send no password. Whoever is between may tell of another cluster. Prints the
+    /// certificate's fingerprint.
+    #[arg(long)]
+    pub(crate) accept_any_certificate: bool,
     /// Save the cluster as it was read to FILE.original.
     #[arg(short = 'S', long = "save", value_name = "FILE")]
     pub(crate) save: Option<PathBuf>,
-    /// Accepted and ignored.
+    /// With --compat=strict: twice also prints the colourings, three times also the graph.
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Print no warnings.
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// Print what a shell completes, as hroller does.
+    #[arg(long, hide = true)]
+    pub(crate) help_completion: bool,
+    /// hroller takes no arguments.
+    #[arg(hide = true)]
+    pub(crate) arguments: Vec<String>,
+}
+
+/// `--compat`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Compat {
+    /// Tell where hroller's answer is another one.
+    Differences,
+    /// Give hroller's answer.
+    Strict,
 }
 
 /// `ganeti`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ganeti {
+    /// Write a first configuration, and check it: from the node that this machine is, or from an address.
+    #[command(after_help = "Example: stagger ganeti init --out /etc/stagger/stagger.toml")]
+    Init(GanetiInit),
     /// List what runs hold in the cluster, as a drained job queue, and until when.
-    Guards(Guards),
+    Guards(GanetiGuards),
+    /// Give back what runs have left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
+    Recover(Recover),
+}
+
+/// `ganeti init`
+#[derive(Debug, Args)]
+pub(crate) struct GanetiInit {
+    /// Address of the cluster's RAPI [default: every master candidate, on a node].
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<String>,
+    /// Name of the cluster [default: from the cluster].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Write to this new file [default: stagger.toml].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// `guards`
@@ -251,4 +315,30 @@ pub(crate) struct Guards {
     /// its guards go at their expiry even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) watch: bool,
+}
+
+/// `ganeti guards`
+#[derive(Debug, Args)]
+pub(crate) struct GanetiGuards {
+    #[command(flatten)]
+    /// What a Ceph has too.
+    pub(crate) guards: Guards,
+    /// Clear all of them now, of whatever run: jobs of others go on at once. A run that is at work takes them again with its
+    /// next wave.
+    #[arg(long, conflicts_with_all = ["drop_expired", "watch"])]
+    pub(crate) drop: bool,
+}
+
+/// `ganeti recover`
+#[derive(Debug, Args)]
+pub(crate) struct Recover {
+    /// Only what was taken from this node.
+    #[arg(value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// List what is left and how it would be given back; change nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Begin without asking.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
 }

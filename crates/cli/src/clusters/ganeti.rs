@@ -18,6 +18,7 @@ use stagger_ganeti::facts::Answers;
 use stagger_ganeti::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
 use stagger_ganeti::maintenance::snapshot::{View, snapshot};
 use stagger_ganeti::model::Cluster as Ganeti;
+use stagger_ganeti::unheeded::unheeded;
 
 use super::{Cluster, unusable};
 use crate::args::{self, Cli, Goal};
@@ -133,6 +134,7 @@ impl Cluster for GanetiFile<'_> {
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let reboot = goal.reboot(&self.path.display().to_string())?;
+        goal::can_be_told_from_a_file(reboot)?;
         warn(&self.cluster);
         let policy = if self.cli.config.is_some() {
             config::read(self.cli)?.policy(&goal.policy)?
@@ -181,10 +183,13 @@ fn cluster_of_bodies(bodies: &BTreeMap<String, Box<RawValue>>) -> Result<Ganeti,
     cluster.map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
-/// Says on which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a
-/// plan has no room.
+/// Says which tags are not heeded, and on which nodes memory or disk does not add up: less is free there than should be, and
+/// nothing else tells why a plan has no room.
 fn warn(cluster: &Ganeti) {
     const NAMED: usize = 5;
+    for unheeded in unheeded(cluster) {
+        print::talk(&format!("warning: {unheeded}"));
+    }
     let missing = cluster.missing();
     let named: Vec<String> = missing
         .iter()

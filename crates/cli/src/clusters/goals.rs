@@ -4,14 +4,6 @@ use crate::args::{Action, Goal, Reboot, Upgrade};
 use crate::error::CliError;
 
 impl Goal {
-    /// The release of an upgrade, the one goal of that kind of cluster: `a Ceph`.
-    ///
-    /// # Errors
-    /// Another goal is given.
-    pub(super) fn release(&self, kind: &str) -> Result<&str, CliError> {
-        Ok(&self.upgrade(kind)?.to)
-    }
-
     /// The upgrade, the one goal of that kind of cluster: `a Ceph`.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
 use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::executor::reason::EMERGENCY;
 
 use crate::documents::HeldGuard;
 use crate::error::CliError;
@@ -21,6 +22,14 @@ impl GuardHolder {
         match self {
             Self::Ceph(_) => "ceph",
             Self::Ganeti(_) => "ganeti",
+        }
+    }
+
+    /// The reason with which others pass whatever is held; `None`: there is no such thing.
+    pub(crate) fn passes(&self) -> Option<&'static str> {
+        match self {
+            Self::Ceph(_) => None,
+            Self::Ganeti(_) => Some(EMERGENCY),
         }
     }
 

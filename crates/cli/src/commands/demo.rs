@@ -10,7 +10,7 @@ use crate::args::Cli;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::show::acts::{self, Acts};
+use crate::show::demo_acts::{self, Acts};
 
 /// How long it lasts, in seconds.
 const WATCHED: f64 = 24.0;
@@ -33,7 +33,7 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
         target.title,
         made.waves()
     ));
-    print::talk(&acts::map(&made, &snapshot));
+    print::talk(&demo_acts::map(&made, &snapshot));
     print::talk(
         "   No two of a wave share data that would be without enough of its copies; the first is alone, and waves grow.",
     );
@@ -57,7 +57,7 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
         ("one by one", &planned(&snapshot, &target, &one_by_one)),
     ];
     let ways = ways.map(|(way, plan)| (way, plan.waves(), plan.forecast()));
-    print::talk(&format!("\nWithout a fault:\n{}", acts::beside(&ways)));
+    print::talk(&format!("\nWithout a fault:\n{}", demo_acts::beside(&ways)));
     simulate::show_report(cli, &report, &folder);
     print::out(&format!(
         "Page: stagger --state {} report --out run.html",

@@ -1,7 +1,11 @@
 //! `hroller`: as Ganeti's tool of that name speaks. stdout is the plan, stderr is `Warning:` and `Error:`, the exit
 //! code 0 or 1.
 
+mod getopt;
+pub(crate) mod strict;
+
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Instant;
 
 use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
@@ -16,8 +20,41 @@ use crate::exit::Exit;
 use crate::improve;
 use crate::print;
 
+/// The name under which this program is Ganeti's hroller.
+const NAME: &str = "hroller";
+
+/// The words of the command line, if this program was started under hroller's name.
+pub(crate) fn words_of_namesake() -> Option<Vec<String>> {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next()?;
+    let name = Path::new(&program).file_name()?.to_str()?;
+    name.eq_ignore_ascii_case(NAME).then(|| words.collect())
+}
+
+/// Answers as Ganeti's hroller.
+pub(crate) async fn as_namesake(words: &[String]) -> ExitCode {
+    match strict::Request::read(words) {
+        Ok(request) => strict::hroller(None, &request).await.into(),
+        Err(strict::Ended(code)) => code.into(),
+    }
+}
+
 /// `hroller`
 pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
+    if args.help_completion {
+        print::out(getopt::completion().trim_end());
+        return Exit::Done;
+    }
+    if args.compat == Some(args::Compat::Strict) {
+        let request = match strict::Request::of(args) {
+            Ok(request) => request,
+            Err(error) => return refused(&error),
+        };
+        return match strict::hroller(Some(cli), &request).await {
+            0 => Exit::Done,
+            _ => Exit::No,
+        };
+    }
     match groups(cli, args).await {
         Ok(answer) => {
             if !args.quiet {
@@ -25,7 +62,7 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
                     print::talk(&format!("Warning: {warning}"));
                 }
             }
-            if args.compat {
+            if args.compat.is_some() {
                 for difference in &answer.differences {
                     print::talk(&format!("Differs: {difference}"));
                 }
@@ -38,16 +75,38 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
             for line in answer.lines(shown) {
                 print::out(&line);
             }
-            Exit::Done
-        }
-        Err(error) => {
-            print::talk(&format!("Error: {}", error.message));
-            for cause in error.causes.iter().chain(&error.hints) {
-                print::talk(&format!("  {cause}"));
+            match in_no_group(&answer) {
+                None => Exit::Done,
+                Some(why) => {
+                    print::talk(&format!("Error: {why}"));
+                    Exit::No
+                }
             }
-            Exit::No
         }
+        Err(error) => refused(&error),
     }
+}
+
+/// Who goes by the exit code alone must not take these for rebooted.
+fn in_no_group(answer: &Answer) -> Option<String> {
+    let names: Vec<&str> = answer.left_out.iter().map(|left| left.unit.as_str()).collect();
+    match names.as_slice() {
+        [] => None,
+        [one] => Some(format!("a selected node is in no group: {one}")),
+        several => Some(format!(
+            "{} selected nodes are in no group: {}",
+            several.len(),
+            several.join(", ")
+        )),
+    }
+}
+
+fn refused(error: &CliError) -> Exit {
+    print::talk(&format!("Error: {}", error.message));
+    for cause in error.causes.iter().chain(&error.hints) {
+        print::talk(&format!("  {cause}"));
+    }
+    Exit::No
 }
 
 async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
@@ -55,11 +114,22 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan reboot --json` prints a plan as a document"));
     }
+    if !args.arguments.is_empty() {
+        return Err(
+            CliError::usage("hroller takes no arguments, only options").hint(format!(
+                "{:?} is none; -t FILE names a cluster in a file",
+                args.arguments.join(" ")
+            )),
+        );
+    }
     let cluster = cluster(cli, args).await?;
     if let Some(save) = &args.save {
         let file = format!("{}.original", save.display());
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
+        if !args.quiet {
+            print::talk(&format!("The cluster as it was read is in {file}"));
+        }
     }
     let mut options = Options {
         selection: ganeti::selection(&args.nodes)?,
@@ -71,7 +141,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
         force: args.force,
         shared_secondary: args.shared_secondary.into(),
         non_drbd: args.non_drbd.into(),
-        compat: args.compat,
+        compat: args.compat.is_some(),
         ..Options::default()
     };
     let answered = match improve::time(args.improve.as_deref())? {
@@ -81,7 +151,11 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
             answer(&cluster, &options)
         }),
     };
-    answered.map_err(|error| CliError::caused(Exit::No, &error))
+    answered.map_err(|error| {
+        let mut refused = CliError::caused(Exit::No, &error);
+        refused.causes.extend(error.causes().iter().cloned());
+        refused
+    })
 }
 
 async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
@@ -113,6 +187,6 @@ async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
     };
     match address.strip_prefix("file://") {
         Some(folder) => ganeti::bodies_at(Path::new(folder), own),
-        None => ganeti::live::cluster_at(cli, address, own).await,
+        None => ganeti::live::cluster_at(Some(cli), address, own, args.accept_any_certificate).await,
     }
 }

@@ -1,17 +1,19 @@
 //! `config init`: a first configuration, with what the cluster says of itself filled in.
 //!
-//! Asking is apart from writing: [`ceph`], [`ganeti`] and [`ironic`] are pure.
+//! Asking is apart from writing: [`ceph`], [`ganeti::configuration`] and [`ironic`] are pure.
+
+pub(crate) mod ganeti;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use stagger_ceph::backend::hosts_of;
+use stagger_ceph::memory::hosts_of;
 use stagger_engine::hosts::Hosts;
-use stagger_ganeti::executor::fingerprint::presented_fingerprint;
+use stagger_ironic::client::conductors_at;
 
 use crate::args::{Cli, Init, InitKind};
-use crate::clusters::ceph::Source;
+use crate::clusters::Opened;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -20,8 +22,11 @@ use crate::print;
 pub(crate) async fn init(cli: &Cli, args: &Init) -> Result<Exit, CliError> {
     let text = match args.kind {
         InitKind::Ceph => ceph(&ask_ceph(args).await?),
-        InitKind::Ganeti => ganeti(&ask_ganeti(args).await?),
-        InitKind::Ironic => ironic(args.name.as_deref().unwrap_or("ironic"), address(args)?),
+        InitKind::Ganeti => {
+            let found = ganeti::ask(args.address.as_deref(), args.name.as_deref()).await?;
+            ganeti::configuration(&found)
+        }
+        InitKind::Ironic => ironic(&ask_ironic(args).await?),
     };
     let Some(file) = &args.out else {
         print::out(text.trim_end());
@@ -81,8 +86,8 @@ enum Packages {
 }
 
 async fn ask_ceph(args: &Init) -> Result<FoundCeph, CliError> {
-    let source = Source::by_the_usual_way("ceph")?;
-    let facts = source.facts().await?;
+    let ceph = Opened::by_the_usual_way("ceph")?;
+    let facts = ceph.source.facts().await?;
     let by_unit = hosts_of(&facts);
     let hosts: BTreeSet<String> = by_unit.values().cloned().collect();
     let here = stagger_engine::supervisor::Identity::of_this_process().host;
@@ -186,59 +191,33 @@ fn ceph(found: &FoundCeph) -> String {
     text
 }
 
-/// What was found of a Ganeti.
+/// What was found of an Ironic.
 #[derive(Debug)]
-struct FoundGaneti {
+struct FoundIronic {
     name: String,
-    address: String,
-    fingerprint: String,
+    endpoint: String,
+    /// What its API lists, or why not.
+    conductors: Result<Vec<String>, String>,
 }
 
-async fn ask_ganeti(args: &Init) -> Result<FoundGaneti, CliError> {
-    let address = address(args)?;
-    let fingerprint = presented_fingerprint(address).await?;
-    let host = address.trim_start_matches("https://");
-    let host = host.split([':', '/']).next().unwrap_or(host);
-    Ok(FoundGaneti {
-        name: args.name.clone().unwrap_or_else(|| host.to_owned()),
-        address: address.to_owned(),
-        fingerprint,
+async fn ask_ironic(args: &Init) -> Result<FoundIronic, CliError> {
+    let endpoint = address(args)?;
+    let token = std::env::var("OS_TOKEN").ok();
+    Ok(FoundIronic {
+        name: args.name.clone().unwrap_or_else(|| "ironic".to_owned()),
+        endpoint: endpoint.to_owned(),
+        conductors: conductors_at(endpoint, token.as_deref())
+            .await
+            .map(|found| found.into_keys().collect()),
     })
 }
 
-fn ganeti(found: &FoundGaneti) -> String {
-    let mut text = head("docs/reference/ganeti.md");
-    let FoundGaneti {
+fn ironic(found: &FoundIronic) -> String {
+    let FoundIronic {
         name,
-        address,
-        fingerprint,
+        endpoint,
+        conductors,
     } = found;
-    let _ = writeln!(
-        text,
-        "[cluster]\nkind = \"ganeti\"\nname = {name:?}\naddresses = [{address:?}]   # better: every node that may be master\n\
-         # What answered there presented this certificate. Compare it on the master:\n\
-         # openssl x509 -in /var/lib/ganeti/rapi.pem -noout -fingerprint -sha256\n\
-         fingerprint = {fingerprint:?}"
-    );
-    text.push_str(
-        "user = \"stagger\"                       # with `write` in ganeti-rapi's file of users\n\
-         password_file = \"/etc/stagger/rapi-password\"   # its first line; nobody else may read it\n\
-         \n\
-         [cluster.visits]\n\
-         # reboot = \"ssh root@{node} systemctl reboot\"   # instead of RAPI's powercycle, which does not sync disks\n\
-         # The master is left alone unless there is a command that makes another one:\n\
-         # failover = \"ssh root@{successor} gnt-cluster master-failover --yes-do-it\"\n\
-         # relocate = \"ssh root@{master} gnt-instance move -f --reason={reason} -n {node} {instance}\"\n\
-         \n\
-         # [cluster.visits.watcher]\n\
-         # pause = \"ssh root@{master} gnt-cluster watcher pause {seconds}\"\n\
-         # continue = \"ssh root@{master} gnt-cluster watcher continue\"\n\
-         # info = \"ssh root@{master} gnt-cluster watcher info\"\n",
-    );
-    text
-}
-
-fn ironic(name: &str, endpoint: &str) -> String {
     let mut text = head("docs/guides/ironic.md");
     let _ = writeln!(
         text,
@@ -259,15 +238,11 @@ fn ironic(name: &str, endpoint: &str) -> String {
          stop = \"systemctl stop ironic-{kind}\"\n\
          start = \"systemctl start ironic-{kind}\"\n\
          logs = \"journalctl --no-pager -n 500 -u ironic-{kind}\"\n\
-         \n\
-         # Each conductor, as `GET /v1/conductors` lists it, and its places at the balancer.\n\
-         [[cluster.conductors]]\n\
-         name = \"c1\"\n\
-         host = \"h1\"\n\
-         registered = \"10.0.1.1\"\n\
-         servers = [\"rpc1/c1\", \"rpc2/c1\"]\n\
-         \n\
-         [[cluster.apis]]\n\
+         \n",
+    );
+    text.push_str(&sections_of(conductors));
+    text.push_str(
+        "[[cluster.apis]]\n\
          name = \"a1\"\n\
          host = \"h1\"\n\
          url = \"http://10.0.1.1:6385\"\n\
@@ -286,6 +261,41 @@ fn ironic(name: &str, endpoint: &str) -> String {
     );
     let words: Vec<String> = ssh().iter().map(|word| format!("{word:?}")).collect();
     let _ = writeln!(text, "[hosts]\nshell = [{}]", words.join(", "));
+    text
+}
+
+/// The sections of conductors.
+fn sections_of(conductors: &Result<Vec<String>, String>) -> String {
+    let section = |text: &mut String, name: &str, host: &str, registered: &str| {
+        let _ = writeln!(
+            text,
+            "[[cluster.conductors]]\nname = {name:?}\nhost = {host:?}\nregistered = {registered:?}\n\
+             servers = [\"rpc1/{name}\", \"rpc2/{name}\"]\n"
+        );
+    };
+    let mut text = String::new();
+    match conductors {
+        Ok(found) if !found.is_empty() => {
+            text.push_str("# Each conductor that the API lists. See that `host` is reached, and name its places at the balancer.\n");
+            for (at, registered) in (1..).zip(found) {
+                let host = registered.split(':').next().unwrap_or(registered);
+                section(&mut text, &format!("c{at}"), host, registered);
+            }
+        }
+        unknown => {
+            text.push_str(
+                "# Each conductor, as `GET /v1/conductors` lists it, and its places at the balancer.\n",
+            );
+            if let Err(why) = unknown {
+                let _ = writeln!(
+                    text,
+                    "# It was asked, and did not answer: {}",
+                    why.replace('\n', " ")
+                );
+            }
+            section(&mut text, "c1", "h1", "10.0.1.1");
+        }
+    }
     text
 }
 
@@ -331,12 +341,31 @@ mod tests {
 
     #[test]
     fn what_is_written_for_a_ganeti_or_an_ironic_is_taken() {
-        let found = FoundGaneti {
-            name: "gnt".to_owned(),
-            address: "gnt.example.org".to_owned(),
-            fingerprint: "AB:".repeat(31) + "AB",
-        };
-        taken(&ganeti(&found)).ganeti().unwrap();
-        taken(&ironic("bm", "http://10.0.0.1:6385")).ironic().unwrap();
+        for is_node in [false, true] {
+            let found = ganeti::FoundGaneti {
+                name: "gnt".to_owned(),
+                addresses: vec!["gnt.example.org".to_owned()],
+                fingerprint: "AB:".repeat(31) + "AB",
+                user: is_node.then(|| "admin".to_owned()),
+                is_node,
+            };
+            let settings = taken(&ganeti::configuration(&found)).ganeti().unwrap();
+            let visits = &settings.cluster.visits;
+            assert_eq!(visits.failover.is_some() && visits.watcher.is_some(), is_node);
+        }
+        for conductors in [
+            Err("401:\nno token".to_owned()),
+            Ok(Vec::new()),
+            Ok(["a", "b"].map(str::to_owned).to_vec()),
+        ] {
+            let count = conductors.as_ref().map_or(1, |found| found.len().max(1));
+            let found = FoundIronic {
+                name: "bm".to_owned(),
+                endpoint: "http://10.0.0.1:6385".to_owned(),
+                conductors,
+            };
+            let settings = taken(&ironic(&found)).ironic().unwrap();
+            assert_eq!(settings.cluster.conductors.len(), count);
+        }
     }
 }

@@ -5,10 +5,9 @@ use stagger_ironic::backend::IronicBackend;
 
 use super::versions;
 use crate::args::Cli;
-use crate::clusters::ironic::LiveIronic;
-use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::{clusters, config};
 
 /// `ironic record`
 pub(crate) async fn record(
@@ -22,8 +21,8 @@ pub(crate) async fn record(
         CliError::usage("the configuration is not for an Ironic").hint("--config names the one that is")
     })?;
     let by = Identity::of_this_process();
-    let backend = IronicBackend::new(settings.clone(), None)?;
+    let backend = IronicBackend::new(settings, None)?;
     let written = backend.write_down(&by, service, release, pin).await;
     written.map_err(SuperviseError::Lock)?;
-    versions::show(cli, &LiveIronic::new(config, settings), false).await
+    versions::show(cli, &*clusters::of_config(cli)?, false).await
 }

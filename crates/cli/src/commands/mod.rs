@@ -19,6 +19,7 @@ pub(crate) mod osd;
 pub(crate) mod plan;
 pub(crate) mod preflight;
 pub(crate) mod reason;
+pub(crate) mod recover;
 pub(crate) mod rehearse;
 pub(crate) mod report;
 pub(crate) mod risks;

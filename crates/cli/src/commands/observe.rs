@@ -14,7 +14,7 @@ use crate::print;
 
 /// `observe`
 pub(crate) async fn observe(cli: &Cli, args: &args::Observe) -> Result<Exit, CliError> {
-    let cluster = clusters::open(cli, &args.from)?;
+    let cluster = clusters::open(cli, &args.from).await?;
     let Some(file) = &args.save else {
         return Ok(show_snapshot(cli, &cluster.snapshot().await?));
     };

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::Snapshot;
-use stagger_core::plan::{Plan, PlanningInput};
+use stagger_core::model::{Limit, Snapshot};
+use stagger_core::plan::{Plan, PlanningInput, plan};
+use stagger_ganeti::maintenance::snapshot::REBOOTED;
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -24,7 +25,7 @@ use crate::show::plan::Beside;
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
-    let cluster = clusters::open(cli, &args.goal.with().from)?;
+    let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut input)?;
     print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made)
@@ -72,6 +73,9 @@ fn print_plan(
             &next,
         ));
     }
+    if let Some(line) = larger_share(input, made) {
+        print::talk(&line);
+    }
     for missing in cluster.missing_commands(made) {
         print::talk(&format!("a run of it would be refused: {missing}"));
     }
@@ -100,6 +104,37 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
+/// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
+/// cluster. Only for what reboots nodes, whose own constraints say what is safe together.
+fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
+    let Limit::Percent(percent) = input.policy.max_in_parallel else {
+        return None;
+    };
+    let stage = made
+        .stages()
+        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && stage.revision.as_str() == REBOOTED)?;
+    let all = stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
+    let mut policy = input.policy.clone();
+    policy.max_in_parallel = Limit::Percent(100);
+    let (none, earned) = (BTreeMap::new(), BTreeMap::new());
+    let larger = PlanningInput {
+        snapshot: &input.snapshot,
+        target: &input.target,
+        policy: &policy,
+        aside: &none,
+        earned: &earned,
+        parent: None,
+    };
+    let waves = plan(&larger).waves();
+    (waves < made.waves()).then(|| {
+        format!(
+            "note: {percent} % of {all} nodes is one at a time, which takes {} waves; --max-in-parallel 100% takes {waves}, each as \
+             large as instances, memory and growth permit",
+            made.waves()
+        )
+    })
+}
+
 /// `check`
 pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, CliError> {
     let file = SavedPlan::read(&args.plan)?;
@@ -108,7 +143,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
         Some(goal) => goal.goal(),
         None => file.goal(&args.plan)?,
     };
-    let cluster = clusters::open(cli, &args.from)?;
+    let cluster = clusters::open(cli, &args.from).await?;
     let asked = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let given = file.plan;
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
@@ -154,7 +189,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
 /// `explain`
 pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
-    let cluster = clusters::open(cli, args.goal.with())?;
+    let cluster = clusters::open(cli, args.goal.with()).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut input)?;
     let said = explain(&input.snapshot, &input.target, &made, &args.unit);

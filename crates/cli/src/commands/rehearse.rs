@@ -21,7 +21,7 @@ use crate::show;
 /// `simulate` with a goal.
 pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Result<Exit, CliError> {
     let (goal, args) = (args.goal(), args.with());
-    let cluster = clusters::open(cli, &args.from)?;
+    let cluster = clusters::open(cli, &args.from).await?;
     let RehearsalInput { planning, copy } = cluster.rehearsal_input(&goal).await?;
     let mut planning = planning.selected(&goal.select)?;
     let made = made_for(&goal.policy, &mut planning)?;

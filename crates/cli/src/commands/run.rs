@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{Reason, RunId, Topology};
+use stagger_core::model::{Reason, RunId, Topology, UnitId};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending, Entry};
-use stagger_core::view;
+use stagger_core::view::{self, RunView};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{Signal, Signals, Stopped, drive};
@@ -250,6 +250,25 @@ fn document(cli: &Cli, run: &stagger_core::run::Run) {
     }
 }
 
+/// What an error leaves: the run, what is being done to which unit, and how it goes on.
+fn left_open(run: &RunId, seen: &RunView) -> String {
+    let at_work: Vec<String> = seen
+        .current
+        .iter()
+        .flat_map(|current| &current.units)
+        .map(|(what, units)| {
+            let units: Vec<&str> = units.iter().map(UnitId::as_str).collect();
+            format!("{what}: {}", units.join(", "))
+        })
+        .collect();
+    let still = if at_work.is_empty() {
+        String::new()
+    } else {
+        format!("; what was taken out of service stays so: {}", at_work.join("; "))
+    };
+    format!("run {run} is open{still}; `stagger resume {run}` goes on, `stagger abort {run}` cleans up")
+}
+
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
 async fn carry_out(
     cli: &Cli,
@@ -273,12 +292,15 @@ async fn carry_out(
         }
     };
     let driven = match Interrupts::listen() {
-        Ok(mut interrupts) => drive(&mut driver, &mut interrupts).await.map_err(CliError::from),
+        Ok(mut interrupts) => drive(&mut driver, &mut interrupts)
+            .await
+            .map_err(|error| CliError::from(error).hint(left_open(&run, &view::run(driver.run(), None)))),
         Err(error) => Err(error),
     };
     let end = match driven {
         Ok(Stopped::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+            tell_of_guards(cli, &run).await;
             document(cli, driver.run());
             lease.leave();
             return Ok(Exit::Interrupted);
@@ -293,6 +315,7 @@ async fn carry_out(
     document(cli, driver.run());
     let next = view::mixed(driver.run());
     let selected = driver.run().start().target.only.is_some();
+    let baseline = driver.run().start().baseline.clone();
     drop(driver);
     // What it came to is told before anybody is told here that it is over.
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
@@ -314,6 +337,7 @@ async fn carry_out(
             print::talk(&format!(
                 "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
             ));
+            tell_of_guards(cli, &run).await;
             Exit::NeedsYou
         }
         Stopped::Over(ending) => {
@@ -321,6 +345,7 @@ async fn carry_out(
             if let Some(next) = next {
                 print::talk(&next);
             }
+            look_back(cli, &run, &baseline).await;
             match ending {
                 Ending::Done => Exit::Done,
                 Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
@@ -329,6 +354,41 @@ async fn carry_out(
     };
     print::talk(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
+}
+
+/// Says what a run that stops in its midst still holds, and how that is cleared: others may wait for it.
+async fn tell_of_guards(cli: &Cli, run: &RunId) {
+    let Ok(Some(holder)) = clusters::of_config(cli).and_then(|cluster| cluster.guards()) else {
+        return;
+    };
+    let Ok(held) = holder.held().await else {
+        print::talk("nobody could tell which guards the run still holds");
+        return;
+    };
+    for guard in held.iter().filter(|guard| guard.run == run.as_str()) {
+        print::talk(&format!("the guard {} stays until {}", guard.guard, guard.until));
+    }
+    if let (Some(word), true) = (holder.passes(), !held.is_empty()) {
+        print::talk(&format!(
+            "jobs with --reason={word} run all the same; `stagger {} guards --drop` lets all of them run",
+            holder.command()
+        ));
+    }
+}
+
+/// Says what a run that is over has left, and where guests are by now: nobody should have to look for that.
+async fn look_back(cli: &Cli, run: &RunId, baseline: &serde_json::Value) {
+    let lines = match clusters::of_config(cli) {
+        Ok(cluster) => cluster.look_back(run, baseline).await,
+        Err(error) => Err(error),
+    };
+    match lines {
+        Ok(lines) => lines.iter().for_each(|line| print::talk(line)),
+        Err(error) => print::talk(&format!(
+            "nobody could tell what the run has left: {}",
+            error.message
+        )),
+    }
 }
 
 /// Tells whoever the configuration names.

@@ -19,7 +19,7 @@ pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, C
         from: args.from.clone(),
         ..args::FactsFrom::default()
     };
-    let cluster = clusters::open(cli, &from)?;
+    let cluster = clusters::open(cli, &from).await?;
     show(cli, &*cluster, args.all).await
 }
 

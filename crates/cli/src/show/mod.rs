@@ -1,6 +1,7 @@
 //! How things are shown to people.
 
-pub(crate) mod acts;
+pub(crate) mod demo_acts;
+pub(crate) mod leftovers;
 pub(crate) mod live;
 pub(crate) mod paint;
 pub(crate) mod plan;

@@ -1,11 +1,11 @@
 //! A plan in about forty lines, whatever the size.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
 use stagger_core::model::{GoingBack, How, Snapshot, Terms, Topology, UnitId};
-use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep};
+use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
 use stagger_core::view;
 
 use stagger_report::duration;
@@ -248,7 +248,30 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
         for line in lines {
             let _ = writeln!(text, "  {:<column$}       {line}", "");
         }
+        if all {
+            for line in moves_of_units(wave) {
+                let _ = writeln!(text, "  {:<column$}         {line}", "");
+            }
+        }
     }
+}
+
+/// What is moved because of each unit of a wave: `node3: web to node4, log to node5 (copied)`.
+fn moves_of_units(wave: &Wave) -> Vec<String> {
+    let mut of_units: BTreeMap<&UnitId, Vec<String>> = BTreeMap::new();
+    for a_move in &wave.moves {
+        let how = match a_move.how {
+            How::Migrate => "",
+            How::Relocate => " (stopped, its disks are copied)",
+            How::ReplaceStandby => " (second copy)",
+        };
+        let text = format!("{} to {}{how}", a_move.guest, a_move.to);
+        of_units.entry(&a_move.from).or_default().push(text);
+    }
+    let lines = of_units.into_iter();
+    lines
+        .map(|(unit, moves)| format!("{unit}: {}", moves.join(", ")))
+        .collect()
 }
 
 fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding], width: usize) {

@@ -11,7 +11,7 @@
 
 mod columns;
 mod permit;
-mod undone;
+mod without_moves;
 
 use serde::{Deserialize, Serialize};
 

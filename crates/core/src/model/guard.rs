@@ -14,6 +14,9 @@ pub enum GuardScope {
     Stage,
     /// From before each wave until its gate; the backend is told the wave's units.
     Wave,
+    /// As [`Wave`](Self::Wave), and given back while the run waits for a person in the midst of it: nobody knows how long that
+    /// takes, and others need not wait with it.
+    WorkingWave,
 }
 
 /// A guard that a stage wants.

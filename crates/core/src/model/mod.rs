@@ -5,13 +5,13 @@ mod budget_text;
 mod capacity;
 mod condition;
 mod constraint;
-mod drained;
 mod evacuation;
 mod guard;
 mod ids;
 mod interruption;
 mod moves;
 mod names;
+mod out_of_service;
 mod plan;
 mod planning_input;
 mod policy;
@@ -31,7 +31,6 @@ pub use capacity::{
 };
 pub use condition::{Condition, Gate, Verdict};
 pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
-pub use drained::Drained;
 pub use evacuation::{
     Evacuate, EvacuationPolicy, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare, Standbys, Turn,
 };
@@ -42,6 +41,7 @@ pub use ids::{
 pub use interruption::{Bystander, Interruption};
 pub use moves::{How, Move};
 pub use names::{HostName, plain};
+pub use out_of_service::Drained;
 pub use plan::{
     Interrupted, LeftAlone, Plan, PlannedPart, PlannedStage, PlannedStep, Schedule, ScheduledVisit, Wave,
 };

@@ -92,9 +92,16 @@ impl Run {
             return Decision::Observe;
         }
         match &state.wave {
-            Some(wave) => state
-                .stops_before(wave, self.closing)
-                .unwrap_or_else(|| state.in_wave(now, snapshot, wave, self.closing)),
+            Some(wave) => {
+                let decision = state
+                    .stops_before(wave, self.closing)
+                    .unwrap_or_else(|| state.in_wave(now, snapshot, wave, self.closing));
+                if matches!(decision, Decision::Hold(_) | Decision::Wait { .. }) {
+                    state.give_back_while_held().unwrap_or(decision)
+                } else {
+                    decision
+                }
+            }
             None => state.between_waves(now, snapshot),
         }
     }

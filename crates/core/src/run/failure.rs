@@ -4,10 +4,10 @@ use jiff::Timestamp;
 
 use super::back;
 use super::blame::never_came_to;
+use super::cleanup::hold_and_give_back;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, Wanted};
-use super::giving_back::hold_and_give_back;
 use super::state::State;
 use super::visit::{Failure, OpenWave, Visit, Way};
 use super::wave::Waited;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::{Ending, Event};
-use super::left::leaves_others;
+use super::stage_order::leaves_others;
 use super::state::State;
 use crate::model::{Code, Gate, Interruption, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Plan, PlanningInput, plan};

@@ -66,7 +66,9 @@ impl State {
             .filter_map(|spec| {
                 let units = match spec.scope {
                     GuardScope::Stage => Vec::new(),
-                    GuardScope::Wave => units.to_vec(),
+                    // Nothing more is begun before a person has been there.
+                    GuardScope::WorkingWave if self.held.is_some() => return None,
+                    GuardScope::Wave | GuardScope::WorkingWave => units.to_vec(),
                 };
                 let half = spec.expiry / 2;
                 let fine = self
@@ -87,6 +89,26 @@ impl State {
                 })
             })
             .collect()
+    }
+
+    /// Guards that are not kept while a person is waited for; `None`: there are none, or they do not let go.
+    pub(super) fn give_back_while_held(&self) -> Option<Decision> {
+        self.held.as_ref()?;
+        let stage = self.stage(&self.wave.as_ref()?.stage)?;
+        let of_work = |guard: &GuardName| {
+            let mut specs = stage.guards.iter();
+            specs.any(|spec| spec.name == *guard && spec.scope == GuardScope::WorkingWave)
+        };
+        let fresh: Vec<_> = self
+            .guards
+            .iter()
+            .filter(|((guard, _), taken)| of_work(guard) && taken.drops < DROPS)
+            .map(|((guard, units), _)| Action::DropGuard {
+                guard: guard.clone(),
+                units: units.clone(),
+            })
+            .collect();
+        (!fresh.is_empty()).then(|| Decision::act(fresh))
     }
 
     /// Guards of the open wave that soon go by themselves while effects are under way, which may take longer than

@@ -1,40 +1,40 @@
 //! A plan being carried out, as a state machine.
 //!
 //! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
-//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`waits`] what
+//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave_gates`] what
 //! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave, [`approval`] says
-//! who of it may be stopped now, [`aside`] when who was set aside is tried again,
-//! [`outside`] one beside which something else fails,
-//! [`failure`] one that stays unhealthy, [`giving_back`] says what no wave has in hand and is still drained, [`back`] turns a target around, [`finish`] ends it.
+//! who of it may be stopped now, [`retries`] when who was set aside is tried again,
+//! [`outside_faults`] one beside which something else fails,
+//! [`failure`] one that stays unhealthy, [`cleanup`] says what no wave has in hand and is still drained, [`back`] turns a target around, [`finish`] ends it.
 
 mod approval;
-mod aside;
 mod back;
 mod blame;
+mod cleanup;
+mod confirmation;
 mod decide;
+mod durations;
 mod event;
 mod failure;
 mod finish;
 mod flow;
 mod fold;
 mod gate;
-mod giving_back;
 mod guards;
 mod join;
-mod left;
-mod measured;
-mod outside;
-mod settled;
+mod outside_faults;
+mod retries;
+mod settlement;
+mod stage_order;
 mod state;
 mod visit;
-mod waits;
 mod wave;
+mod wave_gates;
 mod windows;
-mod word;
 
 pub use decide::{Decision, Seen};
+pub use durations::measured;
 pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
-pub use measured::measured;
 pub use state::{IllegalEvent, State};
 pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
 

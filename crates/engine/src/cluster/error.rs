@@ -79,3 +79,14 @@ impl BackendError {
         self
     }
 }
+
+/// An error with all that is behind it, in one line.
+pub fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text = format!("{text}: {inner}");
+        source = inner.source();
+    }
+    text
+}

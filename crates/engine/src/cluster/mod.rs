@@ -1,19 +1,25 @@
-//! The traits through which a run sees and changes a cluster, and what goes over them.
+//! The traits through which a cluster is seen and changed, and what goes over them. A backend has all four.
 //!
-//! [`Executor`] observes, asks the cluster's own oracle and carries actions out; [`Lock`] keeps two writers apart, in the
-//! cluster itself. A backend has both.
+//! [`Source`] collects what a cluster answers, and [`Planner`] makes of it what a plan is a function of. [`Executor`]
+//! observes, asks the cluster's own oracle and carries actions out, and [`Lock`] keeps two writers apart, in the cluster
+//! itself.
 
 mod call;
 mod error;
 mod executor;
 mod fencing;
 mod lock;
+pub mod names;
+mod planner;
+mod source;
 
 pub use call::Call;
-pub use error::{BackendError, Retryability};
+pub use error::{BackendError, Retryability, in_full};
 pub use executor::Executor;
 pub use fencing::Fencing;
 pub use lock::{Anchor, Holder, Lock, LockError, LockRecord};
+pub use planner::{Planned, Planner, PlannerError, Refusal};
+pub use source::Source;
 
 /// One cluster of one kind: what is done to it, and who may.
 pub trait Backend: Executor + Lock {}

@@ -2,8 +2,8 @@
 
 use jiff::SignedDuration;
 
-use super::earlier::EarlierRun;
 use super::resample::learned;
+use super::samples::EarlierRun;
 
 /// How far forecasts of earlier runs were off, of those that came to their target.
 #[derive(Debug, Clone, Copy, PartialEq)]

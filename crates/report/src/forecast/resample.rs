@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use serde::Serialize;
 use stagger_core::model::{Kind, PartName};
 
-use super::earlier::{EarlierRun, PartShape, PlanShape};
 use super::quantile;
+use super::samples::{EarlierRun, PartShape, PlanShape};
 
 /// So many draws. The tenth of them that is longest still has a hundred.
 pub const DRAWS: u64 = 1_000;

@@ -16,7 +16,7 @@ use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
 
 use super::parts::{Part, sent, whole};
-use super::{Asked, as_of, away, document, glance, tone};
+use super::{Asked, as_of, away, document, summary, tone};
 use crate::Shared;
 use crate::access::Caller;
 use crate::problem::Problem;
@@ -196,7 +196,7 @@ fn time(view: &RunView) -> Markup {
     html! {
         @match view.ended_at {
             Some(ended) => { "took " (duration(ended.duration_since(view.started))) ", until " (moment(ended)) " UTC" }
-            None => { "began " (moment(view.started)) " UTC " (glance::relative(view.started)) }
+            None => { "began " (moment(view.started)) " UTC " (summary::relative(view.started)) }
         }
     }
 }

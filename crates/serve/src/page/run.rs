@@ -10,7 +10,7 @@ use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
 use super::parts::{Part, sent, whole};
-use super::{Asked, Drawn, Sorry, Wanted, as_of, away, controls, document, glance, journal, tone, unit};
+use super::{Asked, Drawn, Sorry, Wanted, as_of, away, controls, document, journal, summary, tone, unit};
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::api::{OfRun, permitted};
@@ -53,7 +53,7 @@ pub(super) async fn page(
         a.skip href="#now" { "To what it is at" } a.skip href="#units" { "To the units" } a.skip href="#journal" { "To the journal" }
         header.top {
             nav aria-label="pages" { a href="/" { "all clusters" } }
-            (as_of(seen.at, &html! { "; event " (seen.view.seq) ", written " (clock(written)) " " (glance::relative(written)) }))
+            (as_of(seen.at, &html! { "; event " (seen.view.seq) ", written " (clock(written)) " " (summary::relative(written)) }))
         }
         p.hidden #news role="status" {}
         main #run data-parts={ "/runs/" (run) "/parts" } data-stream={ "/v1/runs/" (run) "/stream" } data-seq=(seen.view.seq) {
@@ -128,7 +128,7 @@ pub(super) async fn parts(
         "seq": seen.view.seq,
         "written": seen.journal.reading.history.last,
         "title": title(&seen),
-        "why": glance::why(&seen),
+        "why": summary::why(&seen),
         "states": drawn.states,
         "parts": sent(parts.in_order(drawn), have),
     });
@@ -156,7 +156,7 @@ fn all(seen: &Seen, caller: &Caller, wanted: &Wanted) -> Parts {
     Parts {
         above: vec![
             Part::new("verdict", &verdict(seen)),
-            Part::new("glance", &glance::glance(seen)),
+            Part::new("glance", &summary::glance(seen)),
             Part::new("controls", &controls::controls(seen, caller)),
             Part::new("figures", &figures(&seen.view, &reading.history)),
         ],
@@ -168,7 +168,7 @@ fn all(seen: &Seen, caller: &Caller, wanted: &Wanted) -> Parts {
 fn verdict(seen: &Seen) -> Markup {
     let view = &seen.view;
     html! {
-        p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (glance::why(seen)) }
+        p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (summary::why(seen)) }
         h1 { (view.title) }
         p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
     }

@@ -6,7 +6,7 @@ use stagger_report::duration;
 use stagger_report::history::{SpanEnd, Turn, WaveRecord};
 use stagger_report::page::clock;
 
-use super::glance::class;
+use super::summary::class;
 use crate::runs::Seen;
 
 /// What is told of the unit of that name.

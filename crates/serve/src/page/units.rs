@@ -11,7 +11,7 @@ use stagger_report::history::UnitState;
 use stagger_report::map::{Group, groups};
 
 use super::encoded;
-use super::glance::class;
+use super::summary::class;
 
 /// With more units than that a script draws the map.
 pub(super) const CELLS: usize = 200;

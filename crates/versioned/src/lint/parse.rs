@@ -200,9 +200,9 @@ fn ours(tokens: &[TokenWithSpan], dialect: &dyn sqlparser::dialect::Dialect) -> 
         return pragma(&mut parser);
     }
     if parser.parse_keywords(&[Keyword::DROP, Keyword::INDEX, Keyword::CONCURRENTLY]) {
-        parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+        let _ = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
         let name = parser.parse_object_name(false).ok()?;
-        parser.parse_keyword(Keyword::RESTRICT);
+        let _ = parser.parse_keyword(Keyword::RESTRICT);
         return ends(&parser).then_some(Command::DropConcurrently(name));
     }
     if parser.parse_keywords(&[Keyword::ALTER, Keyword::TABLE]) {
@@ -254,8 +254,8 @@ fn pragma(parser: &mut Parser<'_>) -> Option<Command> {
 
 /// What follows ALTER TABLE, if it is about a partition.
 fn partition(parser: &mut Parser<'_>) -> Option<Command> {
-    parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
-    parser.parse_keyword(Keyword::ONLY);
+    let _ = parser.parse_keywords(&[Keyword::IF, Keyword::EXISTS]);
+    let _ = parser.parse_keyword(Keyword::ONLY);
     let table = parser.parse_object_name(false).ok()?;
     let attach = parser.parse_keyword(Keyword::ATTACH);
     if !attach && !parser.parse_keyword(Keyword::DETACH) {

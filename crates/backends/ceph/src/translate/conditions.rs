@@ -29,7 +29,7 @@ use std::fmt;
 use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
-use super::{Baseline, HealthPolicy, but_for, is_absent};
+use super::{Baseline, HealthPolicy, blockers, is_absent};
 use crate::facts::health::Complaint;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
@@ -84,7 +84,7 @@ pub fn conditions(
         )?);
         all.push(condition(&format!("osds-run-{major}"), running.osds_run(major))?);
     }
-    but_for::tell(facts, units, baseline, &mut all)?;
+    blockers::tell(facts, units, baseline, &mut all)?;
     Ok(all)
 }
 

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use stagger_ceph::api::{Answer, ApiError, CephApi, Whom};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
+use stagger_conformance::lock;
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::beats::Beats;
-use stagger_engine::cluster::{Anchor, Call, Executor as _, Lock as _, LockError, LockRecord};
+use stagger_engine::cluster::{Call, Executor as _, Lock as _, LockError, LockRecord};
 use stagger_engine::supervisor::Identity;
 
 /// Monitors that keep keys and flags, and one map.
@@ -155,22 +156,14 @@ async fn a_holder_that_is_dead_on_this_machine_is_followed_at_once_and_another_i
 }
 
 #[tokio::test]
-async fn where_a_journal_stood_outlives_the_lock() {
+async fn its_lock_has_the_laws_of_every_lock() {
     let monitors = Arc::new(Monitors::default());
-    let backend = named(&monitors, "lab", 30);
-    assert_eq!(backend.anchored().await.unwrap(), None);
-    let fence = backend.lock(&claim("a"), 0).await.unwrap();
-    let anchor = Anchor {
-        run: RunId::new("r1").unwrap(),
-        seq: 12,
-        sum: "ab".to_owned(),
-    };
-    backend.anchor(&anchor).await.unwrap();
-    backend.unlock(&claim("a"), fence).await.unwrap();
-    assert_eq!(backend.anchored().await.unwrap(), Some(anchor));
+    let (one, other) = (named(&monitors, "lab", 1), named(&monitors, "lab", 1));
+    lock::the_anchor_outlives_the_lock(&one).await;
+    lock::one_writer_at_a_time(&one, &other).await;
+    lock::a_silent_holder_is_waited_out(&one, &other).await;
 }
 
-/// Seen with a clock 25 minutes ahead: a live `noout` was unset.
 #[tokio::test]
 async fn a_guard_goes_when_nobody_renews_it_and_never_by_what_a_clock_says() {
     let monitors = Arc::new(Monitors::default());

@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::lock::{self, FilterLock};
 use super::visit::PlannedMoves;
 use super::visitor::Visitor;
-use crate::config::{RapiConfig, Settings};
+use crate::config::{RapiConfig, RebootMethod, Settings};
 use crate::facts::Facts;
 use crate::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
 use crate::model::Cluster;
@@ -61,6 +61,14 @@ impl GanetiBackend {
     /// The cluster's RAPI.
     pub fn rapi(&self) -> &Rapi {
         &self.rapi
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// All facts, now, and the cluster as planning takes it.
@@ -135,7 +143,7 @@ impl GanetiBackend {
                     || visits.hooks.enter.is_some()
                     || visits.relocate.is_some()
             }
-            Phase::Change => visits.reboot.is_some(),
+            Phase::Change => visits.reboot_method() != RebootMethod::Powercycle,
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
     }

@@ -1,6 +1,7 @@
 //! Commands that the configuration gives, run on this machine: for what RAPI has no word.
 //!
-//! Names in braces are filled in; one that is no plain word is refused. `{master}` is the master of that moment.
+//! Names in braces are filled in; one that is no plain word is refused. `{master}` is the master of that moment, and `{reason}`
+//! what a job has to carry to pass while those of others wait.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use stagger_engine::hosts::{WHENEVER, last_words};
 use stagger_engine::template;
 
 use super::client::Rapi;
+use super::reason::{JobReason, PREFIX};
 use crate::config::Settings;
 
 /// A command that has ended.
@@ -81,7 +83,8 @@ pub async fn ran(
     command: &str,
     names: &[(&str, &str)],
 ) -> Result<CommandOutcome, BackendError> {
-    let command = filled(rapi, command, names).await?;
+    let reason = JobReason::new(call, which, 0).to_string();
+    let command = filled(rapi, command, names, &reason).await?;
     let key = format!("{}-{which}", call.key());
     let ran = settings
         .hosts
@@ -104,7 +107,8 @@ pub async fn ask(
     command: &str,
     names: &[(&str, &str)],
 ) -> Result<Answer, BackendError> {
-    let command = filled(rapi, command, names).await?;
+    // A question belongs to no intent: its jobs, if it makes any, pass the drain, and are taken for none of ours.
+    let command = filled(rapi, command, names, &format!("{PREFIX}question")).await?;
     let asked = tokio::process::Command::new("sh")
         .args(["-c", &command])
         .stdin(Stdio::null())
@@ -133,8 +137,21 @@ pub async fn ask(
     })
 }
 
-async fn filled(rapi: &Rapi, command: &str, names: &[(&str, &str)]) -> Result<String, BackendError> {
+/// `{reason}` lets the jobs of a command pass while those of others wait, unless the caller has a better one.
+async fn filled(
+    rapi: &Rapi,
+    command: &str,
+    names: &[(&str, &str)],
+    reason: &str,
+) -> Result<String, BackendError> {
     const MASTER: &str = "{master}";
+    let has_reason = names.iter().any(|(name, _)| *name == "reason");
+    let with_reason: Vec<(&str, &str)> = names
+        .iter()
+        .copied()
+        .chain((!has_reason).then_some(("reason", reason)))
+        .collect();
+    let names = with_reason.as_slice();
     if !command.contains(MASTER) || names.iter().any(|(name, _)| *name == "master") {
         return template::filled(command, names);
     }

@@ -77,6 +77,21 @@ pub async fn raise(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
     Ok(())
 }
 
+/// Takes the fence away: the cluster remembers no token any more. Only for who holds the lock and knows that nobody is left
+/// whom it would refuse.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn forget(rapi: &Rapi) -> Result<(), BackendError> {
+    let failed = |error: super::client::ApiError| error.of("take the fence away", true);
+    for found in all(&rapi.filters().await.map_err(failed)?) {
+        if matches!(found.record, Fence::Older { .. }) {
+            rapi.delete_filter(&found.id).await.map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
 /// Waits until nothing of an older token is at work.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use super::client::{ApiError, Rapi};
 use super::commands;
 use super::fence;
 use super::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
-use super::reason::Range;
+use super::reason::{EMERGENCY, Range};
 use crate::config::Settings;
 use crate::maintenance::target::{DRAIN, WATCHER};
 
@@ -74,8 +74,9 @@ fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<HeldGuar
 /// After so many tries of a question a job that was started says that it is at work: 0.7 to 2.5 s were seen.
 const STARTS: u32 = 6;
 
-/// The filters of the drain, in the order in which they are written: ours must never wait behind the rest.
-fn drain(record: &HeldGuard) -> [Filter<HeldGuard>; 2] {
+/// The filters of the drain, in the order in which they are written: neither ours nor an emergency must ever wait behind the
+/// rest.
+fn drain(record: &HeldGuard) -> [Filter<HeldGuard>; 3] {
     let filter = |name, priority, which, effect| Filter {
         id: id_of(&["guard", DRAIN, name]),
         priority,
@@ -88,6 +89,12 @@ fn drain(record: &HeldGuard) -> [Filter<HeldGuard>; 2] {
             "ours",
             priority::OURS,
             JobMatch::Reasons(Range::ours()),
+            Effect::Accept,
+        ),
+        filter(
+            "emergency",
+            priority::OURS,
+            JobMatch::Reason(EMERGENCY.to_owned()),
             Effect::Accept,
         ),
         filter("rest", priority::REST, JobMatch::All, Effect::Pause),
@@ -191,7 +198,7 @@ async fn take_drain(
             for filter in &written {
                 rapi.put_filter(filter).await.map_err(failed)?;
             }
-            fence::seen(rapi, &written[1].id).await?;
+            fence::seen(rapi, &written[2].id).await?;
             rapi.wait_for_others().await?;
             // A job that was just started says only a moment later that it is.
             tokio::time::sleep(rapi.pace().again * STARTS).await;
@@ -199,7 +206,11 @@ async fn take_drain(
         };
         let waited = tokio::time::timeout(renew, waited).await;
         let mut error = match waited {
-            Ok(Ok(())) if begun.elapsed() < renew / 2 => return Ok("jobs of others wait".to_owned()),
+            Ok(Ok(())) if begun.elapsed() < renew / 2 => {
+                return Ok(format!(
+                    "jobs of others wait, but for those with the reason {EMERGENCY}"
+                ));
+            }
             Ok(Err(error)) if error.retryability == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
             Ok(Err(error)) => error,
@@ -251,22 +262,38 @@ pub async fn drop(
     if held.run != call.run.as_str() {
         return Ok(format!("it is held by run {}", held.run));
     }
-    if guard.as_str() == WATCHER
+    release(rapi, settings, call, &held).await?;
+    Ok("given back".to_owned())
+}
+
+/// Gives a guard back, of whatever run. Who asks for it knows that this run does not rely on it any more.
+///
+/// # Errors
+/// As [`take`].
+pub async fn release(
+    rapi: &Rapi,
+    settings: &Settings,
+    call: &Call,
+    held: &HeldGuard,
+) -> Result<(), BackendError> {
+    if held.guard == WATCHER
         && !held.by_others
         && let Some(given) = &settings.cluster.visits.watcher
     {
         commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
+    let tried = format!("give back the guard {}", held.guard);
     forget(rapi, &held.guard)
         .await
-        .map_err(|error| error.of(&tried, true))?;
-    Ok("given back".to_owned())
+        .map_err(|error| error.of(tried, true))
 }
 
 /// Takes the filters of a guard away, the rest's first.
 async fn forget(rapi: &Rapi, guard: &str) -> Result<(), ApiError> {
     let ids = match guard {
-        DRAIN => vec![id_of(&["guard", DRAIN, "rest"]), id_of(&["guard", DRAIN, "ours"])],
+        DRAIN => ["rest", "emergency", "ours"]
+            .map(|name| id_of(&["guard", DRAIN, name]))
+            .to_vec(),
         other => vec![id_of(&["guard", other])],
     };
     for id in ids {

@@ -236,9 +236,7 @@ pub async fn anchor(rapi: &Rapi, anchor: &Anchor) -> Result<(), LockError> {
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn anchored(rapi: &Rapi) -> Result<Option<Anchor>, LockError> {
-    let filters = read(rapi).await?;
-    let found = filters.iter().find_map(ListedFilter::record_of::<AnchorEntry>);
-    Ok(found.map(|found| found.record.anchored))
+    Ok(anchor_of(&read(rapi).await?))
 }
 
 /// From now on this run goes on on that node only, with a journal that was copied there before; and this
@@ -300,6 +298,63 @@ fn id_of_claim(claim: &LockRecord) -> String {
 
 fn claims(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<LockEntry>> {
     filters.iter().filter_map(ListedFilter::record_of::<LockEntry>)
+}
+
+/// Somebody who says that they hold the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Who.
+    pub lock: LockRecord,
+    /// Their token.
+    pub token: u64,
+}
+
+/// A run that went on on another node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Handover {
+    /// The id of the filter that says so.
+    pub filter: String,
+    /// Which run.
+    pub run: RunId,
+    /// On which node.
+    pub to: String,
+}
+
+/// All claims among these filters.
+pub fn all_claims(filters: &[ListedFilter]) -> Vec<Claim> {
+    let found = claims(filters).map(|found| Claim {
+        lock: found.record.lock,
+        token: found.record.token,
+    });
+    found.collect()
+}
+
+/// All runs that were handed over, as these filters say.
+pub fn handovers(filters: &[ListedFilter]) -> Vec<Handover> {
+    let found = filters
+        .iter()
+        .filter_map(ListedFilter::record_of::<HandoverEntry>);
+    found
+        .map(|found| Handover {
+            filter: found.id,
+            run: found.record.handed_over,
+            to: found.record.to,
+        })
+        .collect()
+}
+
+/// Where a journal stood, as these filters say.
+pub fn anchor_of(filters: &[ListedFilter]) -> Option<Anchor> {
+    let found = filters.iter().find_map(ListedFilter::record_of::<AnchorEntry>);
+    found.map(|found| found.record.anchored)
+}
+
+/// Takes away where a journal stood: whoever does that knows that no journal is compared with it any more.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn forget_anchor(rapi: &Rapi) -> Result<(), ApiError> {
+    rapi.delete_filter(&id_of(&["anchor"])).await
 }
 
 async fn read(rapi: &Rapi) -> Result<Vec<ListedFilter>, LockError> {

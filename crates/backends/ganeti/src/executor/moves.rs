@@ -5,7 +5,7 @@ use std::time::Instant;
 use futures::future::join_all;
 use serde_json::json;
 use stagger_core::model::Storage;
-use stagger_engine::cluster::BackendError;
+use stagger_engine::cluster::{BackendError, Retryability};
 
 use super::client::{Method, encoded};
 use super::jobs::{Job, Status, Work};
@@ -13,6 +13,7 @@ use super::pacer::LOOKS;
 use super::reason::JobReason;
 use super::visit::{Copy, Move, MoveMethod};
 use super::visitor::Visitor;
+use crate::config::MigrationMode;
 use crate::facts::{Facts, RunState, in_sync};
 
 impl Visitor<'_> {
@@ -49,20 +50,36 @@ impl Visitor<'_> {
             let why = format!("{instance} is on {} by now: others moved it", now.primary);
             return Err(BackendError::transient(what, why));
         }
+        let rule = self.settings.cluster.visits.migration_of(instance);
+        let mut how = json!({ "mode": rule.map_or(MigrationMode::Live, |rule| rule.mode).word() });
+        if let Some(rule) = rule {
+            how["allow_failover"] = json!(rule.allow_failover);
+            how["ignore_hvversions"] = json!(rule.ignore_hvversions);
+        }
         let body = match way {
             MoveMethod::ToSecondary if now.secondary.as_deref() != Some(to) => {
                 let why = format!("the other copy of {instance} is not on {to} any more");
                 return Err(BackendError::transient(what, why));
             }
             // Ganeti takes no name of a node for these: there is only one.
-            MoveMethod::ToSecondary => Some(json!({ "mode": "live" })),
-            MoveMethod::ToNode => Some(json!({ "mode": "live", "target_node": to })),
+            MoveMethod::ToSecondary => Some(how),
+            MoveMethod::ToNode => {
+                how["target_node"] = json!(to);
+                Some(how)
+            }
             MoveMethod::WithDowntime => None,
         };
         match body {
             Some(body) => {
                 let path = format!("/2/instances/{}/migrate", encoded(instance));
-                self.job(&Work::new(&what, Method::Put, path).body(body)).await?;
+                let migrated = self.job(&Work::new(&what, Method::Put, path).body(body)).await;
+                migrated.map_err(|error| match (&error.retryability, rule) {
+                    (Retryability::Permanent, None) if error.hint.is_none() => error.hint(format!(
+                        "where {instance} cannot be migrated live, a rule under [[cluster.visits.migrate]] says what may be done: \
+                         `mode = \"non-live\"`, `allow_failover = true` or `ignore_hvversions = true`"
+                    )),
+                    _ => error,
+                })?;
             }
             None => self.relocate(instance, to).await?,
         }

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
+use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use super::client::Method;
@@ -17,6 +18,7 @@ use super::moves::{all_of, done_before};
 use super::pacer::Pacer;
 use super::visit::{self, Batch, LeaveProgress, Refusal};
 use super::visitor::{SSH_LOST, Visitor};
+use crate::config::RebootMethod;
 use crate::facts::Role;
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
@@ -61,7 +63,9 @@ impl Visitor<'_> {
             };
             let facts = self.facts().await?;
             // Others may have been waited for long: what the judges have said is too old then, and nothing is begun.
-            let is_noted = facts.nodes.get(node).is_some_and(|node| !node.notes.is_empty());
+            let of_this_run = Some(&self.call.run);
+            let noted = facts.nodes.get(node).map(|node| node.notes.of(of_this_run));
+            let is_noted = noted.is_some_and(|notes| !notes.is_empty());
             if !begun && !is_noted {
                 self.call.may_begin(&tried)?;
             }
@@ -174,7 +178,7 @@ impl Visitor<'_> {
     }
 
     async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
-        if let Some(command) = &self.settings.cluster.visits.reboot {
+        if let RebootMethod::Command(command) = self.settings.cluster.visits.reboot_method() {
             let names = [("node", node)];
             let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
             return match ran.code {
@@ -219,11 +223,19 @@ impl Visitor<'_> {
         self.leave(node).await
     }
 
-    /// Gives a node back.
+    /// Gives a node back, as far as the call's own run took it.
     ///
     /// # Errors
     /// What could not be done: what was moved away stays there.
     pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
+        self.give_back(node, Some(&self.call.run)).await
+    }
+
+    /// Gives back what the visit of that run took from a node; `None`: that of a run that is not named.
+    ///
+    /// # Errors
+    /// As of [`Visitor::leave`].
+    pub async fn give_back(&self, node: &str, run: Option<&RunId>) -> Result<String, BackendError> {
         let tried = format!("give {node} back");
         let stays = self.limits.master.read().await;
         let before = self.predecessors().await?;
@@ -237,7 +249,7 @@ impl Visitor<'_> {
         loop {
             let _stays = self.limits.master.read().await;
             let facts = self.facts().await?;
-            let next = visit::leave(&facts, node, &leaving).map_err(|error| refused(&tried, error))?;
+            let next = visit::leave(&facts, node, run, &leaving).map_err(|error| refused(&tried, error))?;
             let Some(batch) = next else {
                 return Ok(match back {
                     0 => "it is back".to_owned(),

@@ -10,6 +10,10 @@ use stagger_engine::cluster::Call;
 /// How every reason of ours begins.
 pub const PREFIX: &str = "stagger:";
 
+/// Jobs with this reason run also while those of others wait: `gnt-instance startup --reason=stagger-emergency web1`. It is
+/// not one of ours.
+pub const EMERGENCY: &str = "stagger-emergency";
+
 /// The first text that does not begin so any more, in the order of characters.
 const BEYOND: &str = "stagger;";
 

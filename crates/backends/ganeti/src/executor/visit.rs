@@ -144,10 +144,17 @@ pub fn enter(
     planned: &PlannedMoves,
 ) -> Result<Option<Batch>, Refusal> {
     let this = node(facts, name)?;
+    let noted = this.notes.of(planned.run.as_ref());
     match this.role {
         Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
-        Role::Drained if this.notes.is_empty() => {
-            return refuse(format!("{name} is drained, and was set so by others"));
+        Role::Drained if noted.is_empty() => {
+            return refuse(match this.notes.visits().next() {
+                Some(other) => format!(
+                    "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
+                    other.whose()
+                ),
+                None => format!("{name} is drained, and was set so by others"),
+            });
         }
         Role::Master => {
             let to = successor(facts, name, visits, &planned.boots)?;
@@ -177,7 +184,7 @@ pub fn enter(
         .collect();
     let mut moves = Vec::new();
     let mut stops = Vec::new();
-    let mut notes = of_the_node(this, planned);
+    let mut notes = of_the_node(facts, this, planned);
     for instance in here {
         match instance.doing {
             // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
@@ -221,7 +228,7 @@ pub fn enter(
             });
         }
     }
-    let missing = notes.missing_in(&this.notes);
+    let missing = notes.missing_in(&noted);
     Ok(if !missing.is_empty() {
         Some(Batch::Note(missing))
     } else if this.role != Role::Drained {
@@ -239,20 +246,17 @@ pub fn enter(
 }
 
 /// What is noted of the node itself before it is drained.
-fn of_the_node(this: &NodeFacts, planned: &PlannedMoves) -> Notes {
+fn of_the_node(facts: &Facts, this: &NodeFacts, planned: &PlannedMoves) -> Notes {
+    // Of a node that is drained already it was noted before.
+    let is_new = this.role != Role::Drained;
     Notes {
+        run: planned.run.clone(),
+        since: planned.run.as_ref().filter(|_| is_new).and(Some(facts.at)),
         was: match this.role {
             Role::Candidate => Some(PriorRole::Candidate),
             Role::Regular => Some(PriorRole::Regular),
             Role::Master | Role::Drained | Role::Offline => None,
         },
-        // Of a node that is drained already it was noted before.
-        runs: planned
-            .run
-            .iter()
-            .filter(|_| this.role != Role::Drained)
-            .cloned()
-            .collect(),
         ..Notes::default()
     }
 }
@@ -391,28 +395,35 @@ pub struct LeaveProgress {
     pub synced: BTreeSet<String>,
 }
 
-/// What comes next to give a node back; `None`: it is back.
+/// What comes next to give back what a run's visit took from a node; `None`: it is back. What is noted of another run is
+/// never touched.
 ///
 /// # Errors
 /// It does not answer, or was taken out of service by others.
-pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Option<Batch>, Refusal> {
+pub fn leave(
+    facts: &Facts,
+    name: &str,
+    run: Option<&RunId>,
+    leaving: &LeaveProgress,
+) -> Result<Option<Batch>, Refusal> {
     let this = node(facts, name)?;
+    let notes = this.notes.of(run);
     if this.boot.is_none() {
         return refuse(format!(
             "{name} does not answer: it stays out of service, and its instances where they are"
         ));
     }
-    match (this.role, this.notes.was) {
+    match (this.role, notes.was) {
         (Role::Offline, _) => return refuse(format!("{name} is offline, and was set so by others")),
         (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
         // Drained by others: it was never entered.
-        (Role::Drained, None) => return Ok(forget(this)),
+        (Role::Drained, None) => return Ok(forget(&notes)),
         (Role::Master | Role::Candidate | Role::Regular, _) => {}
     }
     let copies: Vec<Copy> = facts
         .instances
         .values()
-        .filter(|instance| this.notes.copies.contains(&instance.uuid) && instance.doing == RunState::Up)
+        .filter(|instance| notes.copies.contains(&instance.uuid) && instance.doing == RunState::Up)
         .filter(|instance| !instance.touches(name))
         .filter_map(|instance| {
             Some(Copy {
@@ -430,17 +441,17 @@ pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Optio
         .instances
         .values()
         .filter(|instance| instance.storage == Storage::Copied && instance.touches(name))
-        .filter(|instance| instance.doing == RunState::Up || this.notes.stopped.contains(&instance.uuid))
+        .filter(|instance| instance.doing == RunState::Up || notes.stopped.contains(&instance.uuid))
         .filter(|instance| !leaving.synced.contains(&instance.name))
         .map(|instance| instance.name.clone())
         .collect();
-    if !unsynced.is_empty() && !this.notes.is_empty() {
+    if !unsynced.is_empty() && !notes.is_empty() {
         return Ok(Some(Batch::Sync(unsynced)));
     }
     let back: Vec<Move> = facts
         .instances
         .values()
-        .filter(|instance| this.notes.away.contains(&instance.uuid) && instance.primary != name)
+        .filter(|instance| notes.away.contains(&instance.uuid) && instance.primary != name)
         .filter(|instance| instance.doing == RunState::Up)
         .filter(|instance| instance.storage != Storage::Copied || instance.touches(name))
         .map(|instance| Move {
@@ -456,7 +467,7 @@ pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Optio
     // Those that we stopped, and those that failed on their way: started where it is, it comes back next.
     let fell = |instance: &InstanceFacts| {
         instance.doing == RunState::Failed
-            && this.notes.away.contains(&instance.uuid)
+            && notes.away.contains(&instance.uuid)
             && facts
                 .nodes
                 .get(&instance.primary)
@@ -466,7 +477,7 @@ pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Optio
         .instances
         .values()
         .filter(|instance| {
-            let stopped = this.notes.stopped.contains(&instance.uuid);
+            let stopped = notes.stopped.contains(&instance.uuid);
             (stopped && matches!(instance.doing, RunState::Down | RunState::Failed)) || fell(instance)
         })
         .map(|instance| instance.name.clone())
@@ -475,22 +486,18 @@ pub fn leave(facts: &Facts, name: &str, leaving: &LeaveProgress) -> Result<Optio
         return Ok(Some(Batch::Start(start)));
     }
     // One question that a hypervisor did not answer is enough for that: what was noted is not forgotten for it.
-    let notes = &this.notes;
-    let is_noted = |uuid: &String| {
-        notes.away.contains(uuid) || notes.copies.contains(uuid) || notes.stopped.contains(uuid)
-    };
     let unclear = facts
         .instances
         .values()
-        .find(|instance| instance.doing == RunState::Unclear && is_noted(&instance.uuid));
+        .find(|instance| instance.doing == RunState::Unclear && notes.names(&instance.uuid));
     if let Some(InstanceFacts { name, status, .. }) = unclear {
         let why = format!("nobody can tell where {name} runs: it is {status}");
         return Ok(Some(Batch::Look(why)));
     }
-    Ok(forget(this))
+    Ok(forget(&notes))
 }
 
-fn forget(node: &NodeFacts) -> Option<Batch> {
-    let tags = node.notes.tags();
+fn forget(notes: &Notes) -> Option<Batch> {
+    let tags = notes.tags();
     (!tags.is_empty()).then_some(Batch::Forget(tags))
 }

@@ -1,8 +1,12 @@
 //! What a visit notes on its node, in tags, before it changes anything: whoever leaves the node later, also
-//! another process after a crash, knows from there what was taken away from it.
+//! another process after a crash, knows from there what was taken away from it, by which run, and since when.
+//!
+//! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since 1970. Releases
+//! before this one wrote no run into the note: such a note is of the last run that is noted on its node without a time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use stagger_core::model::RunId;
 
 /// How our tags begin.
@@ -13,6 +17,8 @@ const STOPPED: &str = "stagger:stopped:";
 const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
 const RUN: &str = "stagger:run:";
+/// Between a note and its run, and between a run and its time.
+const OF: char = '@';
 
 /// The role that a node had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,41 +39,137 @@ impl PriorRole {
     }
 }
 
-/// The notes of one node. Instances by their ids: a name may change meanwhile.
+/// The notes of one visit. Instances by their ids: a name may change meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Notes {
+    /// The run whose visit it is; `None`: none is noted.
+    pub run: Option<RunId>,
+    /// When the visit began; `None`: that is not noted.
+    pub since: Option<Timestamp>,
     /// Instances that were moved away, and come back.
     pub away: BTreeSet<String>,
     /// Instances whose second copy was made elsewhere, and comes back.
     pub copies: BTreeSet<String>,
     /// Instances that were shut down, and are started again.
     pub stopped: BTreeSet<String>,
-    /// The role that it had.
+    /// The role that the node had.
     pub was: Option<PriorRole>,
-    /// The runs whose visits it is; several where one began when another had been given up.
-    pub runs: BTreeSet<RunId>,
+    /// The tags from which they were read; none: they are not written yet.
+    pub written: Vec<String>,
+}
+
+impl Notes {
+    /// As tags: those from which they were read, or those that are to be written.
+    pub fn tags(&self) -> Vec<String> {
+        if !self.written.is_empty() {
+            return self.written.clone();
+        }
+        let of = self
+            .run
+            .as_ref()
+            .map(|run| format!("{OF}{run}"))
+            .unwrap_or_default();
+        let noted = |what: &str, ids: &BTreeSet<String>| -> Vec<String> {
+            ids.iter().map(|id| format!("{what}{id}{of}")).collect()
+        };
+        let mut tags = noted(AWAY, &self.away);
+        tags.extend(noted(COPY, &self.copies));
+        tags.extend(noted(STOPPED, &self.stopped));
+        tags.extend(self.was.map(|was| match was {
+            PriorRole::Candidate => format!("{CANDIDATE}{of}"),
+            PriorRole::Regular => format!("{REGULAR}{of}"),
+        }));
+        if let (Some(run), Some(since)) = (&self.run, self.since) {
+            tags.push(format!("{RUN}{run}{OF}{}", since.as_second()));
+        }
+        tags
+    }
+
+    /// Whose visit it is, in words.
+    pub fn whose(&self) -> String {
+        match &self.run {
+            Some(run) => format!("run {run}"),
+            None => "a run that is not named".to_owned(),
+        }
+    }
+
+    /// Whether nothing is noted of a visit.
+    pub fn is_empty(&self) -> bool {
+        self.tags().is_empty()
+    }
+
+    /// Whether it says of an instance what was done with it.
+    pub fn names(&self, uuid: &str) -> bool {
+        self.away.contains(uuid) || self.copies.contains(uuid) || self.stopped.contains(uuid)
+    }
+
+    /// What of these is not noted yet.
+    #[must_use]
+    pub fn missing_in(&self, noted: &Self) -> Self {
+        Self {
+            run: self.run.clone(),
+            since: self.since.filter(|_| noted.since.is_none()),
+            away: self.away.difference(&noted.away).cloned().collect(),
+            copies: self.copies.difference(&noted.copies).cloned().collect(),
+            stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
+            was: self.was.filter(|_| noted.was.is_none()),
+            written: Vec::new(),
+        }
+    }
+}
+
+/// All notes of one node: those of each run for themselves, since nobody acts on those of another.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeNotes {
+    visits: BTreeMap<Option<RunId>, Notes>,
     /// Tags of ours that this release does not know.
     pub unknown: Vec<String>,
 }
 
-impl Notes {
+impl From<Notes> for NodeNotes {
+    fn from(notes: Notes) -> Self {
+        Self {
+            visits: BTreeMap::from([(notes.run.clone(), notes)]),
+            unknown: Vec::new(),
+        }
+    }
+}
+
+impl NodeNotes {
     /// The notes among a node's tags.
     pub fn read(tags: &[String]) -> Self {
+        // Who names runs in each note says when its visit began: notes without a run are not of those.
+        let last_run = tags
+            .iter()
+            .filter_map(|tag| run_of(tag))
+            .filter(|(_, since)| since.is_none())
+            .map(|(run, _)| run)
+            .max();
         let mut notes = Self::default();
         for tag in tags {
-            if let Some(uuid) = tag.strip_prefix(AWAY) {
-                notes.away.insert(uuid.to_owned());
-            } else if let Some(uuid) = tag.strip_prefix(COPY) {
-                notes.copies.insert(uuid.to_owned());
-            } else if let Some(uuid) = tag.strip_prefix(STOPPED) {
-                notes.stopped.insert(uuid.to_owned());
-            } else if tag == CANDIDATE {
-                notes.was = Some(PriorRole::Candidate);
-            } else if tag == REGULAR {
+            if let Some((run, since)) = run_of(tag) {
+                let visit = notes.visit(Some(run), tag);
+                visit.since = visit.since.or(since);
+                continue;
+            }
+            let (what, run) = match tag.split_once(OF) {
+                Some((what, run)) => match RunId::new(run) {
+                    Ok(run) => (what, Some(run)),
+                    Err(_) => (tag.as_str(), None),
+                },
+                None => (tag.as_str(), last_run.clone()),
+            };
+            if let Some(uuid) = what.strip_prefix(AWAY) {
+                notes.visit(run, tag).away.insert(uuid.to_owned());
+            } else if let Some(uuid) = what.strip_prefix(COPY) {
+                notes.visit(run, tag).copies.insert(uuid.to_owned());
+            } else if let Some(uuid) = what.strip_prefix(STOPPED) {
+                notes.visit(run, tag).stopped.insert(uuid.to_owned());
+            } else if what == CANDIDATE {
+                notes.visit(run, tag).was = Some(PriorRole::Candidate);
+            } else if what == REGULAR {
                 // Both: it was written twice, and a candidate it may be again.
-                notes.was.get_or_insert(PriorRole::Regular);
-            } else if let Some(run) = tag.strip_prefix(RUN).and_then(|run| RunId::new(run).ok()) {
-                notes.runs.insert(run);
+                notes.visit(run, tag).was.get_or_insert(PriorRole::Regular);
             } else if tag.starts_with(PREFIX) {
                 notes.unknown.push(tag.clone());
             }
@@ -75,37 +177,46 @@ impl Notes {
         notes
     }
 
-    /// As tags.
-    pub fn tags(&self) -> Vec<String> {
-        let away = self.away.iter().map(|uuid| format!("{AWAY}{uuid}"));
-        let copies = self.copies.iter().map(|uuid| format!("{COPY}{uuid}"));
-        let stopped = self.stopped.iter().map(|uuid| format!("{STOPPED}{uuid}"));
-        let was = self.was.map(|was| match was {
-            PriorRole::Candidate => CANDIDATE.to_owned(),
-            PriorRole::Regular => REGULAR.to_owned(),
-        });
-        let runs = self.runs.iter().map(|run| format!("{RUN}{run}"));
-        away.chain(copies).chain(stopped).chain(was).chain(runs).collect()
+    fn visit(&mut self, run: Option<RunId>, tag: &str) -> &mut Notes {
+        let visit = self.visits.entry(run.clone()).or_default();
+        visit.run = run;
+        visit.written.push(tag.to_owned());
+        visit
     }
 
-    /// Whether a visit has begun, and is not over.
+    /// Whether no visit has begun that is not over.
     pub fn is_empty(&self) -> bool {
-        let nothing_away = self.away.is_empty() && self.copies.is_empty() && self.stopped.is_empty();
-        nothing_away && self.was.is_none() && self.runs.is_empty()
+        self.visits.values().all(Notes::is_empty)
     }
 
-    /// What of these is not noted yet.
-    #[must_use]
-    pub fn missing_in(&self, noted: &Self) -> Self {
-        Self {
-            away: self.away.difference(&noted.away).cloned().collect(),
-            copies: self.copies.difference(&noted.copies).cloned().collect(),
-            stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
-            was: self.was.filter(|_| noted.was.is_none()),
-            runs: self.runs.difference(&noted.runs).cloned().collect(),
-            unknown: Vec::new(),
-        }
+    /// Those of that run's visit; `None`: those that name no run.
+    pub fn of(&self, run: Option<&RunId>) -> Notes {
+        let visit = self.visits.get(&run.cloned());
+        visit.cloned().unwrap_or_else(|| Notes {
+            run: run.cloned(),
+            ..Notes::default()
+        })
     }
+
+    /// Of each visit, by its run.
+    pub fn visits(&self) -> impl Iterator<Item = &Notes> {
+        self.visits.values().filter(|notes| !notes.is_empty())
+    }
+
+    /// Those of other runs than that.
+    pub fn of_others<'a>(&'a self, run: Option<&'a RunId>) -> impl Iterator<Item = &'a Notes> {
+        self.visits().filter(move |notes| notes.run.as_ref() != run)
+    }
+}
+
+/// The run and the time of a tag that says that a visit has begun.
+fn run_of(tag: &str) -> Option<(RunId, Option<Timestamp>)> {
+    let said = tag.strip_prefix(RUN)?;
+    let (run, since) = match said.split_once(OF) {
+        Some((run, seconds)) => (run, Some(Timestamp::from_second(seconds.parse().ok()?).ok()?)),
+        None => (said, None),
+    };
+    Some((RunId::new(run).ok()?, since))
 }
 
 #[cfg(test)]
@@ -121,19 +232,90 @@ mod tests {
             copies in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             stopped in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             was in proptest::option::of(proptest::bool::ANY),
-            runs in proptest::collection::btree_set("[0-9]{8}-[0-9]{4}-[0-9a-f]{4}", 0..2),
+            run in "[0-9]{8}-[0-9]{4}-[0-9a-f]{4}",
+            since in 1_700_000_000_i64..2_000_000_000,
         ) {
             let was = was.map(|candidate| if candidate { PriorRole::Candidate } else { PriorRole::Regular });
-            let runs = runs.iter().map(|run| RunId::new(run.as_str()).unwrap()).collect();
-            let notes = Notes { away, copies, stopped, was, runs, unknown: Vec::new() };
+            let run = RunId::new(run).unwrap();
+            let since = Timestamp::from_second(since).ok();
+            let notes = Notes { run: Some(run.clone()), since, away, copies, stopped, was, written: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);
             prop_assert!(tags.iter().all(|tag| tag.len() <= 128 && tag.chars().all(allowed)));
+            let written = tags.clone();
             tags.push("rack:a".to_owned());
-            prop_assert_eq!(&Notes::read(&tags), &notes);
+            let read = NodeNotes::read(&tags);
+            prop_assert_eq!(read.of(Some(&run)), Notes { written, ..notes.clone() });
+            prop_assert_eq!(read.of_others(Some(&run)).count(), 0);
             prop_assert!(notes.missing_in(&notes).is_empty());
             prop_assert_eq!(notes.missing_in(&Notes::default()), notes);
         }
+    }
+
+    fn read(tags: &[&str]) -> NodeNotes {
+        NodeNotes::read(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn notes_of_a_release_before_are_of_the_last_run_that_is_noted() {
+        let runs = ["20261122-0537-ab12", "20261124-0000-abcd"].map(|run| RunId::new(run).unwrap());
+        let tags = [
+            "stagger:away:u1",
+            "stagger:run:20261124-0000-abcd",
+            "stagger:run:20261122-0537-ab12",
+            "stagger:was:regular",
+        ];
+        let notes = read(&tags);
+        let last = notes.of(Some(&runs[1]));
+        assert_eq!((last.away.len(), last.was), (1, Some(PriorRole::Regular)));
+        assert_eq!(
+            last.tags(),
+            [
+                "stagger:away:u1",
+                "stagger:run:20261124-0000-abcd",
+                "stagger:was:regular"
+            ]
+        );
+        assert_eq!(notes.of(Some(&runs[0])).away.len(), 0);
+        let beside = read(&["stagger:stopped:u2", "stagger:run:20261124-0000-abcd@1795219724"]);
+        assert_eq!(
+            beside.of(None).stopped.len(),
+            1,
+            "that run names itself in its notes"
+        );
+        let nobodys = read(&["stagger:stopped:u2"]);
+        assert_eq!(nobodys.of(None).stopped.len(), 1);
+        assert!(nobodys.of(Some(&runs[0])).is_empty());
+    }
+
+    #[test]
+    fn notes_of_two_runs_are_kept_apart_and_what_is_not_known_is_told() {
+        let notes = read(&[
+            "stagger:away:u1@20261122-0537-ab12",
+            "stagger:run:20261122-0537-ab12@1795219724",
+            "stagger:stopped:u2@20261124-0000-abcd",
+            "stagger:later:u3",
+        ]);
+        let of: Vec<(String, usize, usize)> = notes
+            .visits()
+            .map(|visit| {
+                (
+                    visit.run.as_ref().unwrap().to_string(),
+                    visit.away.len(),
+                    visit.stopped.len(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            of,
+            [
+                ("20261122-0537-ab12".to_owned(), 1, 0),
+                ("20261124-0000-abcd".to_owned(), 0, 1)
+            ]
+        );
+        assert_eq!(notes.unknown, ["stagger:later:u3"]);
+        let first = notes.visits().next().unwrap();
+        assert_eq!(first.since.unwrap().as_second(), 1_795_219_724);
     }
 }

@@ -100,7 +100,7 @@ fn instances(question: &Question, options: &Options) -> Vec<String> {
     words
 }
 
-fn listed(names: &[&str]) -> String {
+pub(super) fn listed(names: &[&str]) -> String {
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(" ");
     match names.len().checked_sub(NAMED) {
         None | Some(0) => shown,

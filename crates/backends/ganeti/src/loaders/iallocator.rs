@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use stagger_core::model::UnitId;
 
 use crate::loaders::rapi::{IpolicyBody, KVM, Ndparams, RapiError, within_reason, wrong};
@@ -91,17 +91,57 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedEntries<T> {
     }
 }
 
-#[derive(Deserialize)]
 struct Request {
     cluster_tags: Vec<String>,
-    #[serde(default)]
     enabled_hypervisors: Vec<String>,
     nodegroups: OrderedEntries<GroupPart>,
     nodes: OrderedEntries<NodePart>,
     instances: OrderedEntries<InstancePart>,
-    /// What is asked for: without it, it is no request.
-    #[serde(rename = "request")]
-    _asked: IgnoredAny,
+}
+
+/// Of a key that stands twice the first counts, as for htools. A request that one of Ganeti's own tests sends has one.
+impl<'de> Deserialize<'de> for Request {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Request;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Request, A::Error> {
+                let (mut tags, mut hypervisors) = (None, None);
+                let (mut groups, mut nodes, mut instances) = (None, None, None);
+                let mut asked = None::<IgnoredAny>;
+                while let Some(key) = map.next_key::<String>()? {
+                    match key.as_str() {
+                        "cluster_tags" if tags.is_none() => tags = Some(map.next_value()?),
+                        "enabled_hypervisors" if hypervisors.is_none() => {
+                            hypervisors = Some(map.next_value()?);
+                        }
+                        "nodegroups" if groups.is_none() => groups = Some(map.next_value()?),
+                        "nodes" if nodes.is_none() => nodes = Some(map.next_value()?),
+                        "instances" if instances.is_none() => instances = Some(map.next_value()?),
+                        // What is asked for: without it, it is no request.
+                        "request" => asked = Some(map.next_value()?),
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                asked.ok_or_else(|| A::Error::missing_field("request"))?;
+                Ok(Request {
+                    cluster_tags: tags.ok_or_else(|| A::Error::missing_field("cluster_tags"))?,
+                    enabled_hypervisors: hypervisors.unwrap_or_default(),
+                    nodegroups: groups.ok_or_else(|| A::Error::missing_field("nodegroups"))?,
+                    nodes: nodes.ok_or_else(|| A::Error::missing_field("nodes"))?,
+                    instances: instances.ok_or_else(|| A::Error::missing_field("instances"))?,
+                })
+            }
+        }
+        deserializer.deserialize_map(Fields)
+    }
 }
 
 #[derive(Deserialize)]

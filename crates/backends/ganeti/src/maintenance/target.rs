@@ -156,7 +156,7 @@ pub fn with_guards_and_gates(
     let guard = |name: &str, why: &str| -> Result<GuardSpec, IdError> {
         Ok(GuardSpec {
             name: GuardName::new(name)?,
-            scope: GuardScope::Stage,
+            scope: GuardScope::WorkingWave,
             expiry: SignedDuration::from_secs(i64::from(visits.guards_expire)),
             why: why.to_owned(),
         })

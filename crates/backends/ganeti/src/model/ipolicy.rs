@@ -39,3 +39,27 @@ pub struct Ipolicy {
     /// Instances' spindles for each spindle of a node.
     pub spindle_ratio: f64,
 }
+
+impl Ipolicy {
+    /// What htools take where a cluster says nothing (Ganeti's `constants.py`, `IPOLICY_DEFAULTS`).
+    pub fn of_ganeti() -> Self {
+        let least = [128, 1, 1024, 1, 1, 1];
+        Self {
+            standard: least,
+            ranges: vec![(least, [32_768, 8, 1_048_576, 16, 8, 12])],
+            templates: vec![
+                Template::Diskless,
+                Template::File,
+                Template::SharedFile,
+                Template::Plain,
+                Template::BlockDev,
+                Template::Drbd,
+                Template::Rbd,
+                Template::Ext,
+                Template::Gluster,
+            ],
+            vcpu_ratio: 4.0,
+            spindle_ratio: 32.0,
+        }
+    }
+}

@@ -160,3 +160,17 @@ fn the_guides_configuration_is_taken() {
     };
     assert_eq!(config.visits, defaults, "it shows the defaults");
 }
+
+/// `gnt-cluster upgrade` drains the queue, and its daemons go soon after.
+#[tokio::test]
+async fn a_queue_that_is_drained_is_named_before_a_run() {
+    let setup = setup(World::with_nodes(2)).await;
+    let rapi = setup.rapi();
+    assert_eq!(stagger_ganeti::preflight::drained(&rapi).await, None);
+    setup.world().fault("PUT /2/tags", Fault::Status(503));
+    let why = stagger_ganeti::preflight::drained(&rapi).await.unwrap();
+    assert!(
+        why.contains("503") && why.contains("gnt-cluster upgrade"),
+        "{why}"
+    );
+}

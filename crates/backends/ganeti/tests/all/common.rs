@@ -2,18 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use stagger_core::model::{ClusterName, Policy, Revision, RunId};
-use stagger_core::run::{Entry, Run};
-use stagger_engine::artifacts::Artifacts;
-use stagger_engine::clock::Clock;
 use stagger_engine::cluster::{Call, LockRecord};
-use stagger_engine::driver::Listener;
 use stagger_engine::hosts::Hosts;
 use stagger_ganeti::config::{Pace, RapiConfig, Settings, Visits};
 use stagger_ganeti::executor::backend::GanetiBackend;
@@ -36,11 +30,19 @@ pub async fn setup(world: World) -> Setup {
     let folder = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap();
-    let settings = settings(&[&address], folder.path(), Visits::default());
+    let settings = settings(&[&address], folder.path(), by_powercycle());
     Setup {
         world,
         settings,
         folder,
+    }
+}
+
+/// The double knows RAPI's own way to reboot a node, and no ssh.
+pub fn by_powercycle() -> Visits {
+    Visits {
+        reboot: Some("powercycle".to_owned()),
+        ..Visits::default()
     }
 }
 
@@ -139,45 +141,4 @@ pub fn policy() -> Policy {
         "#,
     )
     .unwrap()
-}
-
-/// A clock in which waiting takes no time.
-#[derive(Debug, Default)]
-pub struct Hasty(AtomicI64);
-
-#[async_trait]
-impl Clock for Hasty {
-    fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_millis(self.0.load(Ordering::SeqCst));
-        Timestamp::now().checked_add(ahead).unwrap()
-    }
-
-    fn up(&self) -> Duration {
-        let now = self.now().as_millisecond();
-        Duration::from_millis(u64::try_from(now).unwrap())
-    }
-
-    async fn sleep_until(&self, until: Timestamp) {
-        let left = until.duration_since(self.now()).as_millis();
-        // Whoever looks every millisecond for what takes minutes is not to wait for minutes.
-        let left = i64::try_from(left).unwrap().max(250);
-        self.0.fetch_add(left, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// Prints the journal where the environment asks for it (`TALK=1`).
-pub struct Talk;
-
-impl Listener for Talk {
-    fn event(&mut self, entry: &Entry, _run: &Run) {
-        if std::env::var_os("TALK").is_some() {
-            let text = serde_json::to_string(&entry.event).unwrap();
-            println!("{} {}", entry.seq, text.chars().take(300).collect::<String>());
-        }
-    }
-}
-
-pub fn artifacts(folder: &Path) -> Artifacts {
-    Artifacts::in_folder(folder.join("artifacts"))
 }

@@ -54,7 +54,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     let setup = make().await;
     let mut undisturbed = lives(&setup);
     to_the_end(&mut undisturbed, "undisturbed").await;
-    let points = undisturbed.appends;
+    let points = undisturbed.processes.touches;
     all_is_well(&setup.world(), &small(), &["n1", "n2", "n3"]);
     assert!(points > 40, "{points}");
     println!("{points} appends");
@@ -62,7 +62,7 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     for point in (1..=points).step_by(stride(5)) {
         let setup = make().await;
         let mut lives = lives(&setup);
-        lives.dies_at_append = point;
+        lives.processes.dies_at = point;
         let what = format!("killed at append {point}");
         killed += u32::from(to_the_end(&mut lives, &what).await > 1);
         let world = setup.world();

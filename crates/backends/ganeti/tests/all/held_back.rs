@@ -55,10 +55,14 @@ async fn one_that_cannot_be_left_holds_the_run_and_is_left_as_soon_as_it_can_be(
     let mut lives = Lives::new(&setup);
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
-    let held = lives.events().into_iter().find_map(|event| match event {
-        Event::Held { reason } => Some(reason),
-        _ => None,
-    });
+    let held = lives
+        .processes
+        .events()
+        .into_iter()
+        .find_map(|event| match event {
+            Event::Held { reason } => Some(reason),
+            _ => None,
+        });
     let held = held.unwrap();
     assert_eq!(held.code, Code::WaveFailed);
     assert!(
@@ -123,7 +127,7 @@ async fn a_node_that_others_take_back_before_its_reboot_gets_its_instances_again
     let mut lives = Lives::new(&setup);
     for again in [None, Some(Command::Resume)] {
         if let Some(command) = again {
-            lives.ask(&command);
+            lives.processes.ask(&command);
         }
         let end = lives.live().await;
         let End::Held(reason) = &end else {
@@ -134,7 +138,7 @@ async fn a_node_that_others_take_back_before_its_reboot_gets_its_instances_again
         assert!(is_home(&world, "n2"), "{:?}", world.layout());
         assert_eq!(world.powercycles.get("n2"), None);
     }
-    lives.ask(&Command::Abort);
+    lives.processes.ask(&Command::Abort);
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Aborted)), "{end:?}");
     assert_eq!(setup.world().violations, [""; 0]);
@@ -154,7 +158,7 @@ async fn a_disk_that_fails_while_a_node_is_emptied_keeps_it_from_being_rebooted(
     assert!(reason.detail.contains("see whether n2 may go away"), "{reason}");
     assert_eq!(setup.world().powercycles.get("n2"), None);
     setup.world().now.instances.get_mut("b").unwrap().degraded = false;
-    lives.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume);
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);

@@ -536,3 +536,35 @@ n3|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
     assert_eq!(moves(false), [""; 0]);
     assert_eq!(moves(true), ["i0 n2 n3", "i0 n2 n3", "i0 n1 n3", "i0 n1 n3"]);
 }
+
+/// Nothing runs, so nothing is lost with the node that is left of a pair.
+#[test]
+fn an_offline_maintenance_reboots_nodes_whose_secondaries_are_offline() {
+    let mut cell = read(CELL).unwrap();
+    cell.nodes[1].offline = true;
+    let left = |options: &Options| {
+        let left = answer(&cell, options).unwrap().left_out;
+        left.iter().map(|left| left.unit.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(left(&asks()), ["node1", "node3"]);
+    let offline = Options {
+        offline_maintenance: true,
+        ..asks()
+    };
+    assert!(left(&offline).is_empty());
+}
+
+#[test]
+fn what_has_no_place_is_named() {
+    let full = CELL.replace("|14976|", "|100|").replace("|16000|", "|100|");
+    let error = answer(&read(&full).unwrap(), &asks()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "Not enough capacity to move non-redundant instances"
+    );
+    assert!(
+        error.causes().iter().any(|cause| cause.starts_with("node node4")),
+        "{:?}",
+        error.causes()
+    );
+}

@@ -101,3 +101,11 @@ fn what_is_no_request_is_refused() {
     let unreadable = read("{}", 0).unwrap_err();
     assert!(matches!(unreadable, RequestError::Unreadable(_)), "{unreadable}");
 }
+
+/// As one of Ganeti's own tests has it; htools take the first.
+#[test]
+fn of_a_key_that_stands_twice_the_first_counts() {
+    let twice = recorded().replacen('{', "{\"enabled_hypervisors\": [\"kvm\"],", 1);
+    let own = read(&twice, 4096).unwrap().nodes[0].resources.unwrap().memory_own;
+    assert_eq!(own, 4096);
+}

@@ -9,7 +9,7 @@ use stagger_core::model::{ClusterName, How, UnitId};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::executor::visit::{Batch, LeaveProgress, PlannedMoves, enter, leave, may_reboot};
-use stagger_ganeti::facts::notes::Notes;
+use stagger_ganeti::facts::notes::NodeNotes;
 use stagger_ganeti::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
 use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
 use stagger_ganeti::model;
@@ -75,7 +75,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
                 },
                 group: "g1".to_owned(),
                 vm_capable: true,
-                notes: Notes::default(),
+                notes: NodeNotes::default(),
                 boot: Some("before".to_owned()),
             };
             (name(at), node)
@@ -224,10 +224,13 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
             facts.master.clone_from(to);
         }
         Batch::Note(notes) => {
-            this.notes.away.extend(notes.away.iter().cloned());
-            this.notes.copies.extend(notes.copies.iter().cloned());
-            this.notes.stopped.extend(notes.stopped.iter().cloned());
-            this.notes.was = this.notes.was.or(notes.was);
+            let mut noted = this.notes.of(None);
+            noted.written.clear();
+            noted.away.extend(notes.away.iter().cloned());
+            noted.copies.extend(notes.copies.iter().cloned());
+            noted.stopped.extend(notes.stopped.iter().cloned());
+            noted.was = noted.was.or(notes.was);
+            this.notes = NodeNotes::read(&noted.tags());
         }
         Batch::Drain { .. } => this.role = Role::Drained,
         Batch::Return(was) => {
@@ -277,7 +280,7 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
                 of.doing = RunState::Up;
             }
         }
-        Batch::Forget(_) => this.notes = Notes::default(),
+        Batch::Forget(_) => this.notes = NodeNotes::default(),
     }
 }
 
@@ -299,7 +302,7 @@ fn entered(facts: &mut Facts, node: &str, plans: &Plans, batches: usize, only: u
 fn left(facts: &mut Facts, node: &str) {
     let mut leaving = LeaveProgress::default();
     for _ in 0..12 {
-        let Some(batch) = leave(facts, node, &leaving).unwrap() else {
+        let Some(batch) = leave(facts, node, None, &leaving).unwrap() else {
             return;
         };
         if let Batch::Sync(names) = &batch {
@@ -335,7 +338,7 @@ proptest! {
         facts.nodes.get_mut(&node).unwrap().boot = Some("after".to_owned());
         left(&mut facts, &node);
         prop_assert_eq!(&facts.instances, &before.instances);
-        prop_assert_eq!(&facts.nodes[&node].notes, &Notes::default());
+        prop_assert!(facts.nodes[&node].notes.is_empty());
         let role = match before.nodes[&node].role {
             Role::Master => Role::Candidate,
             other => other,
@@ -353,7 +356,7 @@ proptest! {
         entered(&mut facts, &node, &plans, batches, only);
         left(&mut facts, &node);
         prop_assert_eq!(&facts.instances, &before.instances);
-        prop_assert_eq!(&facts.nodes[&node].notes, &Notes::default());
+        prop_assert!(facts.nodes[&node].notes.is_empty());
         prop_assert_ne!(facts.nodes[&node].role, Role::Drained);
     }
 
@@ -365,7 +368,7 @@ proptest! {
         entered(&mut facts, &node, &plans, usize::MAX, usize::MAX);
         let mut leaving = LeaveProgress::default();
         for _ in 0..batches {
-            let Some(batch) = leave(&facts, &node, &leaving).unwrap() else { break };
+            let Some(batch) = leave(&facts, &node, None, &leaving).unwrap() else { break };
             if let Batch::Sync(names) = &batch {
                 leaving.synced.extend(names.iter().cloned());
             }

@@ -1,7 +1,8 @@
 //! One writer for each cluster.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use stagger_conformance::lock;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Lock as _, LockError};
 use stagger_ganeti::executor::lock::{hand_over, same_host};
@@ -16,43 +17,11 @@ async fn world() -> Setup {
 }
 
 #[tokio::test]
-async fn a_second_is_refused_as_long_as_the_first_lives() {
+async fn its_lock_has_the_laws_of_every_lock() {
     let setup = world().await;
     let (one, other) = (setup.backend(None), setup.backend(None));
-    let first = claim("aaaa", "ops1");
-    let token = one.lock(&first, 0).await.unwrap();
-    let renews = async {
-        loop {
-            one.renew(&first, token).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let second = claim("bbbb", "ops2");
-    let refused = tokio::select! {
-        () = renews => unreachable!(),
-        refused = other.lock(&second, 0) => refused,
-    };
-    assert_eq!(refused, Err(LockError::Held(Box::new(first.clone()))));
-    one.unlock(&first, token).await.unwrap();
-    let newer = other.lock(&second, 0).await.unwrap();
-    assert!(newer > token, "{newer} after {token}");
-}
-
-#[tokio::test]
-async fn a_dead_holder_is_waited_out_and_then_refused() {
-    let setup = world().await;
-    let (one, other) = (setup.backend(None), setup.backend(None));
-    let token = one.lock(&claim("aaaa", "ops1"), 41).await.unwrap();
-    assert_eq!(token, 42, "larger than the journal has seen");
-    let begun = Instant::now();
-    let newer = other.lock(&claim("bbbb", "ops2"), 0).await.unwrap();
-    assert!(
-        begun.elapsed() >= setup.settings.pace.lock,
-        "it was taken over too soon"
-    );
-    assert_eq!(newer, 43);
-    let error = one.renew(&claim("aaaa", "ops1"), token).await.unwrap_err();
-    assert!(matches!(error, LockError::Held(_)), "{error:?}");
+    lock::one_writer_at_a_time(&one, &other).await;
+    lock::a_silent_holder_is_waited_out(&one, &other).await;
 }
 
 /// However two contenders' requests interleave, they never both hold it. Side by side both give up.

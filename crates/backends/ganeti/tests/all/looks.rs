@@ -67,8 +67,9 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     };
     assert_eq!(notes.away.len(), 2, "what is down is not moved");
     assert_eq!(notes.was, Some(PriorRole::Candidate));
-    assert_eq!(notes.runs, [run].into(), "whose visit it is");
-    facts.nodes.get_mut("n2").unwrap().notes = notes;
+    assert_eq!(notes.run, Some(run), "whose visit it is");
+    assert_eq!(notes.since, Some(facts.at), "and since when");
+    facts.nodes.get_mut("n2").unwrap().notes = notes.clone().into();
     assert_eq!(next(&facts), Some(Batch::Drain { promotes: false }));
     facts.candidates = Some(3);
     facts.nodes.get_mut("n4").unwrap().role = Role::Regular;
@@ -98,7 +99,8 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     }
     assert_eq!(next(&facts), None);
     assert!(may_reboot(&facts, "n2", &visits, &planned).is_ok());
-    facts.nodes.get_mut("n2").unwrap().notes.runs.clear();
+    let without_a_time = Notes { since: None, ..notes };
+    facts.nodes.get_mut("n2").unwrap().notes = without_a_time.into();
     let noted_by_an_older_release = may_reboot(&facts, "n2", &visits, &planned);
     assert!(noted_by_an_older_release.is_ok());
 }
@@ -229,14 +231,15 @@ async fn what_failed_on_its_way_is_started_and_then_comes_home() {
     facts.nodes.get_mut("n2").unwrap().notes = Notes {
         away: [web].into(),
         ..Notes::default()
-    };
+    }
+    .into();
     facts.instances.get_mut("web").unwrap().doing = RunState::Failed;
     let mut leaving = LeaveProgress::default();
-    let next = leave(&facts, "n2", &leaving);
+    let next = leave(&facts, "n2", None, &leaving);
     assert_eq!(next, Ok(Some(Batch::Start(vec!["web".to_owned()]))));
     facts.instances.get_mut("web").unwrap().doing = RunState::Up;
     leaving.synced.insert("web".to_owned());
-    let next = leave(&facts, "n2", &leaving);
+    let next = leave(&facts, "n2", None, &leaving);
     assert!(matches!(next, Ok(Some(Batch::Move(_)))), "{next:?}");
 }
 
@@ -279,8 +282,8 @@ async fn what_is_unclear_is_not_forgotten() {
     for (name, notes) in noted {
         let was = facts.instances[name].doing;
         facts.instances.get_mut(name).unwrap().doing = RunState::Unclear;
-        facts.nodes.get_mut("n2").unwrap().notes = notes.clone();
-        let next = leave(&facts, "n2", &leaving);
+        facts.nodes.get_mut("n2").unwrap().notes = notes.clone().into();
+        let next = leave(&facts, "n2", None, &leaving);
         let Ok(Some(Batch::Look(why))) = &next else {
             panic!("{notes:?}: {next:?}")
         };
@@ -306,18 +309,21 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         ..Notes::default()
     };
     let node = facts.nodes.get_mut("n2").unwrap();
-    (node.role, node.notes) = (Role::Drained, notes.clone());
+    (node.role, node.notes) = (Role::Drained, notes.clone().into());
     let mut leaving = LeaveProgress::default();
     assert_eq!(
-        leave(&facts, "n2", &leaving),
+        leave(&facts, "n2", None, &leaving),
         Ok(Some(Batch::Return(PriorRole::Regular)))
     );
     facts.nodes.get_mut("n2").unwrap().role = Role::Regular;
     let both = vec!["mail".to_owned(), "web".to_owned()];
-    assert_eq!(leave(&facts, "n2", &leaving), Ok(Some(Batch::Sync(both.clone()))));
+    assert_eq!(
+        leave(&facts, "n2", None, &leaving),
+        Ok(Some(Batch::Sync(both.clone())))
+    );
     leaving.synced.extend(both);
-    let Ok(Some(Batch::Move(moves))) = leave(&facts, "n2", &leaving) else {
-        panic!("{:?}", leave(&facts, "n2", &leaving))
+    let Ok(Some(Batch::Move(moves))) = leave(&facts, "n2", None, &leaving) else {
+        panic!("{:?}", leave(&facts, "n2", None, &leaving))
     };
     let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
     assert_eq!(names, ["db", "web"], "mail was at home on n3 before");
@@ -325,18 +331,18 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         facts.instances.get_mut(name).unwrap().primary = "n2".to_owned();
     }
     assert_eq!(
-        leave(&facts, "n2", &leaving),
+        leave(&facts, "n2", None, &leaving),
         Ok(Some(Batch::Start(vec!["log".to_owned()])))
     );
     facts.instances.get_mut("log").unwrap().doing = RunState::Up;
     assert_eq!(
-        leave(&facts, "n2", &leaving),
+        leave(&facts, "n2", None, &leaving),
         Ok(Some(Batch::Forget(notes.tags())))
     );
-    facts.nodes.get_mut("n2").unwrap().notes = Notes::default();
-    assert_eq!(leave(&facts, "n2", &leaving), Ok(None));
+    facts.nodes.get_mut("n2").unwrap().notes = Notes::default().into();
+    assert_eq!(leave(&facts, "n2", None, &leaving), Ok(None));
     facts.nodes.get_mut("n2").unwrap().boot = None;
-    let why = leave(&facts, "n2", &leaving).unwrap_err().to_string();
+    let why = leave(&facts, "n2", None, &leaving).unwrap_err().to_string();
     assert!(why.contains("stays out of service"), "{why}");
 }
 

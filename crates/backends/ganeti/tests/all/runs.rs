@@ -165,7 +165,7 @@ async fn a_node_that_never_comes_back_stays_out_and_the_run_holds() {
             world.tick();
         }
     }
-    lives.ask(&Command::Abort);
+    lives.processes.ask(&Command::Abort);
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Aborted)), "{end:?}");
     let guards: Vec<_> = setup
@@ -186,7 +186,7 @@ async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
     let end = lives.live().await;
     assert!(matches!(end, End::Held(_)), "{end:?}");
     // Resumed too soon, it holds again.
-    lives.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume);
     let end = lives.live().await;
     assert!(matches!(end, End::Held(_)), "{end:?}");
     {
@@ -196,7 +196,7 @@ async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
             world.tick();
         }
     }
-    lives.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume);
     let end = lives.live().await;
     assert!(
         matches!(end, End::Over(Ending::Incomplete { .. })),

@@ -77,7 +77,7 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
                 if door == "unpin" {
                     break;
                 }
-                lives.ask(&Command::Approve {
+                lives.processes.ask(&Command::Approve {
                     door: door.parse().unwrap(),
                 });
             }
@@ -93,7 +93,7 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
             .values()
             .all(|service| service.installed == "29.0.6")
     );
-    lives.ask(&Command::Rollback);
+    lives.processes.ask(&Command::Rollback);
     let End::Over(Ending::RolledBack { reason }) = lives.live().await else {
         panic!("it should have gone back")
     };
@@ -136,7 +136,7 @@ async fn behind_the_unpin_nothing_goes_back() {
         assert!(inner.services.values().all(installed));
     }
     // What kept it from starting is mended.
-    lives.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume);
     lives.until_done("mended").await;
     let inner = setup.lab.now();
     assert_eq!(inner.violations, [""; 0]);

@@ -1,10 +1,11 @@
 //! What nothing is begun on, each with its reason, and all reasons at once.
 
+use stagger_conformance::lock::claim;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
 use stagger_ironic::facts::Known;
 
-use crate::common::{call, claim, goal, setup};
+use crate::common::{call, goal, setup};
 use crate::lives::{End, Lives};
 
 #[tokio::test]
@@ -21,7 +22,7 @@ async fn releases_that_do_not_follow_each_other() {
     }
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "32.0.1", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();
@@ -34,7 +35,7 @@ async fn d6_rows_without_a_version_are_named_before_anything_begins() {
     setup.lab.now().null.insert("nodes".to_owned(), 3);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();
@@ -54,7 +55,7 @@ async fn d12_rows_of_a_newer_release_are_called_that() {
     setup.lab.now().rows.insert("nodes".to_owned(), future);
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let refusal = backend
+    let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
     let text = refusal.0[0].to_string();
@@ -194,11 +195,12 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
     lives.until_done("crash").await;
     assert!(
         lives
+            .processes
             .notes()
             .iter()
             .any(|note| note.starts_with("unknown, known defect")),
         "{:?}",
-        lives.notes()
+        lives.processes.notes()
     );
 
     let setup = crate::common::setup("26.1.6");

@@ -1,10 +1,11 @@
 //! What an operator writes down of a service, and what is refused.
 
+use stagger_conformance::lock::claim;
 use stagger_engine::cluster::{BackendError, LockError};
 use stagger_engine::supervisor::Identity;
 use stagger_ironic::records::{Record, RecordState, RecordStore};
 
-use crate::common::{Setup, call, claim, setup};
+use crate::common::{Setup, call, setup};
 
 fn book(setup: &Setup) -> RecordStore {
     let config = &setup.settings.cluster;

@@ -1,20 +1,17 @@
 //! What the tests share: a lab, the settings by which it is reached, a policy, a clock that jumps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Policy, RunId};
-use stagger_core::run::{Entry, Run};
-use stagger_engine::clock::Clock;
-use stagger_engine::cluster::{Call, LockRecord};
-use stagger_engine::driver::Listener;
+use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::config::{IronicConfig, Pace, Settings};
+use stagger_ironic::facts::Facts;
 use stagger_ironic::goal::UpgradeGoal;
+use stagger_ironic::releases::Releases;
+use stagger_ironic::target::{Upgrade, upgrade};
 
 use crate::double::Lab;
 
@@ -120,18 +117,23 @@ impl Setup {
         IronicBackend::of(lab, self.settings.clone(), goal).unwrap()
     }
 
+    /// The way to that release.
+    pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
+        upgrade(facts, &self.settings.cluster, &Releases::known(), release, policy)
+    }
+
     /// Whether an upgrade may begin.
     pub async fn may_begin(&self, release: &str) -> bool {
         let backend = self.backend(None);
         let facts = backend.look().await;
-        backend.upgrade(&facts, release, &policy()).is_ok()
+        self.upgrade(&facts, release, &policy()).is_ok()
     }
 
     /// The slugs of all reasons against an upgrade.
     pub async fn refused(&self, release: &str) -> Vec<String> {
         let backend = self.backend(None);
         let facts = backend.look().await;
-        match backend.upgrade(&facts, release, &policy()) {
+        match self.upgrade(&facts, release, &policy()) {
             Ok(upgrade) => panic!("{:?}", upgrade.target.title),
             Err(refusal) => refusal
                 .0
@@ -172,52 +174,5 @@ pub fn call(fence: u64, seq: u64) -> Call {
         announced: 1,
         fence,
         deadline: None,
-    }
-}
-
-pub fn claim(incarnation: &str) -> LockRecord {
-    LockRecord {
-        incarnation: incarnation.to_owned(),
-        run: RunId::new("run-1").unwrap(),
-        host: "ops1".to_owned(),
-        process: 1,
-        since: Timestamp::UNIX_EPOCH,
-        life: None,
-    }
-}
-
-/// A clock in which waiting takes no time.
-#[derive(Debug, Default)]
-pub struct Hasty(AtomicI64);
-
-#[async_trait]
-impl Clock for Hasty {
-    fn now(&self) -> Timestamp {
-        let ahead = SignedDuration::from_millis(self.0.load(Ordering::SeqCst));
-        Timestamp::now().checked_add(ahead).unwrap()
-    }
-
-    fn up(&self) -> Duration {
-        let now = self.now().as_millisecond();
-        Duration::from_millis(u64::try_from(now).unwrap())
-    }
-
-    async fn sleep_until(&self, until: Timestamp) {
-        let left = until.duration_since(self.now()).as_millis();
-        let left = i64::try_from(left).unwrap().max(250);
-        self.0.fetch_add(left, Ordering::SeqCst);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// Prints the journal where the environment asks for it (`TALK=1`).
-pub struct Talk;
-
-impl Listener for Talk {
-    fn event(&mut self, entry: &Entry, _run: &Run) {
-        if std::env::var_os("TALK").is_some() {
-            let text = serde_json::to_string(&entry.event).unwrap();
-            println!("{} {}", entry.seq, text.chars().take(300).collect::<String>());
-        }
     }
 }

@@ -72,7 +72,7 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
     );
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let upgrade = backend.upgrade(&facts, "29.0.6", &lives.policy).unwrap();
+    let upgrade = setup.upgrade(&facts, "29.0.6", &lives.policy).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let plan = stagger_core::plan::plan(&stagger_core::plan::PlanningInput {
         snapshot: &snapshot,
@@ -90,14 +90,14 @@ async fn killed_at_any_append_it_comes_to_the_same_end() {
     let undisturbed = setup("26.1.6");
     let mut lives = Lives::new(&undisturbed);
     lives.until_done("undisturbed").await;
-    let points = lives.appends;
+    let points = lives.processes.touches;
     assert!(points > 100, "{points}");
     println!("{points} appends");
     let mut killed = 0;
     for point in (1..=points).step_by(stride(7)) {
         let setup = setup("26.1.6");
         let mut lives = Lives::new(&setup);
-        lives.dies_at_append = point;
+        lives.processes.dies_at = point;
         killed += u32::from(lives.until_done(&format!("killed at append {point}")).await > 1);
         println!("killed at append {point}");
         upgraded(&setup.lab.now());

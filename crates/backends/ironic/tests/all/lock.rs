@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use stagger_conformance::lock::{self, claim};
 use stagger_core::model::{ClusterName, RunId};
-use stagger_engine::cluster::{Anchor, LockError};
+use stagger_engine::cluster::{Lock, LockError};
 use stagger_engine::supervisor::Identity;
 use stagger_ironic::records::{Record, RecordState, RecordStore};
 
-use crate::common::{call, claim};
+use crate::common::{call, setup};
 
 const EXPIRES: Duration = Duration::from_millis(300);
 
@@ -65,25 +66,6 @@ async fn one_ironic_under_two_names_has_one_lock_and_one_record() {
 }
 
 #[tokio::test]
-async fn where_a_journal_stood_is_kept_when_the_lock_is_given_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let book = book(&folder);
-    assert_eq!(book.anchored().await.unwrap(), None);
-    let token = book.take(&claim("one"), 0).await.unwrap();
-    for seq in [7, 9] {
-        let anchor = Anchor {
-            run: RunId::new("run-1").unwrap(),
-            seq,
-            sum: format!("sum {seq}"),
-        };
-        book.anchor(&anchor).await.unwrap();
-        assert_eq!(book.anchored().await.unwrap(), Some(anchor));
-    }
-    book.give_back(token).await.unwrap();
-    assert_eq!(book.anchored().await.unwrap().unwrap().seq, 9);
-}
-
-#[tokio::test]
 async fn one_that_was_killed_on_this_machine_is_followed_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (dead, heir) = (book(&folder), book(&folder));
@@ -111,23 +93,15 @@ fn record(release: &str, pin: Option<&str>) -> Record {
 }
 
 #[tokio::test]
-async fn of_two_contenders_one_gets_it_and_tokens_only_grow() {
-    let folder = tempfile::tempdir().unwrap();
-    let (one, other) = (book(&folder), book(&folder));
-    let first = one.take(&claim("one"), 7).await.unwrap();
-    assert_eq!(first, 8);
-    let renewing = async {
-        for _ in 0..10 {
-            tokio::time::sleep(EXPIRES / 10).await;
-            one.renew(first).await.unwrap();
-        }
-    };
-    let two = claim("two");
-    let (refused, ()) = tokio::join!(other.take(&two, 0), renewing);
-    assert!(matches!(refused, Err(LockError::Held(by)) if by.incarnation == "one"));
-    one.give_back(first).await.unwrap();
-    let second = other.take(&two, 0).await.unwrap();
-    assert!(second > first);
+async fn its_lock_has_the_laws_of_every_lock() {
+    let setup = setup("26.1.6");
+    let (one, other) = (setup.backend(None), setup.backend(None));
+    lock::the_anchor_outlives_the_lock(&one).await;
+    lock::one_writer_at_a_time(&one, &other).await;
+    lock::a_silent_holder_is_waited_out(&one, &other).await;
+    let crowd: Vec<_> = (0..8).map(|_| setup.backend(None)).collect();
+    let crowd: Vec<&dyn Lock> = crowd.iter().map(|backend| backend as &dyn Lock).collect();
+    lock::of_a_crowd_one_has_it(&crowd, Duration::from_secs(20)).await;
 }
 
 #[tokio::test]
@@ -147,28 +121,6 @@ async fn one_that_is_silent_is_watched_for_its_own_time_and_then_replaced() {
         .unwrap_err();
     assert!(error.why.contains("token"), "{error}");
     assert!(heir.read().await.unwrap().services.is_empty());
-}
-
-#[tokio::test]
-async fn contenders_in_a_crowd_never_have_it_together() {
-    let folder = tempfile::tempdir().unwrap();
-    book(&folder).read().await.unwrap();
-    let mut contenders = tokio::task::JoinSet::new();
-    for number in 0..8 {
-        let book = book(&folder);
-        contenders.spawn(async move { book.take(&claim(&format!("{number}")), 0).await });
-    }
-    let taken = contenders.join_all().await;
-    let tokens: Vec<u64> = taken
-        .iter()
-        .filter_map(|taken| taken.as_ref().ok().copied())
-        .collect();
-    let newest = tokens.iter().max().unwrap();
-    // Several may have had it one after another, as none of them renewed it: only the newest still has.
-    let all = book(&folder);
-    for token in &tokens {
-        assert_eq!(all.renew(*token).await.is_ok(), token == newest);
-    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use axum::routing::get;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 use stagger_engine::hosts::Hosts;
-use stagger_ironic::client::{IronicClient as _, RemoteIronic};
+use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, Settings};
 use stagger_ironic::facts::{ApiReport, Known};
 use stagger_ironic::observe::look;
@@ -184,6 +184,18 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     assert_eq!(
         serde_json::from_str::<stagger_ironic::facts::Facts>(&text).unwrap(),
         facts
+    );
+}
+
+#[tokio::test]
+async fn a_first_configuration_lists_the_conductors_that_there_are() {
+    let found = conductors_at(&api(None).await, None).await.unwrap();
+    let names: Vec<&str> = found.keys().map(String::as_str).collect();
+    assert_eq!(names, ["c1:8089", "c2:8089"]);
+    let silent = conductors_at("http://127.0.0.1:1", None).await.unwrap_err();
+    assert!(
+        silent.starts_with("http://127.0.0.1:1/v1/conductors: "),
+        "{silent}"
     );
 }
 

@@ -1,5 +1,6 @@
 //! Orders that lose rows or fail requests, asked for by hand: each is refused, and nothing is changed.
 
+use stagger_conformance::lock::claim;
 use stagger_core::model::{Phase, Revision, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::cluster::{Executor as _, Lock as _};
@@ -7,7 +8,7 @@ use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::conditions;
 use stagger_ironic::records::{Record, RecordState};
 
-use crate::common::{Setup, call, claim, goal, setup};
+use crate::common::{Setup, call, goal, setup};
 
 /// Everything as in mid-upgrade: new code everywhere, held to the old release.
 async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {

@@ -12,7 +12,7 @@ use crate::common::{Setup, policy, setup};
 async fn planned(setup: &Setup, to: &str) -> (Snapshot, Upgrade, Plan) {
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let upgrade = backend.upgrade(&facts, to, &policy()).unwrap();
+    let upgrade = setup.upgrade(&facts, to, &policy()).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let policy = policy();
     let aside = BTreeMap::new();
@@ -86,7 +86,7 @@ async fn without_a_hook_the_ramdisk_is_asked_for_by_a_door() {
     let backend = setup.backend(None);
     let facts = backend.look().await;
     let policy = stagger_core::model::Policy::default();
-    let upgrade = backend.upgrade(&facts, "29.0.6", &policy).unwrap();
+    let upgrade = setup.upgrade(&facts, "29.0.6", &policy).unwrap();
     let ramdisk = upgrade.target.step(&"ramdisk".parse().unwrap()).unwrap();
     assert!(ramdisk.door.as_ref().unwrap().why.contains("by hand"));
 }
@@ -138,7 +138,11 @@ async fn versions_say_release_pin_cap_and_objects_of_each_service() {
     }
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let versions = stagger_ironic::versions::versions(&facts, &setup.settings.cluster, backend.table());
+    let versions = stagger_ironic::versions::versions(
+        &facts,
+        &setup.settings.cluster,
+        &stagger_ironic::releases::Releases::known(),
+    );
     assert_eq!(versions.len(), 4);
     let c1 = &versions[0];
     let runs = c1.runs.as_ref().unwrap();

@@ -8,33 +8,11 @@
     reason = "each test uses a part of it, and it is test code"
 )]
 
-use stagger_core::run::{Ending, Entry, Run};
+use stagger_conformance::listener::JournalPrinter;
+use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_sim::{Pace, Scenario, SimEnding, SimReport, simulate};
-
-/// Prints the journal where the environment asks for it (`TALK=1`).
-pub struct Talk;
-
-impl Listener for Talk {
-    fn event(&mut self, entry: &Entry, _run: &Run) {
-        if std::env::var_os("TALK").is_some() {
-            let text = serde_json::to_string(&entry.event).unwrap();
-            println!(
-                "{:.0} {} {}",
-                entry.at,
-                entry.seq,
-                text.chars().take(240).collect::<String>()
-            );
-        }
-    }
-    fn waiting(&mut self, until: jiff::Timestamp, waiting: stagger_core::view::Waiting<'_>, _run: &Run) {
-        if std::env::var_os("TALK").is_some_and(|much| much == "2") {
-            println!("   until {until:.0}: {}", waiting.why);
-        }
-    }
-}
 
 /// Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
 pub fn artifacts() -> Artifacts {
@@ -43,7 +21,7 @@ pub fn artifacts() -> Artifacts {
 
 pub fn play(scenario: &Scenario) -> SimReport {
     let store = Box::new(SqliteStore::in_memory().unwrap());
-    simulate(scenario, store, artifacts(), Box::new(Talk), Pace::Fast).unwrap()
+    simulate(scenario, store, artifacts(), Box::new(JournalPrinter), Pace::Fast).unwrap()
 }
 
 /// The ending in one word, with the stable word of its reason.

@@ -1,59 +1,39 @@
-//! Where the facts of a Ceph come from: the cluster, a folder of recorded answers, or an inventory.
+//! Which Ceph the command line names, and how it is reached.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use serde_json::json;
-use serde_json::value::{RawValue, to_raw_value};
-use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::saved::{Answers, FromSaved, Recorder};
+use stagger_ceph::api::Access;
 use stagger_ceph::api::session::Session;
-use stagger_ceph::api::{Access, CephApi};
-use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
-use stagger_ceph::facts::{Facts, stores};
+use stagger_ceph::planner::CephPlanner;
+use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
 use stagger_engine::inventory::Inventory;
+use stagger_risks::{Questions, System, ceph};
 use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
 use tempfile::TempDir;
 
-use super::SYSTEM;
-use super::risks::{CONFIGURATION, configuration_kept};
+use super::Ceph;
+use super::risks::CONFIGURATION;
 use crate::args::{Cli, FactsFrom, RookCluster};
+use crate::clusters::opened::Opened;
 use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::risks::known;
 
-/// Something that answers as a cluster does.
-pub(crate) struct Source {
-    /// What answers.
-    pub(crate) api: Arc<dyn CephApi>,
-    /// How it is judged.
-    pub(crate) settings: CephSettings,
-    /// The configuration, if one was read.
-    pub(crate) config: Option<Config>,
-    /// When the answers were given; `None`: they are given now.
-    taken: Option<Timestamp>,
-    /// The cluster itself, and not a file.
-    live: bool,
-    /// Configuration and key of the connection, while it is there.
-    pub(crate) folder: Option<TempDir>,
-}
-
-impl Source {
+impl Opened<Ceph> {
     /// What the command line names, of a command that is for a Ceph alone.
     pub(crate) async fn open(cli: &Cli, from: &FactsFrom) -> Result<Self, CliError> {
         if from.on.is_meant() {
             return Self::of_rook(cli, &from.on).await;
         }
         match &from.from {
-            None => Self::of_config(cli),
+            None => Self::of_config(config::read(cli)?),
             Some(folder) if folder.is_dir() => Self::in_folder(cli, folder),
             Some(file) => {
                 let inventory = read_inventory(file)?;
@@ -70,65 +50,38 @@ impl Source {
     }
 
     /// The cluster of the configuration.
-    pub(super) fn of_config(cli: &Cli) -> Result<Self, CliError> {
-        let config = config::read(cli)?;
+    pub(in crate::clusters) fn of_config(config: Config) -> Result<Self, CliError> {
         let settings = config.ceph()?;
-        Ok(Self {
-            api: Arc::new(Session::new(settings.cluster.access())),
-            settings,
-            config: Some(config),
-            taken: None,
-            live: true,
-            folder: None,
-        })
+        let source = live(&settings, settings.cluster.access());
+        Self::of(source, settings, Some(config))
     }
 
     /// Answers as `ceph … -f json` prints them, in a folder.
-    pub(super) fn in_folder(cli: &Cli, folder: &Path) -> Result<Self, CliError> {
-        Self::of_answers(cli, Arc::new(Recorded::new(folder)), named_after(folder)?, None)
+    pub(in crate::clusters) fn in_folder(cli: &Cli, folder: &Path) -> Result<Self, CliError> {
+        let name = named_after(folder)?;
+        Self::of_answers(cli, CephSource::folder(folder, name.clone()), name)
     }
 
     /// An inventory that was read from that file.
-    pub(super) fn recorded(cli: &Cli, file: &Path, inventory: &Inventory) -> Result<Self, CliError> {
-        let answers = inventory.answers().map_err(|error| unusable(file, &error))?;
-        let api = Arc::new(FromSaved::new(answers, file));
-        Self::of_answers(cli, api, inventory.cluster.clone(), Some(inventory.taken))
-    }
-
-    /// What was recorded is judged by the configuration, where one is named.
-    fn of_answers(
+    pub(in crate::clusters) fn recorded(
         cli: &Cli,
-        api: Arc<dyn CephApi>,
-        cluster: ClusterName,
-        taken: Option<Timestamp>,
+        file: &Path,
+        inventory: &Inventory,
     ) -> Result<Self, CliError> {
-        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
-        Ok(Self {
-            api,
-            settings: settings_of(cluster, config.as_ref())?,
-            config,
-            taken,
-            live: false,
-            folder: None,
-        })
+        let source = CephSource::recorded(inventory, file).map_err(|error| unusable(file, &error))?;
+        Self::of_answers(cli, source, inventory.cluster.clone())
     }
 
     /// The Ceph that the `ceph` program of this machine reaches, by no configuration.
     pub(crate) fn by_the_usual_way(name: &str) -> Result<Self, CliError> {
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let settings = settings_of(name, None)?;
-        Ok(Self {
-            api: Arc::new(Session::new(settings.cluster.access())),
-            settings,
-            config: None,
-            taken: None,
-            live: true,
-            folder: None,
-        })
+        let source = live(&settings, settings.cluster.access());
+        Self::of(source, settings, None)
     }
 
     /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
-    pub(super) async fn of_rook(cli: &Cli, on: &RookCluster) -> Result<Self, CliError> {
+    pub(in crate::clusters) async fn of_rook(cli: &Cli, on: &RookCluster) -> Result<Self, CliError> {
         let client = client::connect(on.kubeconfig.as_deref(), on.context.as_deref()).await?;
         let namespace = match &on.namespace {
             Some(given) => given.clone(),
@@ -136,73 +89,63 @@ impl Source {
         };
         let name = client::name_of_cluster(&client, &namespace).await?;
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
-        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
+        let config = config_named(cli)?;
         let settings = settings_of(name, config.as_ref())?;
-        let (access, folder) = if let Some(before) = on.in_toolbox(&namespace) {
-            (by_toolbox(&before), None)
+        let (source, folder) = if let Some(before) = on.in_toolbox(&namespace) {
+            (live(&settings, by_toolbox(&before)), None)
         } else {
             let (access, folder) = by_monitors(&client, &namespace, &settings).await?;
-            (access, Some(folder))
+            let source = live(&settings, access).hint(
+                "monitors in a network of pods cannot be reached from outside: --toolbox asks them in Rook's toolbox",
+            );
+            (source, Some(folder))
         };
+        let mut opened = Self::of(source, settings, config)?;
+        opened.system.of_rook = true;
+        opened.system.folder = folder;
+        Ok(opened)
+    }
+
+    /// What was recorded is judged by the configuration, where one is named.
+    fn of_answers(cli: &Cli, source: CephSource, name: ClusterName) -> Result<Self, CliError> {
+        let config = config_named(cli)?;
+        let settings = settings_of(name, config.as_ref())?;
+        Self::of(source, settings, config)
+    }
+
+    fn of(source: CephSource, settings: CephSettings, config: Option<Config>) -> Result<Self, CliError> {
+        let known = known(config.iter().flat_map(|config| &config.risks))?;
+        let api = Arc::clone(source.api());
+        // Of the monitors' configuration an inventory keeps what known risks ask for, and no more.
+        let options = Questions::options_of(&known, System::Ceph);
+        let source = if options.is_empty() {
+            source
+        } else {
+            source.keeping(CONFIGURATION, move |answer| ceph::settings_kept(answer, &options))
+        };
+        let gate = config.as_ref().map(Config::pg_gate).unwrap_or_default();
         Ok(Self {
-            api: Arc::new(Session::new(access)),
-            settings,
+            system: Ceph {
+                api,
+                settings: settings.clone(),
+                is_configured: config.is_some(),
+                of_rook: false,
+                folder: None,
+            },
+            source: Box::new(source),
+            planner: CephPlanner::new(settings, gate),
             config,
-            taken: None,
-            live: true,
-            folder,
         })
-    }
-
-    /// All facts.
-    pub(crate) async fn facts(&self) -> Result<Facts, CliError> {
-        self.facts_through(Arc::clone(&self.api)).await
-    }
-
-    /// All facts, with the answers behind them.
-    pub(super) async fn facts_kept(&self) -> Result<(Facts, Inventory), CliError> {
-        let recorder = Arc::new(Recorder::new(Arc::clone(&self.api)));
-        let facts = self
-            .facts_through(Arc::clone(&recorder) as Arc<dyn CephApi>)
-            .await?;
-        let name = self.settings.cluster.name.clone();
-        let wrong = |error: serde_json::Error| CliError::new(Exit::Internal, error.to_string());
-        let mut kept = verbatim(&recorder.answers()).map_err(wrong)?;
-        let configured = self.config.iter().flat_map(|config| &config.risks);
-        if let Some(settings) = configuration_kept(&*self.api, &known(configured)?).await {
-            let answer = to_raw_value(&json!({ "json": settings })).map_err(wrong)?;
-            kept.insert(CONFIGURATION.to_owned(), answer);
-        }
-        let inventory = Inventory::new(SYSTEM, name, facts.collected_at, &kept).map_err(wrong)?;
-        Ok((facts, inventory))
-    }
-
-    async fn facts_through(&self, api: Arc<dyn CephApi>) -> Result<Facts, CliError> {
-        let backend = CephBackend::new(Arc::clone(&api), self.settings.clone(), None);
-        let time = self.taken.unwrap_or_else(Timestamp::now);
-        let facts = backend.facts_of(time).await.map_err(|error| {
-            let mut error = CliError::from(error);
-            // Asking a file again gives the same answer: it is not out of reach, it is wrong.
-            if !self.live {
-                error.exit = Exit::Usage;
-            }
-            // Of a cluster of Rook's, whose monitors are asked from here.
-            if self.folder.is_some() {
-                return error.hint("monitors in a network of pods cannot be reached from outside: --toolbox asks them in Rook's toolbox");
-            }
-            error
-        });
-        let mut facts = facts?;
-        if self.live {
-            stores::ask_mons(&*api, &mut facts).await;
-        }
-        Ok(facts)
     }
 }
 
-/// Answers by their questions, as they will be written.
-fn verbatim(answers: &Answers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
-    serde_json::from_str(&serde_json::to_string_pretty(answers)?)
+/// The configuration, where the command line names one.
+fn config_named(cli: &Cli) -> Result<Option<Config>, CliError> {
+    cli.config.is_some().then(|| config::read(cli)).transpose()
+}
+
+fn live(settings: &CephSettings, access: Access) -> CephSource {
+    CephSource::live(Arc::new(Session::new(access)), settings.cluster.name.clone())
 }
 
 /// Through monitors that are reached from here; the key is in that folder meanwhile.

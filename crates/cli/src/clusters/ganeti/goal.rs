@@ -32,6 +32,17 @@ pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, C
     })
 }
 
+/// Refuses what only a cluster that answers can tell.
+pub(super) fn can_be_told_from_a_file(args: &args::Reboot) -> Result<(), CliError> {
+    if args.needs_reboot.is_some() || args.since.is_some() {
+        return Err(CliError::usage(
+            "--needs-reboot and --since ask a cluster that answers, and this one is in a file",
+        )
+        .hint("leave out --from, or name the nodes with --nodes"));
+    }
+    Ok(())
+}
+
 /// What is wished of instances.
 pub(super) fn wished(args: &args::Reboot) -> Result<EvacuationGoal, CliError> {
     Ok(EvacuationGoal {

@@ -81,6 +81,7 @@ impl Cluster for GanetiInventory<'_> {
 
     async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
         let reboot = goal.reboot(&self.path.display().to_string())?;
+        goal::can_be_told_from_a_file(reboot)?;
         let policy = match &self.config {
             Some(config) => config.policy(&goal.policy)?,
             None => config::over(Policy::default(), &goal.policy)?,

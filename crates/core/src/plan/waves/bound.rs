@@ -1,8 +1,8 @@
 //! How few waves there can be at best, and why: what the answer is measured against.
 
+use super::conflict_graph::{ConflictGraph, FREE};
 use super::growth::least;
 use super::problem::Rule;
-use super::ties::{ConflictGraph, FREE};
 
 /// A number of waves that no split can beat.
 #[derive(Debug, Clone, PartialEq, Eq)]

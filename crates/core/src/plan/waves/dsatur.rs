@@ -7,8 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::forming::Forming;
-use super::ties::{ConflictGraph, PAIR_WEIGHT};
+use super::conflict_graph::{ConflictGraph, PAIR_WEIGHT};
+use super::open_wave::Forming;
 
 /// Splits all units into waves of at most `cap` units.
 pub(super) fn waves(ties: &ConflictGraph, cap: u32) -> Vec<Vec<u32>> {

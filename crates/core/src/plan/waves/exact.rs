@@ -5,8 +5,8 @@
 //! reached gives the fewest waves. A set reached again by more waves is not walked again: a later
 //! place has another cap, but who is there earlier can spend a wave on any part of what follows.
 
+use super::conflict_graph::{ConflictGraph, FREE};
 use super::problem::cap_at;
-use super::ties::{ConflictGraph, FREE};
 
 /// Up to this many units all splits are tried: at most 3^10 pairs of set and wave.
 pub(super) const UNITS: u32 = 10;

@@ -17,27 +17,27 @@
 //! What it knows of the rest of the program is nothing: units are numbers.
 
 mod bound;
+mod conflict_graph;
 mod dsatur;
 mod exact;
 mod flat;
-mod forming;
 mod growth;
 mod list;
+mod open_wave;
 mod parent;
 mod problem;
 mod rlf;
 mod rng;
-mod room;
 mod spectrum;
 mod tabu;
-mod ties;
 mod walk;
+mod wave_usage;
 
 pub use bound::{Bound, BoundReason};
 pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violation, Wide};
 
+use conflict_graph::ConflictGraph;
 use rng::Rng;
-use ties::ConflictGraph;
 
 /// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
 /// it is left out. On maps of ten thousand units, of three copies and erasure-coded, with caps and without,

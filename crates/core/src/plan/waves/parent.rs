@@ -1,10 +1,10 @@
 //! The parent's split, kept as far as it still holds: who looks at a plan twice should find their
 //! way about in it.
 
-use super::forming::Forming;
+use super::conflict_graph::ConflictGraph;
 use super::growth;
+use super::open_wave::Forming;
 use super::problem::cap_at;
-use super::ties::ConflictGraph;
 
 /// The parent's waves over the units of today. Units that are gone leave their wave, units that no
 /// longer fit theirs and units that are new go to the first wave that takes them. A parent that still

@@ -6,9 +6,9 @@
 //! treated so here. A clause shuts nobody out until it is used up: it counts against a unit if one
 //! more would use it up, and a little for it otherwise, since units in many clauses are hard to place.
 
-use super::forming::Forming;
+use super::conflict_graph::{ConflictGraph, PAIR_WEIGHT};
+use super::open_wave::Forming;
 use super::problem::cap_at;
-use super::ties::{ConflictGraph, PAIR_WEIGHT};
 
 /// What shutting out one unit, or using up one clause, weighs beside a unit's ties to its clauses. Of
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.

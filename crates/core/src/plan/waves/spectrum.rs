@@ -17,8 +17,8 @@
 //!
 //! Only plain arithmetic is used, in one order, so the answer is the same on every machine.
 
+use super::conflict_graph::ConflictGraph;
 use super::rng::Rng;
-use super::ties::ConflictGraph;
 
 /// Vectors that are filtered side by side.
 const LANES: usize = 4;

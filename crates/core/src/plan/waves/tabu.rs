@@ -6,11 +6,11 @@
 //! inside a colour is brought to nothing. Here it is the excess over all rules: broken pairs, loads
 //! of clauses over their limits, and what `Room` counts.
 
+use super::conflict_graph::{Clause, ConflictGraph};
 use super::list::List;
 use super::problem::cap_at;
 use super::rng::Rng;
-use super::room::Room;
-use super::ties::{Clause, ConflictGraph};
+use super::wave_usage::Room;
 use super::{Effort, Tenure};
 
 /// The search keeps tables of units × waves and clauses × waves; beyond so many cells (of 4 bytes) it

@@ -5,9 +5,9 @@
 //! nothing beside it. Each walk that somebody else might do is done here too, so that no answer has more
 //! waves than it.
 
-use super::forming::Forming;
+use super::conflict_graph::{ConflictGraph, Level};
+use super::open_wave::Forming;
 use super::problem::cap_at;
-use super::ties::{ConflictGraph, Level};
 
 /// Offers all walks that take fewer waves than `fewest`; `offer` answers how many are the fewest then. Each
 /// keeps to the caps as whoever does it would: the `i`-th wave holds what the `i`-th cap lets it hold. Where

@@ -52,6 +52,9 @@ pub struct Baseline {
     /// The master.
     #[serde(default)]
     pub master: Option<String>,
+    /// On which node each of the instances ran, by its id. Releases before this one did not keep it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub homes: BTreeMap<String, String>,
 }
 
 impl Baseline {
@@ -70,7 +73,23 @@ impl Baseline {
                 .map(|instance| instance.uuid.clone())
                 .collect(),
             master: Some(facts.master.clone()),
+            homes: facts
+                .instances
+                .values()
+                .filter(|instance| instance.doing == RunState::Up)
+                .map(|instance| (instance.uuid.clone(), instance.primary.clone()))
+                .collect(),
         }
+    }
+
+    /// The instances that ran before and are not on their original primary now, each in words. One that is gone has none.
+    pub fn not_at_home(&self, facts: &Facts) -> Vec<String> {
+        let moved = facts.instances.values().filter_map(|instance| {
+            let home = self.homes.get(&instance.uuid)?;
+            let now = &instance.primary;
+            (now != home).then(|| format!("{} is on {now}, and was on {home}", instance.name))
+        });
+        moved.collect()
     }
 }
 
@@ -119,7 +138,7 @@ fn drained(nodes: &[&NodeFacts]) -> Result<Vec<Drained>, IdError> {
             Ok(Drained {
                 unit: UnitId::new(node.name.clone())?,
                 // They are named by when they began.
-                by: node.notes.runs.last().cloned(),
+                by: node.notes.visits().filter_map(|notes| notes.run.clone()).max(),
             })
         })
         .collect()
@@ -179,6 +198,16 @@ fn untouchable(node: &NodeFacts, memory: Option<&Baseline>, visits: &Visits) -> 
             format!("{name} is {word}, and was set so by others"),
         ));
     }
+    // Before a run every note is of another one.
+    if let (Role::Drained, None, Some(notes)) = (node.role, memory, node.notes.visits().next()) {
+        return Some(Reason::of_backend(
+            "node-left-by-run",
+            format!(
+                "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
+                notes.whose()
+            ),
+        ));
+    }
     if !node.vm_capable {
         return Some(not_vm_capable());
     }
@@ -204,7 +233,10 @@ fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
         .zip(nodes)
         .filter(|(_, node)| {
             matches!(node.role, Role::Master | Role::Candidate)
-                || node.notes.was == Some(PriorRole::Candidate)
+                || node
+                    .notes
+                    .visits()
+                    .any(|notes| notes.was == Some(PriorRole::Candidate))
         })
         .map(|(at, _)| (Ix(at), 1))
         .collect();
@@ -267,7 +299,8 @@ fn instances_up(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, I
     let stopped_by_us: BTreeSet<&str> = facts
         .nodes
         .values()
-        .flat_map(|node| node.notes.stopped.iter().map(String::as_str))
+        .flat_map(|node| node.notes.visits())
+        .flat_map(|notes| notes.stopped.iter().map(String::as_str))
         .collect();
     let wrong: Vec<String> = facts
         .instances

@@ -237,6 +237,13 @@ impl World {
             (method, ["instances", instance, verb]) => {
                 let instance = (*instance).to_owned();
                 let target = request.body["target_node"].as_str().map(str::to_owned);
+                if *verb == "migrate" {
+                    self.migrations.push((instance.clone(), request.body.clone()));
+                    let live = request.body["mode"] == "live" && request.body["allow_failover"] != true;
+                    if live && self.never_live.contains(&instance) {
+                        self.fails_next = true;
+                    }
+                }
                 let op = match (method, *verb) {
                     ("PUT", "migrate") => Op::Migrate { instance, target },
                     ("POST", "replace-disks") => {

@@ -85,6 +85,14 @@ pub struct World {
     pub lag: u32,
     stale: u32,
     pub jobs: Vec<queue::Job>,
+    /// What was asked of each migration.
+    pub migrations: Vec<(String, Value)>,
+    /// These cannot be migrated live.
+    pub never_live: BTreeSet<String>,
+    /// The job that is submitted next fails.
+    pub fails_next: bool,
+    /// Jobs in the order in which they ended.
+    pub ended: Vec<u64>,
     pub faults: Vec<(String, Fault)>,
     late: VecDeque<(u32, Request)>,
     pub never_returns: BTreeSet<String>,

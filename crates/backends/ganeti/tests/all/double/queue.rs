@@ -102,7 +102,7 @@ impl World {
             reasons,
             status: "queued",
             result: Value::Null,
-            fails: false,
+            fails: std::mem::take(&mut self.fails_next),
             ticks: 0,
         });
         id
@@ -159,6 +159,7 @@ impl World {
     }
 
     fn end(&mut self, at: usize) {
+        self.ended.push(self.jobs[at].id);
         let op = self.jobs[at].op.clone();
         let ended = if self.jobs[at].fails {
             Err("the test said so".to_owned())

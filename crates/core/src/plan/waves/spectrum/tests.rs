@@ -1,8 +1,8 @@
 use super::at_least;
+use crate::plan::waves::conflict_graph::ConflictGraph;
 use crate::plan::waves::exact;
 use crate::plan::waves::problem::Problem;
 use crate::plan::waves::rng::Rng;
-use crate::plan::waves::ties::ConflictGraph;
 
 fn graph(units: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> ConflictGraph {
     let mut problem = Problem {

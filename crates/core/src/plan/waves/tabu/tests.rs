@@ -1,7 +1,7 @@
 use super::Tabu;
+use crate::plan::waves::conflict_graph::ConflictGraph;
 use crate::plan::waves::problem::{DomainRule, Problem, Wide};
 use crate::plan::waves::rng::Rng;
-use crate::plan::waves::ties::ConflictGraph;
 
 /// After any moves, the tables say what counting anew says.
 #[test]

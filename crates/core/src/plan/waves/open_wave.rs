@@ -1,7 +1,7 @@
 //! A wave while units are added to it: who still fits.
 
-use super::room::Room;
-use super::ties::ConflictGraph;
+use super::conflict_graph::ConflictGraph;
+use super::wave_usage::Room;
 
 /// A permitted wave that grows. What no longer fits never fits again: the rules are monotone.
 #[derive(Debug)]

@@ -6,38 +6,45 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer, Command, Entry, Event, Seq};
-use stagger_engine::cluster::{BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
+use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
 use stagger_engine::store::{Listed, Store, StoreError};
-use stagger_sim::Sim;
 
 /// Counts every point at which a process can die, and lets it die at one of them.
 #[derive(Debug, Default)]
 pub struct Fuse {
-    pub passed: AtomicU64,
-    pub blows_at: AtomicU64,
+    passed: AtomicU64,
+    blows_at: u64,
     dead: AtomicBool,
     /// The call under way when it blew before an effect: it may land later.
     pub stray: Mutex<Option<(Call, Action)>>,
 }
 
 impl Fuse {
+    /// One that blows at that point, counted from 1; 0: at none.
     pub fn at(point: u64) -> Arc<Self> {
-        let fuse = Self::default();
-        fuse.blows_at.store(point, Ordering::SeqCst);
-        Arc::new(fuse)
+        Arc::new(Self {
+            blows_at: point,
+            ..Self::default()
+        })
+    }
+
+    /// How many points were passed.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::SeqCst)
     }
 
     /// Passes a point; false: the process is dead.
     fn alive(&self) -> bool {
         let point = self.passed.fetch_add(1, Ordering::SeqCst) + 1;
-        if point == self.blows_at.load(Ordering::SeqCst) {
+        if point == self.blows_at {
             self.dead.store(true, Ordering::SeqCst);
         }
         !self.is_dead()
     }
 
+    /// Whether it has blown.
     pub fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
@@ -66,34 +73,36 @@ fn killed() -> StoreError {
     }
 }
 
-/// The world as a process with a fuse touches it.
-pub struct FusedSim {
-    pub sim: Sim,
+/// A cluster as a process with a fuse touches it.
+pub struct FusedBackend<B> {
+    /// The backend.
+    pub inner: B,
+    /// What it passes at each touch.
     pub fuse: Arc<Fuse>,
     /// Switched off to show that the test would find it.
     pub raises_fences: bool,
 }
 
 #[async_trait]
-impl Executor for FusedSim {
+impl<B: Backend> Executor for FusedBackend<B> {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         self.fuse.backend()?;
-        self.sim.observe().await
+        self.inner.observe().await
     }
 
     async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         self.fuse.backend()?;
-        let answer = self.sim.check_stop(units).await;
+        let answer = self.inner.check_stop(units).await;
         self.fuse.backend()?;
         answer
     }
 
     fn host_of(&self, unit: &UnitId) -> Option<String> {
-        self.sim.host_of(unit)
+        self.inner.host_of(unit)
     }
 
     fn fencing(&self, action: &Action) -> Fencing {
-        self.sim.fencing(action)
+        self.inner.fencing(action)
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -104,7 +113,7 @@ impl Executor for FusedSim {
             *self.fuse.stray.lock().unwrap() = Some((call.clone(), action.clone()));
             return Err(error);
         }
-        let done = self.sim.perform(call, action).await;
+        let done = self.inner.perform(call, action).await;
         self.fuse.backend()?;
         done
     }
@@ -112,7 +121,7 @@ impl Executor for FusedSim {
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
         self.fuse.backend()?;
         if self.raises_fences {
-            self.sim.raise_fence(fence, units).await?;
+            self.inner.raise_fence(fence, units).await?;
         }
         self.fuse.backend()
     }
@@ -123,44 +132,50 @@ impl Executor for FusedSim {
         units: &[UnitId],
     ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         self.fuse.backend()?;
-        self.sim.diagnostics(call, units).await
+        self.inner.diagnostics(call, units).await
     }
 
     fn poll(&self) -> Duration {
-        self.sim.poll()
+        self.inner.poll()
     }
 }
 
 #[async_trait]
-impl Lock for FusedSim {
+impl<B: Backend> Lock for FusedBackend<B> {
     fn cluster(&self) -> &ClusterName {
-        self.sim.cluster()
+        self.inner.cluster()
+    }
+
+    async fn identity(&self) -> Result<ClusterId, BackendError> {
+        self.inner.identity().await
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         self.fuse.lock()?;
-        let fence = self.sim.lock(claim, at_least).await;
+        let fence = self.inner.lock(claim, at_least).await;
         self.fuse.lock()?;
         fence
     }
 
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.sim.renew(claim, fence).await
+        self.inner.renew(claim, fence).await
     }
 
     async fn unlock(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.fuse.lock()?;
-        self.sim.unlock(claim, fence).await
+        self.inner.unlock(claim, fence).await
     }
 
     fn lock_expires(&self) -> Duration {
-        self.sim.lock_expires()
+        self.inner.lock_expires()
     }
 }
 
 /// The journal as a process with a fuse touches it.
 pub struct FusedStore<S> {
+    /// The store.
     pub store: S,
+    /// What it passes at each touch.
     pub fuse: Arc<Fuse>,
 }
 

@@ -1,6 +1,6 @@
 //! What one wave has taken of the rules that bind every unit: wide budgets, domains, its cap.
 
-use super::ties::{ConflictGraph, FREE};
+use super::conflict_graph::{ConflictGraph, FREE};
 
 /// The wide loads of one wave.
 #[derive(Debug, Clone)]

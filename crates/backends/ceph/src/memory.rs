@@ -1,0 +1,49 @@
+//! What a run keeps in its journal of how a Ceph was before it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use stagger_core::model::UnitId;
+
+use crate::facts::Facts;
+use crate::translate::Baseline;
+
+/// What a run keeps of how things were before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// The cluster's health and daemons.
+    pub baseline: Baseline,
+    /// On which host each daemon ran.
+    pub hosts: BTreeMap<UnitId, String>,
+    /// The interruptions that a person has permitted, by their names or their sorts.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub interruptions: BTreeSet<String>,
+}
+
+/// On which host each daemon is, as it says itself.
+pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
+    let named = [
+        ("mon", &facts.mon_metadata),
+        ("mgr", &facts.mgr_metadata),
+        ("mds", &facts.mds_metadata),
+    ];
+    let daemons = named.into_iter().flat_map(|(kind, daemons)| {
+        daemons
+            .iter()
+            .map(move |daemon| (format!("{kind}.{}", daemon.name), daemon.host.clone()))
+    });
+    let osds = facts
+        .osd_metadata
+        .iter()
+        .map(|osd| (format!("osd.{}", osd.id), osd.host.clone()));
+    let gateways = facts
+        .gateways
+        .iter()
+        .map(|rgw| (format!("rgw.{}", rgw.name), rgw.host.clone()));
+    daemons
+        .chain(osds)
+        .chain(gateways)
+        .filter_map(|(unit, host)| Some((UnitId::new(unit).ok()?, host?)))
+        .collect()
+}

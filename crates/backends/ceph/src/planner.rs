@@ -1,0 +1,132 @@
+//! From what a Ceph says to what a plan is made of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::SignedDuration;
+use stagger_core::model::{Kind, Policy, Snapshot};
+use stagger_engine::cluster::names::{known, names_are_known};
+use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
+
+use crate::config::CephSettings;
+use crate::facts::Facts;
+use crate::memory::{Memory, hosts_of};
+use crate::target::{PgGate, TargetPolicy, target_for};
+use crate::translate::{Baseline, Permitted, translate, units};
+
+/// The levels of failure domains that Ceph itself names.
+const LEVELS: [&str; 12] = [
+    "osd",
+    "host",
+    "chassis",
+    "rack",
+    "row",
+    "pdu",
+    "pod",
+    "room",
+    "datacenter",
+    "zone",
+    "region",
+    "root",
+];
+/// The kinds of daemons that are units.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+
+/// Plans for a Ceph of these settings.
+#[derive(Debug, Clone)]
+pub struct CephPlanner {
+    settings: CephSettings,
+    pgs: PgGate,
+}
+
+impl CephPlanner {
+    /// By these settings. `pgs`: when placement groups are well enough to go on.
+    pub fn new(settings: CephSettings, pgs: PgGate) -> Self {
+        Self { settings, pgs }
+    }
+
+    /// By what it plans.
+    pub fn settings(&self) -> &CephSettings {
+        &self.settings
+    }
+
+    /// Checks the names in a policy for that cluster.
+    ///
+    /// # Errors
+    /// The first that nothing has.
+    pub fn verify(&self, snapshot: &Snapshot, policy: &Policy) -> Result<(), PlannerError> {
+        let kinds = BTreeSet::from(KINDS);
+        names_are_known(snapshot, policy, LEVELS.into(), &kinds)?;
+        for kind in self.settings.cluster.durations.keys() {
+            known("kind of daemon", kind.as_str(), &kinds)?;
+        }
+        Ok(())
+    }
+
+    /// What a run that begins now keeps of how things were before it.
+    ///
+    /// # Errors
+    /// Facts that make no units.
+    pub fn memory(&self, facts: &Facts, policy: &Policy) -> Result<Memory, BackendError> {
+        let units = units(facts, None)
+            .map_err(|error| BackendError::permanent("name the cluster's daemons", in_full(&error)))?;
+        Ok(Memory {
+            baseline: Baseline::of(facts, &units),
+            hosts: hosts_of(facts),
+            interruptions: policy.interruptions.clone(),
+        })
+    }
+}
+
+/// The snapshot of these facts. `before`: how things were before a run.
+pub(crate) fn snapshot(
+    settings: &CephSettings,
+    facts: &Facts,
+    before: Option<&Baseline>,
+    permitted: &Permitted,
+) -> Result<Snapshot, BackendError> {
+    let CephSettings { cluster, health, .. } = settings;
+    let durations: BTreeMap<Kind, SignedDuration> = cluster
+        .durations
+        .iter()
+        .map(|(kind, seconds)| (kind.clone(), SignedDuration::from_secs(i64::from(*seconds))))
+        .collect();
+    translate(&cluster.name, facts, health, before, durations, permitted)
+        .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
+}
+
+impl Planner for CephPlanner {
+    type Facts = Facts;
+    /// The release: `18.2.7`, `18` or `reef`.
+    type Goal = String;
+    type Memory = Memory;
+
+    fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+        snapshot(&self.settings, facts, None, &Permitted::default())
+    }
+
+    fn plan(
+        &self,
+        facts: &Facts,
+        release: &String,
+        policy: &Policy,
+    ) -> Result<Planned<Memory>, PlannerError> {
+        let permitted = policy.interruptions.iter().cloned().collect();
+        let snapshot = snapshot(&self.settings, facts, None, &permitted)?;
+        self.verify(&snapshot, policy)?;
+        let wanted = TargetPolicy {
+            pgs: self.pgs,
+            hold: policy.gate_hold,
+            timeout: policy.gate_timeout,
+            noout: self.settings.cluster.noout_expires,
+            pause: self.settings.cluster.pause.clone(),
+            before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
+            health: self.settings.health.clone(),
+        };
+        let target = target_for(facts, snapshot.units(), release, &wanted)?;
+        Ok(Planned {
+            memory: self.memory(facts, policy)?,
+            snapshot,
+            target,
+        })
+    }
+}

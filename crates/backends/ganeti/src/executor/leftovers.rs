@@ -1,0 +1,355 @@
+//! What runs have left in a cluster, and how it is given back: pure functions of what the cluster itself says.
+//!
+//! No journal is needed for it. Notes on nodes tell what was taken away, by which run and since when; filters tell which
+//! guards are held, and what the lock remembers. The way back is that of a visit ([`visit::leave`]), played on a copy of the
+//! facts until nothing is left to do, so what is shown is what is done.
+
+use std::collections::BTreeSet;
+
+use stagger_core::model::{RunId, Storage};
+
+use super::fence::{self, Fence};
+use super::filters::ListedFilter;
+use super::guards::{self, HeldGuard};
+use super::lock::{self, Claim, Handover};
+use super::visit::{self, Batch, LeaveProgress, Refusal};
+use crate::facts::notes::{NodeNotes, Notes, PriorRole};
+use crate::facts::{Facts, Role, RunState};
+
+/// More batches than any visit takes to be left.
+const BATCHES: usize = 20;
+
+/// All that is left.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leftovers {
+    /// The nodes with notes, in the order in which they are given back: the newest visit first, since it may have moved what
+    /// an older one had put there.
+    pub visits: Vec<LeftVisit>,
+    /// Tags of ours that this release does not know, with their nodes.
+    pub unknown: Vec<(String, String)>,
+    /// The drain and the watcher's pause.
+    pub guards: Vec<HeldGuard>,
+    /// What the lock remembers, and the fence.
+    pub records: Records,
+}
+
+/// What stays in filters that match no job, or only those that must not run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Records {
+    /// Who says that they hold the lock.
+    pub claims: Vec<Claim>,
+    /// Runs that went on on another node.
+    pub handovers: Vec<Handover>,
+    /// The newest token that was given out: jobs with an older one are refused.
+    pub fence: Option<u64>,
+    /// Requests whose answer was lost, and which are refused should they still come.
+    pub refused: Vec<RefusedRequest>,
+    /// The run whose journal is compared with what was noted here.
+    pub anchor: Option<RunId>,
+}
+
+/// A request whose answer was lost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The id of its filter.
+    pub filter: String,
+    /// The reason that its job would have.
+    pub reason: String,
+    /// Until when it may come, by the clock of who wrote that, in seconds since 1970.
+    pub until: i64,
+}
+
+/// What one run's visit has left on one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftVisit {
+    /// The node.
+    pub node: String,
+    /// What is noted.
+    pub notes: Notes,
+    /// The node's role now.
+    pub role: Role,
+    /// What became of the instances that are noted.
+    pub instances: Vec<LeftInstance>,
+    /// How it is given back, in this order.
+    pub plan: Vec<Batch>,
+    /// Why the plan ends before all of it is given back.
+    pub refused: Option<String>,
+}
+
+/// An instance that a visit did something with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftInstance {
+    /// Its name; its id, if there is none of that id any more.
+    pub name: String,
+    /// What was done with it.
+    pub done: Deed,
+    /// Where it is now, and what it does in Ganeti's word; `None`: it is gone.
+    pub now: Option<(String, String)>,
+}
+
+/// What a visit did with an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    /// It runs elsewhere.
+    Away,
+    /// Its second copy is elsewhere.
+    Copied,
+    /// It was shut down.
+    Stopped,
+}
+
+impl Deed {
+    /// In words, after the instance's name.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Away => "was moved away",
+            Self::Copied => "has its second copy elsewhere",
+            Self::Stopped => "was shut down",
+        }
+    }
+}
+
+impl Leftovers {
+    /// What there is.
+    pub fn of(facts: &Facts, filters: &[ListedFilter]) -> Self {
+        let mut noted: Vec<(&str, &Notes)> = facts
+            .nodes
+            .values()
+            .flat_map(|node| node.notes.visits().map(|notes| (node.name.as_str(), notes)))
+            .collect();
+        // The newest first; of one node first those that say which role it had.
+        noted.sort_by(|(one, of_one), (other, of_other)| {
+            let begun = |notes: &Notes| (notes.since, notes.run.clone());
+            begun(of_other)
+                .cmp(&begun(of_one))
+                .then_with(|| of_one.was.is_none().cmp(&of_other.was.is_none()))
+                .then_with(|| one.cmp(other))
+        });
+        let mut after = facts.clone();
+        let visits = noted
+            .into_iter()
+            .map(|(node, notes)| {
+                let (plan, refused) = way_back(&mut after, node, notes);
+                LeftVisit {
+                    node: node.to_owned(),
+                    notes: notes.clone(),
+                    role: facts.nodes[node].role,
+                    instances: instances(facts, notes),
+                    plan,
+                    refused,
+                }
+            })
+            .collect();
+        let unknown = facts.nodes.values().flat_map(|node| {
+            let tags = node.notes.unknown.iter();
+            tags.map(|tag| (node.name.clone(), tag.clone()))
+        });
+        Self {
+            visits,
+            unknown: unknown.collect(),
+            guards: guards::held(filters),
+            records: Records::of(filters),
+        }
+    }
+
+    /// Those of one run: its visits, and its guards.
+    #[must_use]
+    pub fn of_run(mut self, run: &RunId) -> Self {
+        self.visits.retain(|visit| visit.notes.run.as_ref() == Some(run));
+        self.guards.retain(|guard| guard.run == run.as_str());
+        self.unknown.clear();
+        self.records = Records::default();
+        self
+    }
+
+    /// Those of one node.
+    #[must_use]
+    pub fn of_node(mut self, node: &str) -> Self {
+        self.visits.retain(|visit| visit.node == node);
+        self.unknown.retain(|(of, _)| of == node);
+        self.guards.clear();
+        self.records = Records::default();
+        self
+    }
+
+    /// Whether nothing of a cluster is out of its place: neither a node nor a guard. Records take nothing from anybody.
+    pub fn nothing_is_away(&self) -> bool {
+        self.visits.is_empty() && self.guards.is_empty()
+    }
+
+    /// Whether there is nothing at all.
+    pub fn is_empty(&self) -> bool {
+        self.nothing_is_away() && self.unknown.is_empty() && self.records == Records::default()
+    }
+
+    /// The runs that have left something, in their order.
+    pub fn runs(&self) -> BTreeSet<String> {
+        let of_visits = self.visits.iter().filter_map(|visit| visit.notes.run.as_ref());
+        let of_guards = self.guards.iter().map(|guard| guard.run.clone());
+        of_visits.map(ToString::to_string).chain(of_guards).collect()
+    }
+}
+
+impl Records {
+    fn of(filters: &[ListedFilter]) -> Self {
+        let refused = fence::refused(filters)
+            .into_iter()
+            .filter_map(|found| match found.record {
+                Fence::One { reason, until } => Some(RefusedRequest {
+                    filter: found.id,
+                    reason,
+                    until,
+                }),
+                Fence::Older { .. } => None,
+            });
+        Self {
+            claims: lock::all_claims(filters),
+            handovers: lock::handovers(filters),
+            fence: Some(fence::newest(filters)).filter(|token| *token > 0),
+            refused: refused.collect(),
+            anchor: lock::anchor_of(filters).map(|anchor| anchor.run),
+        }
+    }
+}
+
+fn instances(facts: &Facts, notes: &Notes) -> Vec<LeftInstance> {
+    let noted = [
+        (Deed::Away, &notes.away),
+        (Deed::Copied, &notes.copies),
+        (Deed::Stopped, &notes.stopped),
+    ];
+    let of = |uuid: &String| facts.instances.values().find(|instance| instance.uuid == *uuid);
+    let mut found: Vec<LeftInstance> = noted
+        .into_iter()
+        .flat_map(|(done, ids)| ids.iter().map(move |uuid| (done, uuid)))
+        .map(|(done, uuid)| match of(uuid) {
+            Some(instance) => LeftInstance {
+                name: instance.name.clone(),
+                done,
+                now: Some((instance.primary.clone(), instance.status.clone())),
+            },
+            None => LeftInstance {
+                name: uuid.clone(),
+                done,
+                now: None,
+            },
+        })
+        .collect();
+    found.sort_by(|one, other| (one.done, &one.name).cmp(&(other.done, &other.name)));
+    found
+}
+
+/// What speaks against giving a node back now, beside what a visit itself refuses.
+///
+/// # Errors
+/// In words.
+pub fn may_give_back(facts: &Facts, node: &str, notes: &Notes) -> Result<(), Refusal> {
+    let role = facts.nodes.get(node).map(|node| node.role);
+    let took = !notes.away.is_empty() || !notes.copies.is_empty() || !notes.stopped.is_empty();
+    if role == Some(Role::Drained) && notes.was.is_none() && took {
+        return Err(Refusal(format!(
+            "{node} is drained, and no note says which role it had: `gnt-node modify --drained=no {node}` first"
+        )));
+    }
+    Ok(())
+}
+
+/// Plays a visit's end on these facts: what is done, and why it ends before all is.
+fn way_back(facts: &mut Facts, node: &str, notes: &Notes) -> (Vec<Batch>, Option<String>) {
+    let mut plan = Vec::new();
+    if let Err(refusal) = may_give_back(facts, node, notes) {
+        return (plan, Some(refusal.0));
+    }
+    let mut leaving = LeaveProgress::default();
+    for _ in 0..BATCHES {
+        match visit::leave(facts, node, notes.run.as_ref(), &leaving) {
+            Ok(None) => return (plan, None),
+            Ok(Some(Batch::Look(why))) => return (plan, Some(why)),
+            Ok(Some(batch)) => {
+                if plan.contains(&batch) {
+                    return (plan, Some(format!("{node} would not be as it was after that")));
+                }
+                play(facts, node, notes, &batch, &mut leaving);
+                plan.push(batch);
+            }
+            Err(refusal) => return (plan, Some(refusal.0)),
+        }
+    }
+    (plan, Some(format!("giving {node} back does not come to an end")))
+}
+
+/// The facts after one batch of a visit's end, if all of it works.
+fn play(facts: &mut Facts, node: &str, notes: &Notes, batch: &Batch, leaving: &mut LeaveProgress) {
+    match batch {
+        Batch::Return(was) => {
+            if let Some(this) = facts.nodes.get_mut(node) {
+                this.role = match was {
+                    PriorRole::Candidate => Role::Candidate,
+                    PriorRole::Regular => Role::Regular,
+                };
+            }
+        }
+        Batch::Replace(copies) => {
+            for copy in copies {
+                if let Some(instance) = facts.instances.get_mut(&copy.instance) {
+                    instance.secondary = Some(copy.to.clone());
+                }
+            }
+        }
+        Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
+        Batch::Move(moves) => {
+            for each in moves {
+                if let Some(instance) = facts.instances.get_mut(&each.instance) {
+                    if instance.storage == Storage::Copied {
+                        instance.secondary = Some(each.from.clone());
+                    }
+                    instance.primary.clone_from(&each.to);
+                }
+            }
+        }
+        Batch::Start(names) => {
+            for name in names {
+                if let Some(instance) = facts.instances.get_mut(name) {
+                    instance.doing = RunState::Up;
+                }
+            }
+        }
+        Batch::Forget(_) => {
+            if let Some(this) = facts.nodes.get_mut(node) {
+                let of_others = this.notes.of_others(notes.run.as_ref());
+                let tags: Vec<String> = of_others.flat_map(Notes::tags).collect();
+                this.notes = NodeNotes::read(&tags);
+            }
+        }
+        Batch::Failover { .. } | Batch::Note(_) | Batch::Drain { .. } | Batch::Stop(_) | Batch::Look(_) => {}
+    }
+}
+
+/// A batch of a visit's end in words, as an order: `move web back from node4`.
+pub fn words(batch: &Batch) -> String {
+    match batch {
+        Batch::Return(was) => format!("make it {} again", was.as_role()),
+        Batch::Replace(copies) => {
+            let each: Vec<String> = copies
+                .iter()
+                .map(|copy| format!("{} from {}", copy.instance, copy.from))
+                .collect();
+            format!("make second copies here again: {}", each.join(", "))
+        }
+        Batch::Sync(names) => format!("bring the disks in sync of {}", names.join(", ")),
+        Batch::Move(moves) => {
+            let each: Vec<String> = moves
+                .iter()
+                .map(|each| format!("{} from {}", each.instance, each.from))
+                .collect();
+            format!("move back {}", each.join(", "))
+        }
+        Batch::Start(names) => format!("start {}", names.join(", ")),
+        Batch::Forget(tags) => format!("remove {} tags", tags.len()),
+        Batch::Failover { to } => format!("make {to} the master"),
+        Batch::Note(notes) => format!("write {} tags", notes.tags().len()),
+        Batch::Drain { .. } => "drain it".to_owned(),
+        Batch::Stop(names) => format!("shut down {}", names.join(", ")),
+        Batch::Look(why) => format!("look again: {why}"),
+    }
+}

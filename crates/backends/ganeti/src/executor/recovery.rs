@@ -1,0 +1,245 @@
+//! Gives back what runs have left in a cluster, without their journals.
+//!
+//! Whoever does that is the one writer while it lasts: it takes the lock as a run does, raises the fence, and waits for jobs of
+//! those before. Then each visit is left as its own run would have left it, in the order in which [`leftovers`] has it.
+//!
+//! [`leftovers`]: super::leftovers
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use stagger_core::model::RunId;
+use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
+use stagger_engine::life::Pulse;
+
+use super::backend::GanetiBackend;
+use super::fence;
+use super::guards::{self, HeldGuard};
+use super::leftovers::{Leftovers, may_give_back};
+use super::lock;
+use super::visit::PlannedMoves;
+use super::visitor::Visitor;
+
+/// What came of giving back.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    /// What was given back, in words.
+    pub done: Vec<String>,
+    /// What was not, and why.
+    pub failed: Vec<BackendError>,
+    /// What stays, and until when, in words.
+    pub kept: Vec<String>,
+}
+
+impl GanetiBackend {
+    /// What runs have left in the cluster.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked.
+    pub async fn leftovers(&self) -> Result<Leftovers, BackendError> {
+        let (facts, _) = self.look().await?;
+        let filters = self.rapi().filters().await;
+        let filters = filters.map_err(|error| error.of("look at the filters", false))?;
+        Ok(Leftovers::of(&facts, &filters))
+    }
+
+    /// Gives back what runs have left: on that node, or in the whole cluster. `claim` names this process, and stands in the lock
+    /// while it lasts; a claim of a process that is dead is watched for as long as it lasts before it is taken over.
+    ///
+    /// # Errors
+    /// A run is carried out now, or the cluster cannot be asked. What could not be given back is told in the result.
+    pub async fn recover(&self, claim: &LockRecord, only: Option<&str>) -> Result<Recovered, LockError> {
+        let filters = self.rapi().filters().await;
+        let filters = filters.map_err(|error| LockError::Backend(error.of("look at the filters", false)))?;
+        // One that was silent may be asleep: it is refused for ever after.
+        let may_wake = lock::all_claims(&filters)
+            .iter()
+            .any(|claim| claim.lock.pulse() != Pulse::Gone);
+        let token = self.lock(claim, 0).await?;
+        let recovered = {
+            let work = self.give_all_back(claim, token, only, may_wake);
+            tokio::pin!(work);
+            loop {
+                tokio::select! {
+                    recovered = &mut work => break recovered,
+                    () = tokio::time::sleep(self.lock_expires() / 3) => {
+                        match self.renew(claim, token).await {
+                            // Nobody can be asked now; the lock lasts for a while.
+                            Ok(()) | Err(LockError::Backend(_)) => {}
+                            Err(lost @ (LockError::Held(_) | LockError::Lost(_))) => return Err(lost),
+                        }
+                    }
+                }
+            }
+        };
+        let given_back = self.unlock(claim, token).await;
+        let recovered = recovered.map_err(LockError::Backend)?;
+        given_back?;
+        Ok(recovered)
+    }
+
+    /// Gives back all guards at once, of whatever run: jobs of others go on. A run that is at work takes them again with its
+    /// next wave. `by` is named nowhere else: a command is carried out once for one name.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked, or a command fails.
+    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<HeldGuard>, BackendError> {
+        let filters = self.rapi().filters().await;
+        let filters = filters.map_err(|error| error.of("look for guards", false))?;
+        let fence = fence::newest(&filters);
+        let call = Call {
+            run: by.clone(),
+            seq: 1,
+            announced: fence,
+            fence,
+            deadline: None,
+        };
+        let held = guards::held(&filters);
+        for guard in &held {
+            guards::release(self.rapi(), self.settings(), &call, guard).await?;
+        }
+        Ok(held)
+    }
+
+    async fn give_all_back(
+        &self,
+        claim: &LockRecord,
+        token: u64,
+        only: Option<&str>,
+        may_wake: bool,
+    ) -> Result<Recovered, BackendError> {
+        self.raise_fence(token, &[]).await?;
+        let raised = Instant::now();
+        // What was shown was looked at before the lock was ours.
+        let left = self.leftovers().await?;
+        let left = match only {
+            Some(node) => left.of_node(node),
+            None => left,
+        };
+        let mut recovered = Recovered::default();
+        let call = |seq: usize| Call {
+            run: claim.run.clone(),
+            seq: seq as u64,
+            announced: token,
+            fence: token,
+            deadline: None,
+        };
+        for (seq, visit) in (1..).zip(&left.visits) {
+            let whose = visit.notes.whose();
+            match self
+                .give_one_back(&call(seq), &visit.node, visit.notes.run.as_ref())
+                .await
+            {
+                Ok(said) => recovered.done.push(format!("{} of {whose}: {said}", visit.node)),
+                Err(error) => recovered.failed.push(error),
+            }
+        }
+        if only.is_some() {
+            return Ok(recovered);
+        }
+        let call = call(left.visits.len() + 1);
+        for held in &left.guards {
+            match guards::release(self.rapi(), self.settings(), &call, held).await {
+                Ok(()) => recovered.done.push(format!(
+                    "the guard {} of run {}: given back",
+                    held.guard, held.run
+                )),
+                Err(error) => recovered.failed.push(error),
+            }
+        }
+        self.forget_records(&left, may_wake, raised, &mut recovered)
+            .await?;
+        Ok(recovered)
+    }
+
+    async fn give_one_back(
+        &self,
+        call: &Call,
+        node: &str,
+        run: Option<&RunId>,
+    ) -> Result<String, BackendError> {
+        let (facts, _) = self.look().await?;
+        if let Some(this) = facts.nodes.get(node) {
+            may_give_back(&facts, node, &this.notes.of(run))
+                .map_err(|refusal| BackendError::permanent(format!("give {node} back"), refusal.0))?;
+        }
+        let planned = PlannedMoves::default();
+        let visitor = Visitor {
+            rapi: self.rapi(),
+            settings: self.settings(),
+            call,
+            planned: &planned,
+            limits: self.limits(),
+            host: None,
+        };
+        visitor.give_back(node, run).await
+    }
+
+    /// Takes away what filters remember, once nobody needs it.
+    async fn forget_records(
+        &self,
+        left: &Leftovers,
+        may_wake: bool,
+        raised: Instant,
+        recovered: &mut Recovered,
+    ) -> Result<(), BackendError> {
+        const TRIED: &str = "take away what filters remember";
+        let failed = |error: super::client::ApiError| error.of(TRIED, true);
+        let now = Timestamp::now().as_second();
+        for request in &left.records.refused {
+            if request.until > now {
+                let left = Duration::from_secs((request.until - now).unsigned_abs());
+                recovered.kept.push(format!(
+                    "a request whose answer was lost is refused for {} min more: {}",
+                    left.as_secs().div_ceil(60),
+                    request.reason
+                ));
+                continue;
+            }
+            self.rapi().delete_filter(&request.filter).await.map_err(failed)?;
+            recovered
+                .done
+                .push(format!("the refusal of {}: removed", request.reason));
+        }
+        if !recovered.failed.is_empty() {
+            recovered.kept.push(
+                "the fence, and what the lock remembers, until all of the above is given back".to_owned(),
+            );
+            return Ok(());
+        }
+        for handover in &left.records.handovers {
+            self.rapi()
+                .delete_filter(&handover.filter)
+                .await
+                .map_err(failed)?;
+            recovered.done.push(format!(
+                "that run {} went on on {}: removed",
+                handover.run, handover.to
+            ));
+        }
+        if let Some(run) = &left.records.anchor {
+            lock::forget_anchor(self.rapi()).await.map_err(failed)?;
+            recovered
+                .done
+                .push(format!("where the journal of run {run} stood: removed"));
+        }
+        let Some(token) = left.records.fence else {
+            return Ok(());
+        };
+        if may_wake {
+            recovered.kept.push(format!(
+                "the fence {token}: a process that held the lock fell silent and may wake up; once it has certainly ended, \
+                 recover again"
+            ));
+            return Ok(());
+        }
+        // A request of a process that has ended is on its way for so long at most; until then it is refused.
+        if !left.nothing_is_away() || !left.records.claims.is_empty() {
+            let rest = self.settings().pace.call.saturating_sub(raised.elapsed());
+            tokio::time::sleep(rest).await;
+        }
+        fence::forget(self.rapi()).await?;
+        recovered.done.push(format!("the fence {token}: removed"));
+        Ok(())
+    }
+}

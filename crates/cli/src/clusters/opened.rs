@@ -1,0 +1,286 @@
+//! A cluster that was opened: what answers for it, and what plans for it. Every kind of system goes this way, and says
+//! in [`System`] what it does its own way.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::plan::Plan;
+use stagger_engine::cluster::{Backend, Planned, Planner, PlannerError, Source};
+use stagger_engine::inventory::Inventory;
+use stagger_engine::preflight::Check;
+use stagger_risks::{Finding, Risk};
+use stagger_sim::ClusterCopy;
+
+use super::guards::GuardHolder;
+use super::{Cluster, ManagedCluster, POLL, RehearsalInput, RiskReport, RunInput, VersionReport};
+use crate::args::{Action, Goal, PolicyFlags};
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::planning::PlanRequest;
+
+/// What a system's planner plans by.
+pub(crate) type FactsOf<S> = <<S as System>::Planner as Planner>::Facts;
+/// What can be wanted of such a system.
+pub(crate) type GoalOf<S> = <<S as System>::Planner as Planner>::Goal;
+/// What a run on such a system remembers.
+pub(crate) type MemoryOf<S> = <<S as System>::Planner as Planner>::Memory;
+
+/// What a kind of system does its own way at the command line.
+#[async_trait]
+pub(crate) trait System: Send + Sync + Sized {
+    /// What plans for it.
+    type Planner: Planner;
+
+    /// What it is called: `a Ceph`.
+    const KIND: &'static str;
+
+    /// What the flags want of it.
+    fn goal(&self, goal: &Goal) -> Result<GoalOf<Self>, CliError>;
+
+    /// Why the way to that goal is not begun.
+    fn refused(&self, goal: &GoalOf<Self>, facts: &FactsOf<Self>, reasons: &[Reason]) -> CliError;
+
+    /// The release that an upgrade leads to, as known risks name it. `v18.2.7`, `18` or `reef` may have been asked for.
+    fn release<'a>(&self, _target: &'a Target, asked: &'a str) -> &'a str {
+        asked
+    }
+
+    /// What is found of each risk on the way to that release, or to any. `None`: it is not upgraded.
+    async fn findings(
+        &self,
+        _facts: &FactsOf<Self>,
+        _snapshot: &Snapshot,
+        _known: &[Risk],
+        _to: Option<&str>,
+        _accepted: &BTreeSet<String>,
+    ) -> Option<Vec<Finding>> {
+        None
+    }
+
+    /// A copy on which a plan is rehearsed.
+    fn copy(
+        &self,
+        _planner: &Self::Planner,
+        _facts: &FactsOf<Self>,
+        planning: &PlanRequest,
+    ) -> Result<ClusterCopy, CliError> {
+        Ok(ClusterCopy::drained(planning.snapshot.clone(), POLL, Vec::new()))
+    }
+
+    /// Which release each unit runs.
+    fn versions(&self, planner: &Self::Planner, facts: &FactsOf<Self>) -> Result<VersionReport, CliError> {
+        Ok(VersionReport {
+            answers: true,
+            snapshot: planner.snapshot(facts)?,
+            services: Vec::new(),
+        })
+    }
+
+    /// The commands that a run of this plan needs and the configuration does not give.
+    fn missing_commands(&self, _plan: &Plan) -> Vec<Reason> {
+        Vec::new()
+    }
+
+    /// How a plan is carried out where no `stagger run` does it.
+    fn carried_out_by(&self) -> Option<&'static str> {
+        None
+    }
+}
+
+/// A system on which runs are carried out.
+#[async_trait]
+pub(crate) trait Managed: System {
+    /// The backend, for a run that began with that memory, or to look.
+    fn backend(
+        &self,
+        memory: Option<MemoryOf<Self>>,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError>;
+
+    /// What a run would miss. `to`: and whether that release can be reached.
+    async fn preflight(opened: &Opened<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError>;
+
+    /// Who keeps its guards; `None`: there are none that outlive a visit.
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        Ok(None)
+    }
+}
+
+/// A cluster: one that answers, or one that was recorded.
+pub(crate) struct Opened<S: System> {
+    pub(super) system: S,
+    pub(crate) source: Box<dyn Source<Facts = FactsOf<S>>>,
+    pub(super) planner: S::Planner,
+    /// The configuration, if one was read.
+    pub(super) config: Option<Config>,
+}
+
+/// What a plan to a goal is made of, by one look.
+pub(crate) struct Looked<S: System> {
+    pub(super) facts: FactsOf<S>,
+    pub(super) planning: PlanRequest,
+    pub(super) memory: MemoryOf<S>,
+}
+
+impl<S: System> Opened<S> {
+    /// The policy: the configuration's with the flags over it.
+    pub(super) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
+        match &self.config {
+            Some(config) => config.policy(flags),
+            None => config::over(Policy::default(), flags),
+        }
+    }
+
+    /// The risks that are heeded: those of the program, of the configuration, and of these files.
+    fn known_risks(&self, files: &[PathBuf]) -> Result<Vec<Risk>, CliError> {
+        let configured = self.config.iter().flat_map(|config| &config.risks);
+        crate::risks::known(configured.chain(files))
+    }
+
+    async fn look(&self, goal: &Goal) -> Result<Looked<S>, CliError> {
+        // What is wrong with the flags is said before the cluster is asked.
+        self.system.goal(goal)?;
+        self.policy(&goal.policy)?;
+        let facts = self.source.facts().await?;
+        self.plan(facts, goal).await
+    }
+
+    /// What a plan to that goal is made of, by these facts.
+    pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<Looked<S>, CliError> {
+        let (wanted, policy) = (self.system.goal(goal)?, self.policy(&goal.policy)?);
+        let Planned {
+            snapshot,
+            target,
+            memory,
+        } = self
+            .planner
+            .plan(&facts, &wanted, &policy)
+            .map_err(|error| match error {
+                PlannerError::Refused(refusal) => self.system.refused(&wanted, &facts, &refusal.0),
+                other => other.into(),
+            })?;
+        let risks = self.findings(goal, &facts, &snapshot, &target).await?;
+        Ok(Looked {
+            facts,
+            planning: PlanRequest {
+                snapshot,
+                target,
+                policy,
+                risks,
+            },
+            memory,
+        })
+    }
+
+    /// What is found of known risks on the way to an upgrade's release.
+    async fn findings(
+        &self,
+        goal: &Goal,
+        facts: &FactsOf<S>,
+        snapshot: &Snapshot,
+        target: &Target,
+    ) -> Result<Vec<Finding>, CliError> {
+        let Action::Upgrade(upgrade) = &goal.action else {
+            return Ok(Vec::new());
+        };
+        let known = self.known_risks(&upgrade.risks.risks)?;
+        let accepted = crate::risks::accepted(&upgrade.risks, &known)?;
+        let to = Some(self.system.release(target, &upgrade.to));
+        let found = self.system.findings(facts, snapshot, &known, to, &accepted).await;
+        Ok(found.unwrap_or_default())
+    }
+}
+
+#[async_trait]
+impl<S: System> Cluster for Opened<S> {
+    async fn snapshot(&self) -> Result<Snapshot, CliError> {
+        Ok(self.planner.snapshot(&self.source.facts().await?)?)
+    }
+
+    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
+        let (inventory, facts) = self.source.inventory().await?;
+        Ok((inventory, self.planner.snapshot(&facts)?))
+    }
+
+    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
+        Ok(self.look(goal).await?.planning)
+    }
+
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+        let Looked { facts, planning, .. } = self.look(goal).await?;
+        Ok(RehearsalInput {
+            copy: self.system.copy(&self.planner, &facts, &planning)?,
+            planning,
+        })
+    }
+
+    async fn versions(&self) -> Result<VersionReport, CliError> {
+        self.system.versions(&self.planner, &self.source.facts().await?)
+    }
+
+    async fn risks(&self, files: &[PathBuf], to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
+        let known = self.known_risks(files)?;
+        let facts = self.source.facts().await?;
+        let snapshot = self.planner.snapshot(&facts)?;
+        let none = BTreeSet::new();
+        let found = self.system.findings(&facts, &snapshot, &known, to, &none).await;
+        Ok(found.map(|found| RiskReport {
+            cluster: snapshot.cluster().to_string(),
+            known,
+            found,
+        }))
+    }
+
+    fn missing_commands(&self, plan: &Plan) -> Vec<Reason> {
+        self.system.missing_commands(plan)
+    }
+
+    fn carried_out_by(&self) -> Option<&'static str> {
+        self.system.carried_out_by()
+    }
+}
+
+#[async_trait]
+impl<S: Managed> ManagedCluster for Opened<S>
+where
+    MemoryOf<S>: DeserializeOwned,
+{
+    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
+        let Looked { planning, memory, .. } = self.look(goal).await?;
+        let baseline = serde_json::to_value(&memory)
+            .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
+        let identity = self.system.backend(None, None)?.identity().await?;
+        Ok(RunInput {
+            planning,
+            baseline,
+            backend: self.system.backend(Some(memory), Some(&identity))?,
+        })
+    }
+
+    fn backend_of_run(
+        &self,
+        baseline: &serde_json::Value,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        let memory = serde_json::from_value(baseline.clone()).map_err(|error| {
+            CliError::usage(format!("the run keeps no memory of {}: {error}", S::KIND)).hint(
+                "is it a run of another cluster? --config names the configuration. A run of `stagger simulate` ended with \
+                 its simulation, and cannot be resumed",
+            )
+        })?;
+        self.system.backend(Some(memory), identity)
+    }
+
+    async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        S::preflight(self, to).await
+    }
+
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        self.system.guards()
+    }
+}

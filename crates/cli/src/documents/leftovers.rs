@@ -1,0 +1,127 @@
+//! The document of `ganeti recover`.
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+use stagger_ganeti::executor::leftovers::{self, Deed, words};
+use stagger_ganeti::executor::recovery::Recovered;
+
+use super::HeldGuard;
+
+/// `ganeti recover`: what runs have left in the cluster, and what came of giving it back.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Leftovers {
+    /// What visits have left on nodes, in the order in which it is given back.
+    pub(crate) visits: Vec<LeftVisit>,
+    /// The drain of the job queue, and the pause of the watcher.
+    pub(crate) guards: Vec<HeldGuard>,
+    /// The newest fencing token, which a filter keeps; absent: there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fence: Option<u64>,
+    /// Tags of ours that this release does not know, with their nodes.
+    pub(crate) unknown_tags: Vec<String>,
+    /// What was given back; none: nothing was tried.
+    pub(crate) done: Vec<String>,
+    /// What could not be given back, and why.
+    pub(crate) failed: Vec<String>,
+    /// What stays, and until when.
+    pub(crate) kept: Vec<String>,
+}
+
+/// What one run's visit has left on one node.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeftVisit {
+    /// The node.
+    pub(crate) node: String,
+    /// Which run's visit it was; absent: that is not noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) run: Option<String>,
+    /// When it began; absent: that is not noted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) since: Option<Timestamp>,
+    /// Whether the node is drained.
+    pub(crate) drained: bool,
+    /// What was done with instances.
+    pub(crate) instances: Vec<LeftInstance>,
+    /// How it is given back, in this order.
+    pub(crate) plan: Vec<String>,
+    /// Why not all of it is given back; absent: it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
+}
+
+/// An instance that a visit did something with.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LeftInstance {
+    /// Its name; its id, if it is gone.
+    pub(crate) name: String,
+    /// What was done with it.
+    pub(crate) done: LeftDeed,
+    /// Where it runs now; absent: it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) on: Option<String>,
+    /// Its status, in Ganeti's word.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<String>,
+}
+
+/// What a visit did with an instance.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LeftDeed {
+    /// It runs elsewhere.
+    Away,
+    /// Its second copy is elsewhere.
+    Copied,
+    /// It was shut down.
+    Stopped,
+}
+
+impl From<Deed> for LeftDeed {
+    fn from(done: Deed) -> Self {
+        match done {
+            Deed::Away => Self::Away,
+            Deed::Copied => Self::Copied,
+            Deed::Stopped => Self::Stopped,
+        }
+    }
+}
+
+impl Leftovers {
+    /// What there is, and what came of giving it back.
+    pub(crate) fn of(left: leftovers::Leftovers, recovered: Recovered) -> Self {
+        let visits = left.visits.into_iter().map(|visit| LeftVisit {
+            drained: visit.role == stagger_ganeti::facts::Role::Drained,
+            run: visit.notes.run.as_ref().map(ToString::to_string),
+            since: visit.notes.since,
+            plan: visit.plan.iter().map(words).collect(),
+            refused: visit.refused,
+            instances: visit.instances.into_iter().map(instance).collect(),
+            node: visit.node,
+        });
+        let unknown = left.unknown.into_iter();
+        Self {
+            visits: visits.collect(),
+            guards: left.guards.into_iter().map(HeldGuard::from).collect(),
+            fence: left.records.fence,
+            unknown_tags: unknown.map(|(node, tag)| format!("{node} {tag}")).collect(),
+            done: recovered.done,
+            failed: recovered.failed.iter().map(ToString::to_string).collect(),
+            kept: recovered.kept,
+        }
+    }
+}
+
+fn instance(left: leftovers::LeftInstance) -> LeftInstance {
+    let (on, status) = left.now.unzip();
+    LeftInstance {
+        name: left.name,
+        done: left.done.into(),
+        on,
+        status,
+    }
+}

@@ -1,0 +1,75 @@
+//! What runs have left in a Ganeti, as a person reads it.
+
+use stagger_ganeti::executor::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
+use stagger_ganeti::facts::Role;
+
+/// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
+pub(crate) fn leftovers(left: &Leftovers) -> String {
+    let mut lines = Vec::new();
+    for visit in &left.visits {
+        lines.extend(of_visit(visit));
+    }
+    for guard in &left.guards {
+        lines.push(format!("guard {} of run {}", guard.guard, guard.run));
+    }
+    let records = &left.records;
+    for claim in &records.claims {
+        lines.push(format!("lock claimed by {}", claim.lock));
+    }
+    for handover in &records.handovers {
+        lines.push(format!("run {} went on on {}", handover.run, handover.to));
+    }
+    if let Some(run) = &records.anchor {
+        lines.push(format!("where the journal of run {run} stood"));
+    }
+    if !records.refused.is_empty() {
+        let count = records.refused.len();
+        lines.push(format!(
+            "{count} requests whose answer was lost are refused, should they still come"
+        ));
+    }
+    if let Some(token) = records.fence {
+        lines.push(format!("fence: jobs with a token older than {token} are refused"));
+    }
+    for (node, tag) in &left.unknown {
+        lines.push(format!(
+            "{node} has the tag {tag}, which this release does not know: it stays"
+        ));
+    }
+    lines.join("\n")
+}
+
+fn of_visit(visit: &LeftVisit) -> Vec<String> {
+    let since = visit
+        .notes
+        .since
+        .map(|since| format!(", since {since}"))
+        .unwrap_or_default();
+    let drained = if visit.role == Role::Drained {
+        "drained, "
+    } else {
+        ""
+    };
+    let mut lines = vec![format!(
+        "{}  {drained}left by {}{since}",
+        visit.node,
+        visit.notes.whose()
+    )];
+    lines.extend(
+        visit
+            .instances
+            .iter()
+            .map(|instance| format!("  {}", of_instance(instance))),
+    );
+    lines.extend(visit.plan.iter().map(|batch| format!("  -> {}", words(batch))));
+    lines.extend(visit.refused.iter().map(|why| format!("  not now: {why}")));
+    lines
+}
+
+fn of_instance(instance: &LeftInstance) -> String {
+    let what = format!("{} {}", instance.name, instance.done.words());
+    match &instance.now {
+        Some((node, status)) => format!("{what}: on {node}, {status}"),
+        None => format!("{what}, and is gone"),
+    }
+}
