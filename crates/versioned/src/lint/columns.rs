@@ -187,6 +187,8 @@ impl Here<'_> {
             Type::Plain => return,
             // A value of an unknown type with a default: PostgreSQL tries it on all rows.
             Type::Unknown if defaulted => return,
+            // It is refused for more than its type.
+            Type::Unknown if is_required(judged) => return,
             Type::Unknown => "of which nobody here knows whether it is a domain that refuses NULL",
             Type::Domain(domain) => {
                 let left = self.schema.left_in(column);
@@ -211,4 +213,11 @@ impl Here<'_> {
             _ => true,
         }
     }
+}
+
+fn is_required(judged: &Judged) -> bool {
+    judged
+        .rules
+        .iter()
+        .any(|rule| matches!(rule, Rule::ColumnRequired { .. }))
 }
