@@ -23,7 +23,7 @@ pub(crate) use operator::{Agent, Operator, Prepare, Switch};
 pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
 pub(crate) use serve::{AddToken, Serve, Site, Token};
 use stagger_core::model::{PartName, RunId, UnitId};
-pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations};
+pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations, ReportFormat};
 
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
 #[derive(Debug, Parser)]

@@ -201,6 +201,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Config(args::Config::Init(args)) => init::init(cli, args).await,
         Command::Db(args) => db::db(cli, args).await,
         Command::Lint(Lint::Migrations(args)) => lint::migrations(cli, args),
+        Command::Lint(Lint::Explain { rule }) => lint::explain_rule(rule.as_deref()),
         Command::Schema { document } => schema(document.as_deref()),
         Command::Crds => crds(),
         Command::Operator(args) => operator::operator(cli, args).await,

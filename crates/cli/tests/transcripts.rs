@@ -131,10 +131,13 @@ fn furnish(folder: &Path) {
 
     let migrations = here().join("tests/transcripts/migrations");
     let schema = here().join("../engine/schema");
+    // One without a manifest beside it.
+    fs::create_dir(folder.join("project")).unwrap();
     for (from, to) in [
         (migrations.join("good"), "good-migrations"),
         (migrations.join("bad"), "bad-migrations"),
         (migrations.join("waived"), "waived-migrations"),
+        (migrations.join("flyway"), "project/flyway"),
         (schema.join("sqlite"), "own-sqlite"),
         (schema.join("postgres"), "own-postgres"),
     ] {

@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
+use stagger_versioned::lint::{Dialect, Layout};
 
 /// `lint`
 #[derive(Debug, Subcommand)]
@@ -11,29 +12,57 @@ pub(crate) enum Lint {
     /// Check that services of the previous release still work after each schema migration. Exit 0 if so, 1 if a rule is
     /// broken.
     ///
-    /// Judged are the files of DIR that end in `.sql`, and not in `.down.sql`, in the order of their names. Each begins with
-    /// the release that brings it, as `-- release: 7.0`. A line `-- stagger: allow RULE: REASON` before a statement has what it
-    /// breaks of RULE accepted. Releases, and what was deprecated in which of them, stand in a manifest in TOML,
-    /// written by hand: a column may be dropped three months and a named release after it was deprecated, and one more
-    /// named release after it has left the objects. docs/guides/versioned.md shows a manifest, and says more of the rules.
+    /// Judged are the files of DIR in SQL, in the order in which sqlx, diesel, refinery, Flyway or Prisma carry them out, or
+    /// one file, such as `alembic upgrade --sql` prints; what leads back is left out. A line `-- stagger: allow RULE:
+    /// REASON` before a statement has what it breaks of RULE accepted. Without a manifest each migration is judged as the next
+    /// release. With one each file begins with the release that brings it, as `-- release: 7.0`, and what was deprecated in its
+    /// time may be dropped: a column three months and a named release after it was deprecated, and one more named release
+    /// after it has left the objects. docs/guides/versioned.md shows a manifest, and says more of the rules.
     Migrations(Migrations),
+    /// Explain a rule, or list all of them.
+    Explain {
+        /// The rule, such as column-required.
+        rule: Option<String>,
+    },
 }
 
 /// `lint migrations`
 #[derive(Debug, Args)]
 pub(crate) struct Migrations {
-    /// The directory of the migrations.
+    /// The directory of the migrations, or one file.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// The manifest of releases [default: releases.toml in DIR, else beside it].
+    /// The manifest of releases [default: releases.toml in DIR, else beside it, else none].
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
-    /// Only judge what came after this release of the manifest, by number or name.
+    /// Only judge what came after this release of the manifest, by number or name; without a manifest after this migration, by
+    /// file, version or revision.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) since: Option<String>,
+    /// The database whose SQL it is: postgresql, mysql (and MariaDB) or sqlite [default: the first that knows all of a file].
+    #[arg(long, value_name = "DATABASE")]
+    pub(crate) dialect: Option<Dialect>,
+    /// How files are named: plain, sqlx, diesel, prisma, refinery or flyway [default: by the names].
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) layout: Option<Layout>,
+    /// How findings are printed.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub(crate) format: ReportFormat,
     /// Write what locks tables on PostgreSQL, and what is accepted, to this file, in Markdown, instead of after the findings.
     #[arg(long, value_name = "FILE")]
     pub(crate) release_notes: Option<PathBuf>,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// Lines to read.
+    #[default]
+    Text,
+    /// SARIF 2.1.0.
+    Sarif,
+    /// Annotations of GitHub Actions.
+    Github,
 }
 
 /// `db`

@@ -1,11 +1,15 @@
-//! `lint migrations`: the policy of schema changes, for any program that keeps to it.
+//! `lint`: the policy of schema changes, for any program that keeps to it.
+
+mod files;
 
 use std::path::{Path, PathBuf};
 
-use stagger_versioned::lint::{Finding, Migration, Report, lint};
+use stagger_versioned::lint::{
+    EXPLANATIONS, Explanation, Finding, Linter, Ordered, Releases, Report, annotations, explain, sarif,
+};
 use stagger_versioned::{Declared, Manifest};
 
-use crate::args::{Cli, Migrations};
+use crate::args::{Cli, Migrations, ReportFormat};
 use crate::documents::{self, BrokenRule, LintReport, TableLock, WaivedRule};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -14,20 +18,18 @@ use crate::print;
 /// What the manifest is called where nobody says otherwise.
 const MANIFEST: &str = "releases.toml";
 
+/// So many files that are not judged are named.
+const LISTED: usize = 10;
+
 /// `lint migrations`
 pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError> {
     let manifest = manifest(args)?;
-    let since = match &args.since {
-        None => None,
-        Some(release) => {
-            let named = manifest
-                .find(release)
-                .map_err(|unknown| CliError::usage(format!("--since: {unknown}")))?;
-            Some(named.place)
-        }
+    let ordered = files::read(&args.folder, args.layout)?;
+    let linter = Linter {
+        releases: releases(manifest.as_ref(), args.since.as_deref(), &ordered)?,
+        dialect: args.dialect,
     };
-    let migrations = read(&args.folder)?;
-    let report = lint(&migrations, &manifest, since);
+    let report = linter.judge(&ordered.migrations);
     if let Some(file) = &args.release_notes {
         let notes = match report.notes() {
             none if none.is_empty() => none,
@@ -36,31 +38,108 @@ pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError>
         std::fs::write(file, notes)
             .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))?;
     }
-    show(cli, args, &report);
+    show(cli, args, &report, &ordered);
+    if manifest.is_none() {
+        print::talk("there is no manifest of releases: each migration is judged as the next release");
+    }
+    if !ordered.left_out.is_empty() {
+        let (first, rest) = ordered.left_out.split_at(ordered.left_out.len().min(LISTED));
+        let rest = match rest.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        print::talk(&format!("not judged: {}{rest}", first.join(", ")));
+    }
     Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
 }
 
-fn show(cli: &Cli, args: &Migrations, report: &Report) {
+/// `lint explain`
+pub(crate) fn explain_rule(rule: Option<&str>) -> Result<Exit, CliError> {
+    let Some(word) = rule else {
+        for Explanation { rule, finds, .. } in EXPLANATIONS {
+            print::out(&format!("{rule:<21} {finds}"));
+        }
+        return Ok(Exit::Done);
+    };
+    let Some(explanation) = explain(word) else {
+        let known = EXPLANATIONS.map(|explanation| explanation.rule).join(", ");
+        return Err(CliError::usage(format!("there is no rule {word:?}")).hint(format!("rules are {known}")));
+    };
+    let Explanation {
+        rule,
+        finds,
+        why,
+        instead,
+        bad,
+        good,
+    } = explanation;
+    print::out(&format!(
+        "{rule}\n\nfinds: {finds}\nwhy: {why}\ninstead: {instead}"
+    ));
+    for (what, example) in [("found", bad), ("not found", good)] {
+        if !example.is_empty() {
+            print::out(&format!("\n{what}:\n\n    {}", example.replace('\n', "\n    ")));
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn releases<'a>(
+    manifest: Option<&'a Manifest>,
+    since: Option<&str>,
+    ordered: &Ordered,
+) -> Result<Releases<'a>, CliError> {
+    match (manifest, since) {
+        (Some(manifest), since) => {
+            let since = since.map(|release| {
+                let named = manifest.find(release);
+                named.map_err(|unknown| CliError::usage(format!("--since: {unknown}")))
+            });
+            let since = since.transpose()?.map(|named| named.place);
+            Ok(Releases::Declared { manifest, since })
+        }
+        (None, None) => Ok(Releases::Undeclared { carried_out: 0 }),
+        (None, Some(last)) => {
+            let carried_out = ordered.carried_out(last).ok_or_else(|| {
+                CliError::usage(format!("--since: there is no migration {last:?}"))
+                    .hint("without a manifest it is the last migration that was carried out: its file, its version or its revision")
+            })?;
+            Ok(Releases::Undeclared { carried_out })
+        }
+    }
+}
+
+fn show(cli: &Cli, args: &Migrations, report: &Report, ordered: &Ordered) {
+    let down = ordered.down.len();
     if cli.json {
-        print::json(&documents::LINT.of(&document(report)));
+        print::json(&documents::LINT.of(&document(report, down)));
         return;
     }
-    for finding in &report.findings {
-        print::out(&finding.to_string());
-    }
-    let notes = report.notes();
-    if args.release_notes.is_none() && !notes.is_empty() {
-        if !report.findings.is_empty() {
-            print::out("");
+    match args.format {
+        ReportFormat::Sarif => {
+            print::json(&sarif(report, env!("CARGO_PKG_VERSION")));
+            return;
         }
-        print::out(&notes);
+        ReportFormat::Github => annotations(report).iter().for_each(|line| print::out(line)),
+        ReportFormat::Text => {
+            for finding in &report.findings {
+                print::out(&finding.to_string());
+            }
+            let notes = report.notes();
+            if args.release_notes.is_none() && !notes.is_empty() {
+                if !report.findings.is_empty() {
+                    print::out("");
+                }
+                print::out(&notes);
+            }
+        }
     }
     let files = match report.judged {
         0 => "no migration to judge".to_owned(),
         1 => "1 migration".to_owned(),
         many => format!("{many} migrations"),
     };
-    let down = match report.down {
+    let down = match down {
         0 => String::new(),
         1 => ", 1 down file left out".to_owned(),
         many => format!(", {many} down files left out"),
@@ -78,7 +157,7 @@ fn show(cli: &Cli, args: &Migrations, report: &Report) {
     print::talk(&format!("{files}{down}: {found}{waived}"));
 }
 
-fn document(report: &Report) -> LintReport {
+fn document(report: &Report, down: usize) -> LintReport {
     let broken = |finding: &Finding| BrokenRule {
         file: finding.file.clone(),
         line: finding.line,
@@ -108,14 +187,14 @@ fn document(report: &Report) -> LintReport {
         findings: report.findings.iter().map(broken).collect(),
         waived: waived.collect(),
         locks: locks.collect(),
-        down: report.down,
+        down,
     }
 }
 
-fn manifest(args: &Migrations) -> Result<Manifest, CliError> {
-    let path = match &args.manifest {
-        Some(path) => path.clone(),
-        None => usual(&args.folder)?,
+/// The manifest that is named, or that stands where it usually does; a project that has none is judged without.
+fn manifest(args: &Migrations) -> Result<Option<Manifest>, CliError> {
+    let Some(path) = args.manifest.clone().or_else(|| usual(&args.folder)) else {
+        return Ok(None);
     };
     let text = std::fs::read_to_string(&path)
         .map_err(|error| CliError::usage(format!("read the manifest {}: {error}", path.display())))?;
@@ -125,56 +204,19 @@ fn manifest(args: &Migrations) -> Result<Manifest, CliError> {
         refused
     };
     let declared: Declared = toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
-    Manifest::new(declared).map_err(|faults| refused(faults.to_string()))
+    let manifest = Manifest::new(declared).map_err(|faults| refused(faults.to_string()))?;
+    Ok(Some(manifest))
 }
 
-fn usual(folder: &Path) -> Result<PathBuf, CliError> {
+fn usual(folder: &Path) -> Option<PathBuf> {
     let places = [folder.join(MANIFEST), folder.join("..").join(MANIFEST)];
-    places
-        .iter()
-        .find(|place| place.exists())
-        .cloned()
-        .ok_or_else(|| {
-            CliError::usage(format!(
-                "there is no manifest of releases at {} or {}",
-                places[0].display(),
-                places[1].display()
-            ))
-            .hint("--manifest names another place; docs/guides/versioned.md shows a manifest")
-        })
-}
-
-/// The migrations in the order in which they are carried out.
-fn read(folder: &Path) -> Result<Vec<Migration>, CliError> {
-    let failed = |path: &Path, error: std::io::Error| {
-        CliError::usage(format!("read the migrations of {}: {error}", path.display()))
-    };
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(|error| failed(folder, error))? {
-        let path = entry.map_err(|error| failed(folder, error))?.path();
-        if path.extension().is_some_and(|ending| ending == "sql") {
-            names.push(path);
-        }
-    }
-    if names.is_empty() {
-        return Err(CliError::usage(format!(
-            "there is no migration in {}: no file ends in .sql",
-            folder.display()
-        )));
-    }
-    names.sort();
-    let each = names.into_iter().map(|path| {
-        let text = std::fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
-        Ok(Migration {
-            file: path.display().to_string(),
-            text,
-        })
-    });
-    each.collect()
+    places.into_iter().find(|place| place.exists())
 }
 
 #[cfg(test)]
 mod tests {
+    use stagger_versioned::lint::Layout;
+
     use super::*;
 
     #[test]
@@ -184,11 +226,33 @@ mod tests {
         let declared: Declared = toml::from_str(&text).unwrap();
         let manifest = Manifest::new(declared).unwrap();
         for database in ["postgres", "sqlite"] {
-            let migrations = read(&crates.join("engine/schema").join(database)).unwrap();
+            let ordered = files::read(&crates.join("engine/schema").join(database), None).unwrap();
+            let migrations = &ordered.migrations;
             assert!(!migrations.is_empty(), "{database} has no migrations");
-            let report = lint(&migrations, &manifest, None);
-            let told: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
-            assert!(told.is_empty(), "{database}: {told:#?}");
+            let linter = Linter {
+                releases: Releases::Declared {
+                    manifest: &manifest,
+                    since: None,
+                },
+                dialect: None,
+            };
+            let found: Vec<String> = { linter.judge(migrations).findings.iter() }
+                .map(ToString::to_string)
+                .collect();
+            assert!(found.is_empty(), "{database}: {found:#?}");
         }
+    }
+
+    #[test]
+    fn a_layout_without_sql_is_refused_with_a_way_to_get_some() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a1_first.py"), "down_revision = None\n").unwrap();
+        let refused = files::read(folder.path(), None).unwrap_err();
+        assert!(refused.text().contains("alembic upgrade"), "{}", refused.text());
+        std::fs::write(folder.path().join("1.sql"), "SELECT 1").unwrap();
+        let refused = files::read(folder.path(), Some(Layout::Diesel)).unwrap_err();
+        assert!(refused.text().contains("layout of diesel"), "{}", refused.text());
+        let ordered = files::read(folder.path(), None).unwrap();
+        assert_eq!((ordered.migrations.len(), ordered.left_out.len()), (1, 1));
     }
 }

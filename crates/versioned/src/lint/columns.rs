@@ -1,10 +1,14 @@
 //! Columns that are added or changed.
 
-use sqlparser::ast::{AlterColumnOperation, ColumnDef, ColumnOption, DataType, Ident, ObjectName};
+use sqlparser::ast::{
+    AlterColumnOperation, ColumnDef, ColumnOption, Expr, ForeignKeyConstraint, Ident, ObjectName,
+};
 
-use super::expressions::{computable, constant, distinct, null};
+use super::expressions::{Outcome, computable, constant, distinct, fits, never_fails, null, outcome};
+use super::judge::{Here, Judged};
 use super::names::{folded, plain, written};
-use super::rules::{Here, Judged};
+use super::schema::Held;
+use super::types::{Type, serial};
 use super::{Lock, Mode, Rule};
 
 impl Here<'_> {
@@ -42,6 +46,14 @@ impl Here<'_> {
                 what: format!("{name} is computed of other columns, and that {why}"),
             }));
         }
+        if !generated {
+            self.accepts(&name, column, default.is_some(), judged);
+        }
+        if let Some(value) = default.filter(|value| !never_fails(value)) {
+            judged.rules.push(Rule::Tightened {
+                what: format!("the default of {name}, {value}, which may fail"),
+            });
+        }
         // PostgreSQL stores a constant default in its catalog; what has to be computed for each row rewrites the table.
         if generated || default.is_some_and(|value| !constant(value)) {
             let instead =
@@ -60,7 +72,8 @@ impl Here<'_> {
         for option in &column.options {
             match &option.option {
                 ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
-                    self.known.hold(&written(of), [folded(&column.name)]);
+                    self.schema
+                        .hold(&written(of), [folded(&column.name)], Held::Unique);
                     // Where it is empty for all older services, that is no duplicate.
                     if computed.is_some() || default.is_some_and(|value| !distinct(value)) {
                         judged.rules.push(Rule::Tightened {
@@ -79,6 +92,16 @@ impl Here<'_> {
                     let (other, what) = (
                         plain(&key.foreign_table),
                         format!("{what} of {table} with a foreign key"),
+                    );
+                    let key = ForeignKeyConstraint {
+                        columns: vec![column.name.clone()],
+                        ..key.clone()
+                    };
+                    self.refer_from_old(
+                        &written(of),
+                        &key,
+                        default.is_some() || computed.is_some(),
+                        judged,
                     );
                     // Rows are not looked at where all of them are empty in it.
                     judged.locks.push(if default.is_some() {
@@ -134,12 +157,20 @@ impl Here<'_> {
             AlterColumnOperation::SetDefault { value } if null(value) => {
                 judged.rules.push(Rule::DefaultDropped { column: name });
             }
-            AlterColumnOperation::SetDefault { .. } => {
-                if self.known.is_held(&written(of), ident) {
-                    judged.rules.push(Rule::Tightened {
-                        what: format!("the default of {name}, which is unique or has a check"),
-                    });
-                }
+            AlterColumnOperation::SetDefault { value } => {
+                let table_name = written(of);
+                let held = self.schema.is_held(&table_name, ident, Held::Checked)
+                    || self.schema.is_held(&table_name, ident, Held::Unique) && !distinct(value);
+                let why = if held {
+                    Some("which is unique or has a check")
+                } else if !never_fails(value) || !self.takes(of, ident, value) {
+                    Some("which may fail")
+                } else {
+                    None
+                };
+                judged.rules.extend(why.map(|why| Rule::Tightened {
+                    what: format!("the default of {name}, {why}"),
+                }));
                 let what = format!("setting the default of {column}");
                 judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
             }
@@ -149,21 +180,44 @@ impl Here<'_> {
             }),
         }
     }
+
+    /// Whether the type of a new column takes what older services leave in it.
+    fn accepts(&self, name: &str, column: &ColumnDef, defaulted: bool, judged: &mut Judged) {
+        let why = match self.schema.type_of(&column.data_type) {
+            Type::Plain => return,
+            // A value of an unknown type with a default: PostgreSQL tries it on all rows.
+            Type::Unknown if defaulted => return,
+            // It is refused for more than its type.
+            Type::Unknown if is_required(judged) => return,
+            Type::Unknown => "of which nobody here knows whether it is a domain that refuses NULL",
+            Type::Domain(domain) => {
+                let left = self.schema.left_in(column);
+                if left.is_some_and(|left| domain.takes(&left)) {
+                    return;
+                }
+                "a domain that may refuse what older services leave in it"
+            }
+        };
+        judged.rules.push(Rule::Tightened {
+            what: format!("{name} is of the type {}, {why}", column.data_type),
+        });
+    }
+
+    /// Whether a column that a migration has made takes this default.
+    fn takes(&self, table: &ObjectName, column: &Ident, value: &Expr) -> bool {
+        let Some(known) = self.schema.column_of(&written(table), column) else {
+            return true;
+        };
+        match outcome(value) {
+            Some(outcome @ (Outcome::Number(_) | Outcome::Text(_))) => fits(&outcome, &known.data_type),
+            _ => true,
+        }
+    }
 }
 
-/// Whether it fills itself from a sequence.
-fn serial(data_type: &DataType) -> bool {
-    let DataType::Custom(name, _) = data_type else {
-        return false;
-    };
-    let name = plain(name).to_lowercase();
-    let known = [
-        "serial",
-        "bigserial",
-        "smallserial",
-        "serial2",
-        "serial4",
-        "serial8",
-    ];
-    known.contains(&name.as_str())
+fn is_required(judged: &Judged) -> bool {
+    judged
+        .rules
+        .iter()
+        .any(|rule| matches!(rule, Rule::ColumnRequired { .. }))
 }

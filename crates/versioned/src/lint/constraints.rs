@@ -2,9 +2,10 @@
 
 use sqlparser::ast::{ColumnDef, CreateIndex, Expr, NullsDistinctOption, ObjectName, TableConstraint};
 
-use super::expressions::{Row, left_in};
+use super::expressions::Row;
+use super::judge::{Here, Judged, beginning};
 use super::names::{folded, indexed, plain, written};
-use super::rules::{Here, Judged, beginning};
+use super::schema::Held;
 use super::{Lock, Mode, Rule};
 
 impl Here<'_> {
@@ -14,6 +15,10 @@ impl Here<'_> {
             return;
         }
         let name = index.name.as_ref().map(plain).unwrap_or_default();
+        let columns = index.columns.iter().map(|column| &column.column.expr);
+        for computed in columns.chain(&index.predicate) {
+            self.computes(&index.table_name, &format!("the index {name}"), computed, judged);
+        }
         let nulls_are_equal = index.nulls_distinct == Some(false);
         if index.unique && !self.no_duplicates(&index.table_name, &indexed(&index.columns), nulls_are_equal) {
             judged.rules.push(Rule::Tightened {
@@ -40,14 +45,16 @@ impl Here<'_> {
         let table = &plain(of);
         let permitted = self.permits(of, constraint);
         let validate = Some("add it NOT VALID, and validate it in a migration of its own");
-        let mut tightened = |what: String| {
+        let tightened = |judged: &mut Judged, what: String| {
             if !permitted {
                 judged.rules.push(Rule::Tightened { what });
             }
         };
         match constraint {
             TableConstraint::ForeignKey(key) => {
-                // A foreign key is added where it cannot be avoided, and announced.
+                let from = written(of);
+                let filled = self.fills(&from, key);
+                self.refer_from_old(&from, key, filled, judged);
                 let what = "adding a foreign key".to_owned();
                 let other = plain(&key.foreign_table);
                 if not_valid {
@@ -72,7 +79,7 @@ impl Here<'_> {
                 }
             }
             TableConstraint::Check(_) => {
-                tightened(format!("a check on {table}"));
+                tightened(judged, format!("a check on {table}"));
                 let what = "adding a check".to_owned();
                 judged.locks.push(if not_valid {
                     Lock::short(table, what, Mode::AccessExclusive)
@@ -81,7 +88,7 @@ impl Here<'_> {
                 });
             }
             TableConstraint::Unique(_) | TableConstraint::PrimaryKey(_) | TableConstraint::Exclude(_) => {
-                tightened(format!("a unique constraint on {table}"));
+                tightened(judged, format!("a unique constraint on {table}"));
                 let instead = "create its index CONCURRENTLY first, and add the constraint USING INDEX";
                 let what = "adding a unique constraint".to_owned();
                 judged
@@ -89,16 +96,42 @@ impl Here<'_> {
                     .push(Lock::long(table, what, Mode::AccessExclusive, Some(instead)));
             }
             TableConstraint::PrimaryKeyUsingIndex(_) | TableConstraint::UniqueUsingIndex(_) => {
-                tightened(format!("a unique constraint on {table}"));
+                tightened(judged, format!("a unique constraint on {table}"));
                 let what = "adding a constraint USING INDEX".to_owned();
                 judged.locks.push(Lock::short(table, what, Mode::AccessExclusive));
             }
-            TableConstraint::Index(_) | TableConstraint::FulltextOrSpatial(_) => {
+            TableConstraint::Index(index) => {
+                let name = index
+                    .name
+                    .as_ref()
+                    .map(|name| name.value.clone())
+                    .unwrap_or_default();
+                for column in &index.columns {
+                    let what = format!("the index {name}");
+                    self.computes(of, &what, &column.column.expr, judged);
+                }
+            }
+            TableConstraint::FulltextOrSpatial(index) if index.fulltext => {}
+            TableConstraint::FulltextOrSpatial(_) => {
                 judged.rules.push(Rule::UnknownStatement {
                     statement: beginning(&format!("ALTER TABLE {table} ADD {constraint}")),
                 });
             }
         }
+    }
+
+    /// An index computes its expressions, and its condition, of each row that is written.
+    fn computes(&mut self, of: &ObjectName, what: &str, expr: &Expr, judged: &mut Judged) {
+        let table = written(of);
+        let mut row = Row::without(self.schema.left_empty(&table, self.step));
+        let known = self.schema.columns(&table).into_iter().flatten();
+        row.know(known.map(|(name, column)| (name.clone(), column.data_type.clone())));
+        if row.outcome(expr).is_none() {
+            judged.rules.push(Rule::Tightened {
+                what: format!("{what} of {} computes {expr}, which may fail", plain(of)),
+            });
+        }
+        self.schema.hold(&table, row.asked, Held::Checked);
     }
 
     /// Whether older services keep to a constraint by what they leave empty.
@@ -111,7 +144,7 @@ impl Here<'_> {
                 self.no_duplicates(table, &indexed(&unique.columns), nulls_are_equal)
             }
             TableConstraint::UniqueUsingIndex(using) => {
-                let Some(index) = self.known.index_of(&written(table), &using.index_name) else {
+                let Some(index) = self.schema.index_of(&written(table), &using.index_name) else {
                     return false;
                 };
                 let (columns, nulls_are_equal) = (index.columns.clone(), index.nulls_are_equal);
@@ -124,26 +157,26 @@ impl Here<'_> {
     /// Whether rows of older services have no duplicates in these columns: NULL is none of NULL.
     fn no_duplicates(&mut self, table: &ObjectName, columns: &[String], nulls_are_equal: bool) -> bool {
         let table = written(table);
-        let empty = self.known.left_empty(&table, self.place);
+        let empty = self.schema.left_empty(&table, self.step);
         let empty: Vec<String> = columns
             .iter()
             .filter(|column| empty.contains(*column))
             .cloned()
             .collect();
         let none = !nulls_are_equal && !empty.is_empty();
-        self.known.hold(&table, empty);
+        self.schema.hold(&table, empty, Held::Unique);
         none
     }
 
     /// Whether rows of older services pass a check, of a table or of a column that is being added.
     pub(super) fn passes(&mut self, table: &ObjectName, check: &Expr, added: Option<&ColumnDef>) -> bool {
         let table = written(table);
-        let mut row = Row::without(self.known.left_empty(&table, self.place));
-        if let Some((column, left)) = added.and_then(|column| Some((column, left_in(column)?))) {
+        let mut row = Row::without(self.schema.left_empty(&table, self.step));
+        if let Some((column, left)) = added.and_then(|column| Some((column, self.schema.left_in(column)?))) {
             row.set(folded(&column.name), left);
         }
         let passes = row.passes(check);
-        self.known.hold(&table, row.asked);
+        self.schema.hold(&table, row.asked, Held::Checked);
         passes
     }
 }

@@ -5,8 +5,8 @@ use sqlparser::ast::{
 };
 
 use super::Rule;
+use super::judge::{Here, Judged};
 use super::names::{plain, written};
-use super::rules::{Here, Judged};
 
 /// Where Alembic keeps the revision of the schema: no service reads it.
 const REVISION: &str = "alembic_version";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{
-    BinaryOperator, ColumnDef, ColumnOption, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    BinaryOperator, CharacterLength, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArguments, UnaryOperator, Value,
 };
 
@@ -27,6 +27,8 @@ pub(super) struct Row {
     columns: BTreeMap<String, Outcome>,
     /// Those of them that were asked for.
     pub(super) asked: BTreeSet<String>,
+    /// The types of columns, as far as they are known.
+    types: BTreeMap<String, DataType>,
 }
 
 impl Row {
@@ -35,7 +37,13 @@ impl Row {
         Self {
             columns: empty.into_iter().map(|column| (column, Outcome::Null)).collect(),
             asked: BTreeSet::new(),
+            types: BTreeMap::new(),
         }
+    }
+
+    /// Makes the types of columns known.
+    pub(super) fn know(&mut self, types: impl IntoIterator<Item = (String, DataType)>) {
+        self.types.extend(types);
     }
 
     pub(super) fn set(&mut self, column: String, outcome: Outcome) {
@@ -70,6 +78,12 @@ impl Row {
             },
             Expr::IsNull(expr) => Some(is_null(&self.outcome(expr)?)),
             Expr::IsNotNull(expr) => Some(not(&is_null(&self.outcome(expr)?))),
+            // What a document has under a name; what is no document fails.
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Arrow | BinaryOperator::LongArrow,
+                right,
+            } => (self.is_document(left) && constant(right)).then_some(Outcome::Any),
             Expr::BinaryOp { left, op, right } => binary(op, self.outcome(left)?, self.outcome(right)?),
             Expr::InList { expr, list, negated } => {
                 let value = self.outcome(expr)?;
@@ -110,7 +124,33 @@ impl Row {
                 Some(self.outcome(expr)?).filter(|value| *value == Outcome::Null)
             }
             Expr::Function(function) => self.function(function),
+            Expr::Collate { expr, .. } => self.outcome(expr),
+            // NULL is NULL in each type; anything can be written as text.
+            Expr::Cast { expr, data_type, .. } => match self.outcome(expr)? {
+                Outcome::Null => Some(Outcome::Null),
+                text @ Outcome::Text(_) if *data_type == DataType::Text => Some(text),
+                _ => matches!(data_type, DataType::Text).then_some(Outcome::Any),
+            },
             _ => None,
+        }
+    }
+
+    /// Whether it is a column of JSON, or a part of one; a column that nobody knows here is taken for one, since PostgreSQL
+    /// has these operators for no other.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what is not known may be anything")]
+    fn is_document(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Identifier(column) => {
+                let known = self.types.get(&folded(column));
+                known.is_none_or(|known| matches!(known, DataType::JSON | DataType::JSONB))
+            }
+            Expr::Nested(expr) => self.is_document(expr),
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Arrow,
+                right,
+            } => self.is_document(left) && constant(right),
+            _ => false,
         }
     }
 
@@ -133,7 +173,10 @@ impl Row {
                     .filter(|argument| *argument != Outcome::Null);
                 Some(filled.next().unwrap_or(Outcome::Null))
             }
-            ("lower" | "upper" | "length" | "char_length", [argument]) => Some(match argument {
+            (
+                "lower" | "upper" | "length" | "char_length" | "trim" | "btrim" | "ltrim" | "rtrim" | "md5",
+                [argument],
+            ) => Some(match argument {
                 Outcome::Null => Outcome::Null,
                 Outcome::Number(_) | Outcome::Text(_) | Outcome::Truth(_) | Outcome::Any => Outcome::Any,
             }),
@@ -155,59 +198,100 @@ pub(super) fn computable(expr: &Expr, data_type: &DataType) -> bool {
     fits && Row::default().outcome(expr).is_some()
 }
 
-/// What older services leave in a column that is added, if that is certain.
-#[expect(clippy::wildcard_enum_match_arm, reason = "other options may fill it")]
-pub(super) fn left_in(column: &ColumnDef) -> Option<Outcome> {
-    let mut default = None;
-    for option in &column.options {
-        match &option.option {
-            ColumnOption::Default(value) => default = Some(value).filter(|value| !null(value)),
-            ColumnOption::Null
-            | ColumnOption::NotNull
-            | ColumnOption::Unique(_)
-            | ColumnOption::Check(_)
-            | ColumnOption::ForeignKey(_)
-            | ColumnOption::Collation(_)
-            | ColumnOption::Comment(_) => {}
-            _ => return None,
-        }
-    }
-    let Some(default) = default else {
-        return plain_type(&column.data_type).then_some(Outcome::Null);
-    };
-    let outcome = Row::default().outcome(default)?;
-    let fits = match &outcome {
-        Outcome::Number(_) => matches!(
-            column.data_type,
-            DataType::Int(_)
-                | DataType::Integer(_)
-                | DataType::BigInt(_)
-                | DataType::SmallInt(_)
-                | DataType::Int2(_)
-                | DataType::Int4(_)
-                | DataType::Int8(_)
-        ),
-        // Blanks at the end may be cut off.
-        Outcome::Text(text) => {
-            !text.ends_with(' ')
-                && matches!(
-                    column.data_type,
-                    DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_)
-                )
-        }
-        Outcome::Truth(_) => matches!(column.data_type, DataType::Bool | DataType::Boolean),
-        Outcome::Null | Outcome::Any => false,
-    };
-    fits.then_some(outcome)
+/// What a default comes to.
+pub(super) fn outcome(value: &Expr) -> Option<Outcome> {
+    Row::default().outcome(value)
 }
 
-/// Whether it is a type without a default or a rule of its own. What the parser does not know may be a domain.
-fn plain_type(data_type: &DataType) -> bool {
-    if let DataType::Custom(name, _) = data_type {
-        let name = name.to_string().to_lowercase();
-        return ["cidr", "citext", "inet", "macaddr"].contains(&name.as_str());
+/// Whether a column of this type has exactly this value after it was written.
+pub(super) fn keeps(outcome: &Outcome, data_type: &DataType) -> bool {
+    match outcome {
+        Outcome::Number(_) => whole(data_type).is_some() && fits(outcome, data_type),
+        // Blanks at the end may be cut off.
+        Outcome::Text(text) => {
+            let is_text = matches!(
+                data_type,
+                DataType::Text | DataType::Varchar(_) | DataType::CharacterVarying(_)
+            );
+            is_text && !text.ends_with(' ') && fits(outcome, data_type)
+        }
+        Outcome::Truth(_) => matches!(data_type, DataType::Bool | DataType::Boolean),
+        Outcome::Null | Outcome::Any => false,
     }
-    !matches!(data_type, DataType::Array(_) | DataType::Unspecified)
+}
+
+/// The largest whole number of a type.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others are not whole numbers")]
+fn whole(data_type: &DataType) -> Option<i64> {
+    match data_type {
+        DataType::SmallInt(_) | DataType::Int2(_) => Some(i64::from(i16::MAX)),
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => Some(i64::from(i32::MAX)),
+        DataType::BigInt(_) | DataType::Int8(_) => Some(i64::MAX),
+        _ => None,
+    }
+}
+
+/// Whether a number or a text is not too large for a type. Other types are tried by the database itself where the default is set.
+pub(super) fn fits(outcome: &Outcome, data_type: &DataType) -> bool {
+    match (outcome, data_type) {
+        (Outcome::Number(number), _) => whole(data_type).is_none_or(|most| (-most..=most).contains(number)),
+        (
+            Outcome::Text(text),
+            DataType::Varchar(Some(length))
+            | DataType::CharacterVarying(Some(length))
+            | DataType::Char(Some(length))
+            | DataType::Character(Some(length)),
+        ) => match length {
+            CharacterLength::IntegerLength { length, .. } => text.chars().count() as u64 <= *length,
+            CharacterLength::Max => true,
+        },
+        _ => true,
+    }
+}
+
+/// Functions that are a default, and do not fail.
+const SURE: [&str; 14] = [
+    "clock_timestamp",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "gen_random_uuid",
+    "localtimestamp",
+    "nextval",
+    "now",
+    "random",
+    "statement_timestamp",
+    "transaction_timestamp",
+    "uuid",
+    "uuid_generate_v4",
+    "uuidv7",
+];
+
+/// Whether a default can be computed for each row that older services write. A constant is tried by the database at once.
+#[expect(clippy::wildcard_enum_match_arm, reason = "what is not known may fail")]
+pub(super) fn never_fails(value: &Expr) -> bool {
+    if constant(value) || outcome(value).is_some() {
+        return true;
+    }
+    match value {
+        Expr::Function(function) => {
+            let name = plain(&function.name).to_lowercase();
+            SURE.contains(&name.as_str())
+        }
+        // Of these: a time, a number, an identifier as text.
+        Expr::Cast { expr, data_type, .. } => never_fails(expr) && matches!(data_type, DataType::Text),
+        Expr::Nested(expr) => never_fails(expr),
+        Expr::Identifier(ident) => SURE.contains(&ident.value.to_lowercase().as_str()),
+        // A time and an interval.
+        Expr::BinaryOp {
+            left,
+            op: BinaryOperator::Plus | BinaryOperator::Minus,
+            right,
+        } => never_fails(left) && matches!(**right, Expr::Interval(_)),
+        Expr::AtTimeZone { timestamp, .. } => never_fails(timestamp),
+        Expr::Array(array) => array.elem.iter().all(constant),
+        _ => false,
+    }
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "what is not known may fail")]
@@ -235,6 +319,12 @@ fn binary(op: &BinaryOperator, left: Outcome, right: Outcome) -> Option<Outcome>
         | BinaryOperator::LtEq
         | BinaryOperator::Gt
         | BinaryOperator::GtEq => Some(compare(op, &left, &right)),
+        // PostgreSQL takes small numbers for 32 bits.
+        BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply
+            if matches!((&left, &right), (Outcome::Number(_), Outcome::Number(_))) =>
+        {
+            calculate(op, &left, &right)
+        }
         // With values these may fail: numbers get too large, or are divided by nothing.
         BinaryOperator::Plus
         | BinaryOperator::Minus
@@ -249,6 +339,22 @@ fn binary(op: &BinaryOperator, left: Outcome, right: Outcome) -> Option<Outcome>
         }
         _ => None,
     }
+}
+
+/// A sum, a difference or a product of two numbers, where it has 32 bits.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other operators are not asked for")]
+fn calculate(op: &BinaryOperator, left: &Outcome, right: &Outcome) -> Option<Outcome> {
+    let (Outcome::Number(left), Outcome::Number(right)) = (left, right) else {
+        return None;
+    };
+    let (left, right) = (i32::try_from(*left).ok()?, i32::try_from(*right).ok()?);
+    let number = match op {
+        BinaryOperator::Plus => left.checked_add(right),
+        BinaryOperator::Minus => left.checked_sub(right),
+        BinaryOperator::Multiply => left.checked_mul(right),
+        _ => None,
+    };
+    Some(Outcome::Number(i64::from(number?)))
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "other operators do not compare")]

@@ -14,33 +14,70 @@
 mod columns;
 mod constraints;
 mod data;
+mod explain;
 mod expressions;
-mod known;
+mod judge;
+mod layout;
 mod locks;
 mod names;
+mod parse;
+mod references;
 mod rule;
-mod rules;
-mod statements;
+mod sarif;
+mod schema;
+mod session;
 mod tables;
+mod types;
 mod waivers;
 
 use std::fmt;
 
+pub use explain::{EXPLANATIONS, Explanation, explain};
+pub use layout::{Layout, Ordered, order};
 pub use locks::{Lock, Mode};
+pub use parse::Dialect;
 pub use rule::Rule;
+pub use sarif::{annotations, sarif};
+use schema::{Schema, Step};
 use serde::Serialize;
-
-use known::Known;
 
 use crate::manifest::{Manifest, Place};
 
 /// A migration: the name of its file, and what stands in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
-    /// The name of the file.
+    /// The name of the file. Several migrations of one file follow each other.
     pub file: String,
-    /// Its text.
+    /// Its text. One that does not begin the file has empty lines in place of those before it.
     pub text: String,
+    /// Whether it is carried out in a transaction without saying so.
+    pub transaction: bool,
+}
+
+/// What is known of the releases that bring the migrations.
+#[derive(Debug, Clone, Copy)]
+pub enum Releases<'a> {
+    /// Each file says which release of this manifest brings it.
+    Declared {
+        /// The manifest.
+        manifest: &'a Manifest,
+        /// Only migrations of later releases are judged.
+        since: Option<Place>,
+    },
+    /// Nothing: each migration is judged as the next release after those before it.
+    Undeclared {
+        /// So many of them have been carried out, and are not judged.
+        carried_out: usize,
+    },
+}
+
+/// How migrations are judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Linter<'a> {
+    /// The releases.
+    pub releases: Releases<'a>,
+    /// The database; without it each file is read in the first of [`Dialect::ALL`] that knows all of it.
+    pub dialect: Option<Dialect>,
 }
 
 /// A rule broken in a place.
@@ -107,8 +144,6 @@ pub struct Report {
     pub waived: Vec<Waived>,
     /// Locks on tables that were there before.
     pub locks: Vec<Taken>,
-    /// How many files were left out since they lead back: those that end in `.down.sql`.
-    pub down: usize,
 }
 
 impl Report {
@@ -152,127 +187,174 @@ impl Report {
     }
 }
 
-/// Judges migrations in the order in which they are carried out; with `since` only those of later releases.
-pub fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>) -> Report {
-    let mut report = Report::default();
-    let mut before: Option<Place> = None;
-    let mut known = Known::default();
-    for migration in migrations {
-        if migration.file.ends_with(".down.sql") {
-            report.down += 1;
-            continue;
-        }
-        let mut find = |line: u64, rule: Rule| {
-            report.findings.push(Finding {
-                file: migration.file.clone(),
-                line,
-                rule,
-            });
-        };
-        let Some((line, release)) = release(&migration.text) else {
-            find(1, Rule::ReleaseMissing);
-            report.judged += 1;
-            known.forget();
-            continue;
-        };
-        let Ok(named) = manifest.find(release) else {
-            let release = release.to_owned();
-            find(line, Rule::ReleaseUnknown { release });
-            report.judged += 1;
-            known.forget();
-            continue;
-        };
-        let place = named.place;
-        if let Some(earlier) = before.filter(|before| *before > place) {
-            find(
-                line,
-                Rule::ReleaseOrder {
-                    release: manifest.label(place),
-                    before: manifest.label(earlier),
-                },
-            );
-        }
-        before = Some(before.map_or(place, |before| before.max(place)));
-        if since.is_some_and(|since| place <= since) {
-            // What it made is known in later ones.
-            judge(migration, manifest, place, &mut known, &mut Report::default());
-            continue;
-        }
-        report.judged += 1;
-        judge(migration, manifest, place, &mut known, &mut report);
-    }
-    report
+/// Which release brings a migration, and what that is called.
+struct Brought {
+    step: Step,
+    label: String,
 }
 
-fn judge(migration: &Migration, manifest: &Manifest, place: Place, known: &mut Known, report: &mut Report) {
-    let at = |line: u64, rule: Rule| Finding {
-        file: migration.file.clone(),
-        line,
-        rule,
-    };
-    let parsed = match statements::statements(&migration.text) {
-        Ok(parsed) => parsed,
-        Err((line, why)) => {
-            known.forget();
-            report
-                .findings
-                .push(at(line, Rule::Unparsable { why, open: true }));
-            return;
+impl Linter<'_> {
+    /// Judges migrations in the order in which they are carried out.
+    pub fn judge(&self, migrations: &[Migration]) -> Report {
+        let mut report = Report::default();
+        let mut before: Option<Place> = None;
+        let mut schema = Schema::default();
+        let mut open: Option<&str> = None;
+        for (number, migration) in migrations.iter().enumerate() {
+            // One transaction may be that of several migrations of a file.
+            let continues = open == Some(migration.file.as_str());
+            let transaction = migration.transaction || continues;
+            let (brought, judged) = match self.releases {
+                Releases::Undeclared { carried_out } => {
+                    let brought = Brought {
+                        step: Step::File(number),
+                        label: "the next release".to_owned(),
+                    };
+                    (brought, number >= carried_out)
+                }
+                Releases::Declared { manifest, since } => {
+                    // What follows in a file is of the same release, unless it says another.
+                    let follows = number.checked_sub(1).and_then(|before| migrations.get(before));
+                    let follows = follows.is_some_and(|before| before.file == migration.file);
+                    let place = match before.filter(|_| follows && release(&migration.text).is_none()) {
+                        Some(same) => Some(same),
+                        None => declared(migration, manifest, before, &mut report.findings),
+                    };
+                    let Some(place) = place else {
+                        report.judged += 1;
+                        schema.forget();
+                        continue;
+                    };
+                    before = Some(before.map_or(place, |before| before.max(place)));
+                    let brought = Brought {
+                        step: Step::Release(place),
+                        label: manifest.label(place),
+                    };
+                    (brought, since.is_none_or(|since| place > since))
+                }
+            };
+            // What it made is known in later ones, also if it is not judged.
+            let mut unjudged = Report::default();
+            let into = if judged { &mut report } else { &mut unjudged };
+            into.judged += 1;
+            let stays = self.one(migration, &brought, transaction, &mut schema, into);
+            open = (stays && !migration.transaction).then_some(migration.file.as_str());
         }
-    };
-    let mut waivers = waivers::waivers(&parsed.tokens);
-    let mut here = rules::Here::new(manifest, place, known);
-    let mut findings = Vec::new();
-    for written in parsed.statements {
-        let line = written.line;
-        let mut open = false;
-        let judged = match written.statement {
-            Ok(statement) => here.judge(&statement),
-            Err(unparsed) => {
-                open = unparsed.open;
-                here.unparsable(unparsed)
+        report
+    }
+
+    /// Answers whether a transaction is open at its end.
+    fn one(
+        &self,
+        migration: &Migration,
+        brought: &Brought,
+        transaction: bool,
+        schema: &mut Schema,
+        report: &mut Report,
+    ) -> bool {
+        let at = |line: u64, rule: Rule| Finding {
+            file: migration.file.clone(),
+            line,
+            rule,
+        };
+        let parsed = match parse::statements(&migration.text, self.dialect) {
+            Ok(parsed) => parsed,
+            Err((line, why)) => {
+                schema.forget();
+                let rule = Rule::Unparsable { why, open: true };
+                report.findings.push(at(line, rule));
+                return transaction;
             }
         };
-        let broken: Vec<&str> = judged.rules.iter().map(Rule::word).collect();
-        let (of_this, others): (Vec<_>, Vec<_>) = waivers
-            .into_iter()
-            .partition(|waiver| waiver.before == written.first);
-        waivers = others;
-        for rule in judged.rules {
-            let reason = of_this.iter().find_map(|waiver| waiver.reason(rule.word()));
-            let finding = at(line, rule);
-            match reason.filter(|_| !open) {
-                None => findings.push(finding),
-                Some(reason) => report.waived.push(Waived {
-                    release: manifest.label(place),
-                    finding,
-                    reason: reason.to_owned(),
-                }),
+        let mut waivers = waivers::waivers(&parsed.tokens);
+        let mut here = judge::Here::new(self.releases, brought.step, transaction, schema);
+        let mut findings = Vec::new();
+        for written in parsed.statements {
+            let line = written.line;
+            let mut open = false;
+            let judged = match written.command {
+                Ok(command) => here.judge(&command),
+                Err(unparsed) => {
+                    open = unparsed.open;
+                    here.unparsable(unparsed)
+                }
+            };
+            let broken: Vec<&str> = judged.rules.iter().map(Rule::word).collect();
+            let (of_this, others): (Vec<_>, Vec<_>) = waivers
+                .into_iter()
+                .partition(|waiver| waiver.before == written.first);
+            waivers = others;
+            for rule in judged.rules {
+                let reason = of_this.iter().find_map(|waiver| waiver.reason(rule.word()));
+                let finding = at(line, rule);
+                match reason.filter(|_| !open) {
+                    None => findings.push(finding),
+                    Some(reason) => report.waived.push(Waived {
+                        release: brought.label.clone(),
+                        finding,
+                        reason: reason.to_owned(),
+                    }),
+                }
             }
-        }
-        for waiver in of_this {
-            let why = waiver.refused(&broken, open);
-            findings.extend(why.map(|why| at(waiver.line, Rule::WaiverRefused { why })));
-        }
-        if open {
-            // Nobody knows what those after it are before.
-            waivers.retain(|waiver| waiver.before < written.first);
-        }
-        if !written.concurrently {
+            for waiver in of_this {
+                let why = waiver.refused(&broken, open);
+                findings.extend(why.map(|why| at(waiver.line, Rule::WaiverRefused { why })));
+            }
+            if open {
+                // Nobody knows what those after it are before.
+                waivers.retain(|waiver| waiver.before < written.first);
+            }
             report.locks.extend(judged.locks.into_iter().map(|lock| Taken {
-                release: manifest.label(place),
+                release: brought.label.clone(),
                 file: migration.file.clone(),
                 line,
                 lock,
             }));
         }
+        findings.extend(waivers.into_iter().map(|waiver| {
+            let why = "no statement begins after it".to_owned();
+            at(waiver.line, Rule::WaiverRefused { why })
+        }));
+        findings.sort_by_key(|finding| finding.line);
+        report.findings.extend(findings);
+        here.transaction
     }
-    findings.extend(waivers.into_iter().map(|waiver| {
-        let why = "no statement begins after it".to_owned();
-        at(waiver.line, Rule::WaiverRefused { why })
-    }));
-    findings.sort_by_key(|finding| finding.line);
-    report.findings.extend(findings);
+}
+
+/// The release that a migration says it is brought by, if the manifest has it.
+fn declared(
+    migration: &Migration,
+    manifest: &Manifest,
+    before: Option<Place>,
+    findings: &mut Vec<Finding>,
+) -> Option<Place> {
+    let mut find = |line: u64, rule: Rule| {
+        findings.push(Finding {
+            file: migration.file.clone(),
+            line,
+            rule,
+        });
+    };
+    let Some((line, release)) = release(&migration.text) else {
+        find(1, Rule::ReleaseMissing);
+        return None;
+    };
+    let Ok(named) = manifest.find(release) else {
+        let release = release.to_owned();
+        find(line, Rule::ReleaseUnknown { release });
+        return None;
+    };
+    let place = named.place;
+    if let Some(earlier) = before.filter(|before| *before > place) {
+        find(
+            line,
+            Rule::ReleaseOrder {
+                release: manifest.label(place),
+                before: manifest.label(earlier),
+            },
+        );
+    }
+    Some(place)
 }
 
 /// The release that the comments at the beginning name, and the line.

@@ -17,7 +17,7 @@ pub(super) fn written(name: &ObjectName) -> Name {
 /// A name without quotes and without its schema.
 pub(super) fn plain(name: &ObjectName) -> String {
     let last = name.0.last().map(ToString::to_string).unwrap_or_default();
-    last.trim_matches('"').to_owned()
+    last.trim_matches(['"', '`']).to_owned()
 }
 
 /// The columns of an index or a constraint that are not computed for it.

@@ -72,6 +72,27 @@ pub enum Rule {
         /// What.
         what: String,
     },
+    /// A foreign key that keeps older services from a row of another table.
+    ForeignKey {
+        /// The table that refers.
+        from: String,
+        /// The table that it refers to.
+        to: String,
+        /// What older services then cannot do.
+        refused: String,
+    },
+    /// A partition leaves its table, with its rows.
+    PartitionDetached {
+        /// The partition.
+        partition: String,
+        /// The table.
+        table: String,
+    },
+    /// A statement that the database refuses within a transaction.
+    InTransaction {
+        /// How it begins.
+        what: String,
+    },
     /// A default goes on which older services may rely.
     DefaultDropped {
         /// The table and the column.
@@ -118,6 +139,9 @@ impl Rule {
             Self::Resized { .. } => "resized",
             Self::ColumnRequired { .. } => "column-required",
             Self::Tightened { .. } => "tightened",
+            Self::ForeignKey { .. } => "foreign-key",
+            Self::PartitionDetached { .. } => "partition-detached",
+            Self::InTransaction { .. } => "in-transaction",
             Self::DefaultDropped { .. } => "default-dropped",
             Self::UniqueDropped { .. } => "unique-dropped",
             Self::Cascade { .. } => "cascade",
@@ -154,6 +178,17 @@ impl Rule {
             Self::ColumnRequired { .. } => "let it be NULL, or give it a default",
             Self::Tightened { .. } => {
                 "let the objects hold to it, and tighten the schema one named release later, in a new table"
+            }
+            Self::ForeignKey { .. } => {
+                "add ON DELETE CASCADE, or SET NULL where the column may be NULL, or leave the foreign key out until no older \
+                 service deletes there"
+            }
+            Self::PartitionDetached { .. } => {
+                "detach it when no service reads or writes its rows, and say so in a line before it: \
+                 `-- stagger: allow partition-detached: REASON`"
+            }
+            Self::InTransaction { .. } => {
+                "put it into a file of its own that is not carried out in a transaction"
             }
             Self::DefaultDropped { .. } => "leave the default until no service relies on it",
             Self::UniqueDropped { .. } => {
@@ -203,6 +238,15 @@ impl fmt::Display for Rule {
                 write!(f, "{column} must be filled, and older services do not know it")
             }
             Self::Tightened { what } => write!(f, "{what}: older services may write what it forbids"),
+            Self::ForeignKey { from, to, refused } => write!(
+                f,
+                "older services cannot {refused} of {to} while a row of {from} refers to it"
+            ),
+            Self::PartitionDetached { partition, table } => write!(
+                f,
+                "rows of {partition} are no longer in {table}, where older services read and write them"
+            ),
+            Self::InTransaction { what } => write!(f, "{what} is refused within a transaction"),
             Self::DefaultDropped { column } => {
                 write!(f, "{column} loses its default, and older services may rely on it")
             }

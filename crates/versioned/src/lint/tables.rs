@@ -1,21 +1,20 @@
 //! Tables that are made, altered or dropped, and indexes that are dropped.
 
+use std::collections::BTreeSet;
+
 use sqlparser::ast::{
-    AlterTable, AlterTableOperation, ColumnOption, CreateTable, DropBehavior, ObjectName, ObjectType,
-    TableConstraint,
+    AlterTable, AlterTableOperation, ColumnOption, CreateTable, DropBehavior, ForeignKeyConstraint, Ident,
+    ObjectName, ObjectNamePart, ObjectType, TableConstraint,
 };
 
-use super::names::{Name, plain, written};
-use super::rules::{Here, Judged, beginning};
-use super::{Lock, Mode, Rule};
+use super::judge::{Here, Judged, beginning};
+use super::names::{Name, folded, indexed, plain, written};
+use super::schema::Step;
+use super::{Lock, Mode, Releases, Rule};
 use crate::manifest::Deprecation;
 use crate::manifest::deprecation::{TooEarly, may_leave_schema};
 
 impl Here<'_> {
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "only foreign keys touch other tables"
-    )]
     pub(super) fn create(&mut self, table: &CreateTable, judged: &mut Judged) {
         let name = plain(&table.name);
         if let Some(query) = &table.query {
@@ -30,25 +29,28 @@ impl Here<'_> {
             }
             self.made.insert(written(&table.name));
         }
-        let of_columns = table.columns.iter().flat_map(|column| &column.options);
-        let of_columns = of_columns.filter_map(|option| match &option.option {
-            ColumnOption::ForeignKey(key) => Some(key),
-            _ => None,
-        });
-        let of_table = table
-            .constraints
-            .iter()
-            .filter_map(|constraint| match constraint {
-                TableConstraint::ForeignKey(key) => Some(key),
-                _ => None,
-            });
-        for key in of_columns.chain(of_table) {
+        let from = written(&table.name);
+        let keys = foreign_keys(table);
+        for key in &keys {
             if !self.made.contains(&written(&key.foreign_table)) {
                 let other = plain(&key.foreign_table);
                 let what = format!("making {name} with a foreign key to it");
                 judged
                     .locks
                     .push(Lock::short(&other, what, Mode::ShareRowExclusive));
+            }
+        }
+        if self.made.contains(&from) {
+            let required = required(table);
+            for key in &keys {
+                self.refer_from_new(&from, key, &required, judged);
+            }
+            if is_strict(table) {
+                self.strict.insert(from);
+            }
+        } else {
+            for key in &keys {
+                self.refer_from_old(&from, key, true, judged);
             }
         }
     }
@@ -89,20 +91,16 @@ impl Here<'_> {
         parents.any(|parent| is_old(&parent))
     }
 
-    /// What is called so now is not what this file has made.
-    fn gone(&mut self, table: &ObjectName) {
-        self.new.remove(&written(table));
-        self.made.remove(&written(table));
-    }
-
     pub(super) fn alter(&mut self, alter: &AlterTable, judged: &mut Judged) {
-        if self.new.contains(&written(&alter.name)) {
+        let table = written(&alter.name);
+        if self.new.contains(&table) {
+            for operation in &alter.operations {
+                self.alter_new(&table, operation, judged);
+                self.schema.alter(&table, operation, self.step);
+            }
             let renamed = |operation: &AlterTableOperation| {
                 matches!(operation, AlterTableOperation::RenameTable { .. })
             };
-            for operation in &alter.operations {
-                self.known.alter(&written(&alter.name), operation, self.place);
-            }
             if alter.operations.iter().any(renamed) {
                 self.gone(&alter.name);
             }
@@ -110,7 +108,57 @@ impl Here<'_> {
         }
         for operation in &alter.operations {
             self.operation(&alter.name, operation, judged);
-            self.known.alter(&written(&alter.name), operation, self.place);
+            self.schema.alter(&table, operation, self.step);
+        }
+    }
+
+    /// Nobody works on a new table; but its foreign keys bind others too.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "others concern this table only")]
+    fn alter_new(&mut self, table: &Name, operation: &AlterTableOperation, judged: &mut Judged) {
+        let known = self.schema.columns(table);
+        let mut required: BTreeSet<String> = known
+            .into_iter()
+            .flatten()
+            .filter(|(_, column)| column.required)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let mut keys = Vec::new();
+        match operation {
+            AlterTableOperation::AddColumn { column_def, .. } => {
+                let options = column_def.options.iter().map(|option| &option.option);
+                for option in options {
+                    match option {
+                        ColumnOption::ForeignKey(key) => keys.push(of_column(key, &column_def.name)),
+                        ColumnOption::NotNull | ColumnOption::PrimaryKey(_) => {
+                            required.insert(folded(&column_def.name));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            AlterTableOperation::AddConstraint { constraint, .. } => {
+                self.strict.insert(table.clone());
+                if let TableConstraint::ForeignKey(key) = constraint {
+                    keys.push(key.clone());
+                }
+            }
+            AlterTableOperation::AlterColumn { .. } => {
+                self.strict.insert(table.clone());
+            }
+            _ => {}
+        }
+        for key in &keys {
+            if !self.made.contains(&written(&key.foreign_table)) {
+                let other = plain(&key.foreign_table);
+                let what = format!(
+                    "adding a foreign key of {}",
+                    table.last().map_or("", String::as_str)
+                );
+                judged
+                    .locks
+                    .push(Lock::short(&other, what, Mode::ShareRowExclusive));
+            }
+            self.refer_from_new(table, key, &required, judged);
         }
     }
 
@@ -182,7 +230,7 @@ impl Here<'_> {
                 judged
                     .locks
                     .push(short(format!("dropping the constraint {}", name.value)));
-                if !self.known.is_loose(of, name) && !self.goes(&written(of), &[]) {
+                if !self.schema.is_loose(of, name) && !self.goes(&written(of), &[]) {
                     judged.rules.push(Rule::UniqueDropped {
                         what: format!("the constraint {} of {table}", name.value),
                     });
@@ -193,12 +241,47 @@ impl Here<'_> {
                     what: format!("the primary key of {table}"),
                 });
             }
+            // Of MySQL: how it is done, and what the next number is.
+            AlterTableOperation::Algorithm { .. }
+            | AlterTableOperation::Lock { .. }
+            | AlterTableOperation::AutoIncrement { .. } => {}
+            // It refuses less than before.
+            AlterTableOperation::DropForeignKey { .. } => {}
+            AlterTableOperation::DropIndex { name } => {
+                let known = self.schema.index_of(&written(of), name);
+                let loose = known.is_some_and(|index| !index.unique);
+                if !loose
+                    && !self.goes(
+                        &written(of),
+                        known.map_or(&[][..], |index| index.columns.as_slice()),
+                    )
+                {
+                    judged.rules.push(Rule::UniqueDropped {
+                        what: format!("the index {} of {table}", name.value),
+                    });
+                }
+            }
+            AlterTableOperation::ChangeColumn {
+                old_name, new_name, ..
+            } if folded(old_name) != folded(new_name) => {
+                judged.rules.push(Rule::Renamed {
+                    what: format!("{table}.{}", old_name.value),
+                });
+            }
+            AlterTableOperation::ChangeColumn { old_name: column, .. }
+            | AlterTableOperation::ModifyColumn { col_name: column, .. } => {
+                judged.rules.push(Rule::Resized {
+                    column: format!("{table}.{}", column.value),
+                });
+            }
+            // How rows are laid out from now on.
+            AlterTableOperation::SetOptionsParens { .. } => {}
             AlterTableOperation::RenameConstraint { old_name, .. } => {
                 judged
                     .locks
                     .push(short(format!("renaming the constraint {}", old_name.value)));
                 // ON CONFLICT ON CONSTRAINT asks for one by its name.
-                if !self.known.is_loose(of, old_name) {
+                if !self.schema.is_loose(of, old_name) {
                     judged.rules.push(Rule::Renamed {
                         what: format!("the constraint {} of {table}", old_name.value),
                     });
@@ -218,6 +301,7 @@ impl Here<'_> {
         &mut self,
         kind: ObjectType,
         names: &[ObjectName],
+        of: Option<&ObjectName>,
         cascade: bool,
         judged: &mut Judged,
     ) {
@@ -241,7 +325,17 @@ impl Here<'_> {
                         judged.rules.push(Rule::TableDroppedEarly { table, why });
                     }
                 }
-                ObjectType::Index => self.drop_index(object, judged),
+                ObjectType::Index => match of {
+                    None => self.drop_index(object, judged),
+                    // MySQL has a name of an index once for each table.
+                    Some(table) => {
+                        let name = object.0.last().and_then(ObjectNamePart::as_ident).cloned();
+                        let dropped = name.map(|name| AlterTableOperation::DropIndex { name });
+                        if let Some(dropped) = dropped.filter(|_| !self.new.contains(&written(table))) {
+                            self.operation(table, &dropped, judged);
+                        }
+                    }
+                },
                 other => judged.rules.push(Rule::UnknownStatement {
                     statement: format!("DROP {other} {name}"),
                 }),
@@ -249,9 +343,9 @@ impl Here<'_> {
         }
     }
 
-    fn drop_index(&self, index: &ObjectName, judged: &mut Judged) {
+    pub(super) fn drop_index(&self, index: &ObjectName, judged: &mut Judged) {
         let name = plain(index);
-        let may = match self.known.index(index) {
+        let may = match self.schema.index(index) {
             Some(known) if self.new.contains(&known.table) => return,
             Some(known) if known.unique => self.goes(&known.table, &known.columns),
             Some(_) => true,
@@ -263,11 +357,18 @@ impl Here<'_> {
             });
         }
         // Its table waits.
-        judged.locks.push(Lock::short(
-            &name,
-            "dropping this index, on its table,".to_owned(),
-            Mode::AccessExclusive,
-        ));
+        judged.locks.push(match self.schema.index(index) {
+            Some(known) => Lock::short(
+                known.table.last().map_or("", String::as_str),
+                format!("dropping the index {name}"),
+                Mode::AccessExclusive,
+            ),
+            None => Lock::short(
+                &name,
+                "dropping this index, on its table,".to_owned(),
+                Mode::AccessExclusive,
+            ),
+        });
     }
 
     /// Whether this table, or one of these columns, may go with this release, and takes what is unique in it along.
@@ -278,9 +379,12 @@ impl Here<'_> {
 
     /// Whether a column, or a whole table, may go with this release. One of another schema is another one.
     fn may_drop(&self, table: &Name, column: Option<&str>) -> Result<(), TooEarly> {
-        if self.known.is_elsewhere() && table.len() == 1 {
+        if self.schema.is_elsewhere() && table.len() == 1 {
             return Err(TooEarly::NotDeprecated);
         }
+        let (Releases::Declared { manifest, .. }, Step::Release(place)) = (self.releases, self.step) else {
+            return Err(TooEarly::Undeclared);
+        };
         let table = table.join(".");
         let is = |written: Option<&String>, otherwise: Option<&String>, wanted: &str| {
             let name = written.or(otherwise);
@@ -294,13 +398,76 @@ impl Here<'_> {
             };
             column_is && is(deprecation.table.as_ref(), Some(&deprecation.object), &table)
         };
-        let Some(deprecation) = self.manifest.deprecations().iter().find(same) else {
+        let Some(deprecation) = manifest.deprecations().iter().find(same) else {
             return Err(TooEarly::NotDeprecated);
         };
         let removed = deprecation
             .removed
             .as_deref()
-            .and_then(|release| self.manifest.find(release).ok());
-        may_leave_schema(self.manifest, removed.map(|named| named.place), self.place)
+            .and_then(|release| manifest.find(release).ok());
+        may_leave_schema(manifest, removed.map(|named| named.place), place)
     }
+}
+
+/// A foreign key that stands in a column names that column.
+fn of_column(key: &ForeignKeyConstraint, column: &Ident) -> ForeignKeyConstraint {
+    ForeignKeyConstraint {
+        columns: vec![column.clone()],
+        ..key.clone()
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only foreign keys touch other tables"
+)]
+fn foreign_keys(table: &CreateTable) -> Vec<ForeignKeyConstraint> {
+    let of_columns = table.columns.iter().flat_map(|column| {
+        column.options.iter().filter_map(|option| match &option.option {
+            ColumnOption::ForeignKey(key) => Some(of_column(key, &column.name)),
+            _ => None,
+        })
+    });
+    let of_table = table
+        .constraints
+        .iter()
+        .filter_map(|constraint| match constraint {
+            TableConstraint::ForeignKey(key) => Some(key.clone()),
+            _ => None,
+        });
+    of_columns.chain(of_table).collect()
+}
+
+/// The columns of a table that must not be NULL.
+#[expect(clippy::wildcard_enum_match_arm, reason = "others ask for nothing")]
+fn required(table: &CreateTable) -> BTreeSet<String> {
+    let of_columns = table.columns.iter().filter(|column| {
+        column
+            .options
+            .iter()
+            .any(|option| matches!(option.option, ColumnOption::NotNull | ColumnOption::PrimaryKey(_)))
+    });
+    let of_columns = of_columns.map(|column| folded(&column.name));
+    let of_table = table.constraints.iter().flat_map(|constraint| match constraint {
+        TableConstraint::PrimaryKey(key) => indexed(&key.columns),
+        _ => Vec::new(),
+    });
+    of_columns.chain(of_table).collect()
+}
+
+/// Whether it may refuse a row that another table of the same columns takes, but for those that must not be NULL.
+fn is_strict(table: &CreateTable) -> bool {
+    let options = table.columns.iter().flat_map(|column| &column.options);
+    let mut options = options.map(|option| &option.option);
+    let loose = |option: &ColumnOption| {
+        matches!(
+            option,
+            ColumnOption::Null
+                | ColumnOption::NotNull
+                | ColumnOption::Default(_)
+                | ColumnOption::Comment(_)
+                | ColumnOption::Collation(_)
+        )
+    };
+    !table.constraints.is_empty() || !options.all(loose)
 }

@@ -4,7 +4,7 @@
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 /// The rules that can be waived: those of statements. Those of whole files are mended at once.
-const WAIVABLE: [&str; 12] = [
+const WAIVABLE: [&str; 15] = [
     "unparsable",
     "unknown-statement",
     "column-dropped-early",
@@ -13,6 +13,9 @@ const WAIVABLE: [&str; 12] = [
     "resized",
     "column-required",
     "tightened",
+    "foreign-key",
+    "partition-detached",
+    "in-transaction",
     "default-dropped",
     "unique-dropped",
     "cascade",

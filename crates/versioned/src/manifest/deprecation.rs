@@ -22,6 +22,8 @@ fn at_least() -> Span {
 pub enum TooEarly {
     /// Nobody said that it would go.
     NotDeprecated,
+    /// There is no manifest in which somebody could have said so.
+    Undeclared,
     /// Three months are not over on the day of the release.
     Months {
         /// The first day on which it may go.
@@ -47,6 +49,7 @@ impl fmt::Display for TooEarly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotDeprecated => write!(f, "it was never deprecated"),
+            Self::Undeclared => write!(f, "there is no manifest that deprecates it"),
             Self::Months { not_before } => write!(f, "three months are not over before {not_before}"),
             Self::Cycle { deprecated } => write!(
                 f,

@@ -2,11 +2,20 @@
 
 mod columns;
 mod data;
+#[cfg(feature = "store")]
+mod databases;
+mod dialects;
+mod layouts;
 mod locks;
+mod references;
+mod reports;
+mod statements;
+mod undeclared;
 mod waivers;
 
 use stagger_versioned::Manifest;
-use stagger_versioned::lint::{Finding, Migration, Report, lint};
+use stagger_versioned::lint::{Finding, Linter, Migration, Releases, Report};
+use stagger_versioned::manifest::Place;
 
 use crate::ironic::{MANIFEST, manifest};
 
@@ -34,7 +43,17 @@ fn migration(file: &str, text: &str) -> Migration {
     Migration {
         file: file.to_owned(),
         text: text.to_owned(),
+        transaction: false,
     }
+}
+
+fn lint(migrations: &[Migration], manifest: &Manifest, since: Option<Place>) -> Report {
+    let releases = Releases::Declared { manifest, since };
+    Linter {
+        releases,
+        dialect: None,
+    }
+    .judge(migrations)
 }
 
 /// One statement in a migration of ocata, in line 2.
@@ -51,15 +70,13 @@ fn findings(report: &Report) -> Vec<String> {
 fn what_only_adds_is_permitted() {
     for statement in [
         "CREATE TABLE ports (address TEXT PRIMARY KEY, version VARCHAR(15))",
-        "CREATE TABLE IF NOT EXISTS ports (id BIGSERIAL PRIMARY KEY, node TEXT NOT NULL REFERENCES nodes (uuid))",
+        "CREATE TABLE ports (id BIGSERIAL PRIMARY KEY, node TEXT NOT NULL REFERENCES nodes (uuid) ON DELETE CASCADE)",
         "ALTER TABLE nodes ADD COLUMN fake JSONB",
         "ALTER TABLE nodes ADD COLUMN revision BIGINT NOT NULL DEFAULT 0, ADD COLUMN facts JSONB",
         "ALTER TABLE nodes ADD fake TEXT",
         "CREATE INDEX CONCURRENTLY by_rack ON nodes (rack)",
         "CREATE INDEX by_rack ON nodes (rack)",
-        "ALTER TABLE nodes ADD CONSTRAINT of_chassis FOREIGN KEY (chassis) REFERENCES chassis (uuid) NOT VALID",
         "ALTER TABLE nodes VALIDATE CONSTRAINT of_chassis",
-        "ALTER TABLE nodes ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES b (a) NOT VALID; ALTER TABLE nodes DROP CONSTRAINT f",
         "CREATE INDEX i ON nodes (a); DROP INDEX i",
         "ALTER TABLE nodes ALTER COLUMN name DROP NOT NULL",
         "ALTER TABLE nodes ALTER COLUMN name SET DEFAULT 'x'",
@@ -175,8 +192,8 @@ fn what_breaks_older_services_is_found() {
             "unknown-statement: no rule knows whether this is safe: ALTER TABLE nodes DISABLE",
         ),
         (
-            "GRANT ALL ON nodes TO somebody",
-            "unknown-statement: no rule knows whether this is safe: GRANT ALL",
+            "REVOKE ALL ON nodes FROM somebody",
+            "unknown-statement: no rule knows whether this is safe: REVOKE ALL",
         ),
     ] {
         only_finding(statement, said);
@@ -353,8 +370,10 @@ fn what_the_migrations_made_not_unique_may_be_dropped() {
             migration("2.sql", &format!("-- release: ocata\n{then}")),
         ];
         let since = manifest().find("newton").unwrap().place;
-        let words =
-            |report: Report| -> Vec<&str> { report.findings.iter().map(|found| found.rule.word()).collect() };
+        let words = |report: Report| -> Vec<&str> {
+            let second = report.findings.iter().filter(|found| found.file == "2.sql");
+            second.map(|found| found.rule.word()).collect()
+        };
         let all = words(lint(&files, &manifest(), None));
         let since = words(lint(&files, &manifest(), Some(since)));
         (all, since)

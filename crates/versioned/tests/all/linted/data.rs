@@ -1,9 +1,8 @@
 //! Rows and what holds them: statements within others, what is dropped along, tables of other schemas, partitions.
 
 use stagger_versioned::Manifest;
-use stagger_versioned::lint::lint;
 
-use super::{LATER, findings, judged, migration, only_finding};
+use super::{LATER, findings, judged, lint, migration, only_finding};
 use crate::ironic::MANIFEST;
 
 #[test]

@@ -1,8 +1,6 @@
 //! What locks tables, and how it is announced.
 
-use stagger_versioned::lint::lint;
-
-use super::{judged, migration};
+use super::{judged, lint, migration};
 use crate::ironic::manifest;
 
 /// What keeps others from a table on PostgreSQL, and for how long. By its documentation.

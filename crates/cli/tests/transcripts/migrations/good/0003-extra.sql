@@ -1,4 +1,4 @@
 -- release: cairn
 -- Objects have it no more since beacon.
 ALTER TABLE nodes DROP COLUMN extra;
-ALTER TABLE nodes ADD CONSTRAINT of_owner FOREIGN KEY (owner) REFERENCES owners (id) NOT VALID;
+ALTER TABLE nodes ADD COLUMN chassis TEXT REFERENCES chassis (id) ON DELETE SET NULL;

@@ -1,0 +1,1 @@
+CREATE TABLE ports (id INT PRIMARY KEY, node INT REFERENCES nodes (id));

@@ -1,0 +1,1 @@
+CREATE TABLE nodes (id INT PRIMARY KEY, name TEXT);
