@@ -236,9 +236,8 @@ mod tests {
                 },
                 dialect: None,
             };
-            let found: Vec<String> = { linter.judge(migrations).findings.iter() }
-                .map(ToString::to_string)
-                .collect();
+            let report = linter.judge(migrations);
+            let found: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
             assert!(found.is_empty(), "{database}: {found:#?}");
         }
     }
