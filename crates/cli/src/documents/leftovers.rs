@@ -125,3 +125,53 @@ fn instance(left: leftovers::LeftInstance) -> LeftInstance {
         status,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::documents::LEFTOVERS;
+
+    /// Other documents are printed by the program in `tests/documents.rs`; this one takes a Ganeti that answers.
+    #[test]
+    fn what_is_printed_is_valid() {
+        let instances = [(LeftDeed::Away, Some("node2")), (LeftDeed::Stopped, None)];
+        let visit = LeftVisit {
+            node: "node1".to_owned(),
+            run: Some("run-1".to_owned()),
+            since: Some(Timestamp::UNIX_EPOCH),
+            drained: true,
+            instances: instances
+                .map(|(done, on)| LeftInstance {
+                    name: "web".to_owned(),
+                    done,
+                    on: on.map(str::to_owned),
+                    status: on.map(|_| "running".to_owned()),
+                })
+                .into(),
+            plan: vec!["migrate web to node1".to_owned()],
+            refused: None,
+        };
+        let left = Leftovers {
+            visits: vec![visit],
+            guards: Vec::new(),
+            fence: Some(7),
+            unknown_tags: Vec::new(),
+            done: Vec::new(),
+            failed: Vec::new(),
+            kept: Vec::new(),
+        };
+        let document = serde_json::to_value(LEFTOVERS.of(&left)).unwrap();
+        let schema =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas/ganeti-leftovers.json");
+        let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        assert!(validator.is_valid(&document), "{document:#}");
+        let mut stranger = document;
+        stranger["no-such-field"] = Value::Null;
+        assert!(!validator.is_valid(&stranger));
+    }
+}

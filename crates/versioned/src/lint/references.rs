@@ -27,7 +27,8 @@ impl Here<'_> {
             .iter()
             .any(|column| required.contains(&folded(column)));
         let reference = self.reference(from, key, required);
-        let is_old = !self.new.contains(&reference.to) || self.reached.contains(&reference.to);
+        // One that is made here only if it is not there is as new as the one that refers to it.
+        let is_old = !self.made.contains(&reference.to) || self.reached.contains(&reference.to);
         if is_old {
             self.reach(&reference, judged);
         }
