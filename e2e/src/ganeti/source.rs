@@ -1,6 +1,7 @@
 //! Ganeti's own source, as Debian has it: unpacked in the cache, for tests of Ganeti's that are run at test time. Nothing of it
 //! is in this checkout.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -44,10 +45,10 @@ pub fn ensure() -> Result<PathBuf> {
     ]);
     run(curl.arg(&archive).arg(&url))?;
     let bytes = fs::read(&archive).with_context(|| format!("reading {}", archive.display()))?;
-    let digest: String = Sha256::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let mut digest = String::new();
+    for byte in Sha256::digest(&bytes) {
+        write!(digest, "{byte:02x}")?;
+    }
     ensure!(
         digest == SHA256,
         "{url} has the SHA-256 digest {digest}, and {SHA256} is expected"

@@ -36,8 +36,11 @@ pub struct CephSource {
 struct KeptAnswer {
     question: &'static str,
     /// What of the answer may be kept; `None`: nothing.
-    keep: Box<dyn Fn(&[u8]) -> Option<Value> + Send + Sync>,
+    keep: Box<KeptPart>,
 }
+
+/// From an answer to what of it may be kept.
+type KeptPart = dyn Fn(&[u8]) -> Option<Value> + Send + Sync;
 
 impl CephSource {
     /// The cluster that answers there.

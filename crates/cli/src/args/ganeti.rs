@@ -11,7 +11,11 @@ use super::goal::Words;
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "each is a switch, under its own name"
+)]
 pub(crate) struct Reboot {
     #[command(flatten)]
     /// Which.

@@ -16,6 +16,7 @@ impl Here<'_> {
         clippy::wildcard_enum_match_arm,
         reason = "options that lock nothing and ask for nothing are of no interest"
     )]
+    #[expect(clippy::too_many_lines, reason = "one part for each option of a column")]
     pub(super) fn add_column(&mut self, of: &ObjectName, column: &ColumnDef, judged: &mut Judged) {
         let table = &plain(of);
         let name = format!("{table}.{}", column.name.value);

@@ -67,7 +67,7 @@ impl Row {
                 self.asked.insert(column);
                 Some(outcome.clone())
             }
-            Expr::Nested(expr) => self.outcome(expr),
+            Expr::Nested(expr) | Expr::Collate { expr, .. } => self.outcome(expr),
             Expr::Value(value) => literal(&value.value),
             Expr::UnaryOp { op, expr } => match (op, self.outcome(expr)?) {
                 (UnaryOperator::Minus, Outcome::Number(number)) => {
@@ -124,7 +124,6 @@ impl Row {
                 Some(self.outcome(expr)?).filter(|value| *value == Outcome::Null)
             }
             Expr::Function(function) => self.function(function),
-            Expr::Collate { expr, .. } => self.outcome(expr),
             // NULL is NULL in each type; anything can be written as text.
             Expr::Cast { expr, data_type, .. } => match self.outcome(expr)? {
                 Outcome::Null => Some(Outcome::Null),

@@ -16,7 +16,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 pub enum Dialect {
     /// PostgreSQL.
     PostgreSql,
-    /// MySQL and MariaDB.
+    /// `MySQL` and `MariaDB`.
     MySql,
     /// SQLite.
     Sqlite,

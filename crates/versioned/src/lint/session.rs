@@ -1,6 +1,6 @@
 //! Settings: those of this connection, and those that others come under too.
 
-/// Parts of `SET` that reach beyond the connection: MySQL's global and persistent variables, and what belongs to accounts.
+/// Parts of `SET` that reach beyond the connection: `MySQL`'s global and persistent variables, and what belongs to accounts.
 const BEYOND: [&str; 6] = [
     "global",
     "persist",

@@ -166,6 +166,7 @@ impl Here<'_> {
         clippy::wildcard_enum_match_arm,
         reason = "what no rule knows is said to be unknown, and sqlparser has operations of twenty databases"
     )]
+    #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn operation(&mut self, of: &ObjectName, operation: &AlterTableOperation, judged: &mut Judged) {
         let table = plain(of);
         let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
@@ -217,8 +218,6 @@ impl Here<'_> {
             } => {
                 self.constrain(of, constraint, *not_valid, judged);
             }
-            // It reads all rows, and keeps nobody from writing.
-            AlterTableOperation::ValidateConstraint { .. } => {}
             AlterTableOperation::DropConstraint {
                 name, drop_behavior, ..
             } => {
@@ -241,12 +240,13 @@ impl Here<'_> {
                     what: format!("the primary key of {table}"),
                 });
             }
-            // Of MySQL: how it is done, and what the next number is.
-            AlterTableOperation::Algorithm { .. }
+            // The first reads all rows, and keeps nobody from writing. The next, of MySQL, say how it is done and what the
+            // next number is. The last refuses less than before.
+            AlterTableOperation::ValidateConstraint { .. }
+            | AlterTableOperation::Algorithm { .. }
             | AlterTableOperation::Lock { .. }
-            | AlterTableOperation::AutoIncrement { .. } => {}
-            // It refuses less than before.
-            AlterTableOperation::DropForeignKey { .. } => {}
+            | AlterTableOperation::AutoIncrement { .. }
+            | AlterTableOperation::DropForeignKey { .. } => {}
             AlterTableOperation::DropIndex { name } => {
                 let known = self.schema.index_of(&written(of), name);
                 let loose = known.is_some_and(|index| !index.unique);

@@ -196,7 +196,7 @@ impl<'a> LiveGaneti<'a> {
             for node in meant(&narrowed.nodes)? {
                 let names = [("node", node.as_str())];
                 match commands::ask(backend.rapi(), &self.settings, command, &names).await? {
-                    Answer::Yes => {}
+                    Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => {}
                     Answer::No { .. } => narrowed.nodes.leave_out.push(node.to_string()),
                     Answer::Unknown { why } => {
                         return Err(CliError::new(
@@ -205,7 +205,6 @@ impl<'a> LiveGaneti<'a> {
                         )
                         .hint("--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not"));
                     }
-                    Answer::NoOracle | Answer::Overridden { .. } => {}
                 }
             }
         }
@@ -430,23 +429,20 @@ pub(crate) async fn cluster_at(
         Some(cli) if !any_certificate => config::ganeti(cli)?,
         _ => None,
     };
-    let settings = match configured {
-        Some(mut settings) => {
-            settings.cluster.addresses = vec![address.to_owned()];
-            settings
+    let settings = if let Some(mut settings) = configured {
+        settings.cluster.addresses = vec![address.to_owned()];
+        settings
+    } else {
+        let mut settings =
+            Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
+        if any_certificate && !address.starts_with("http://") {
+            let fingerprint = presented_fingerprint(address).await?;
+            print::talk(&format!(
+                "stagger: unsafe: any certificate of {address} is accepted; this one's fingerprint is {fingerprint}"
+            ));
+            settings.cluster.fingerprint = Some(fingerprint);
         }
-        None => {
-            let mut settings =
-                Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
-            if any_certificate && !address.starts_with("http://") {
-                let fingerprint = presented_fingerprint(address).await?;
-                print::talk(&format!(
-                    "stagger: unsafe: any certificate of {address} is accepted; this one's fingerprint is {fingerprint}"
-                ));
-                settings.cluster.fingerprint = Some(fingerprint);
-            }
-            settings
-        }
+        settings
     };
     let backend = GanetiBackend::new(settings, None)?;
     let body = async |path: &str| {

@@ -313,9 +313,8 @@ fn one(
             let _ = writeln!(errors, "option `{named}' doesn't allow an argument");
             return;
         }
-        (Nothing, _) => None,
+        (Nothing, _) | (Perhaps(_), None) => None,
         (Value(_) | Perhaps(_), Some(value)) => Some(value),
-        (Perhaps(_), None) => None,
         (Value(what), None) => {
             let Some(next) = rest.pop() else {
                 let _ = writeln!(errors, "option `{named}' requires an argument {what}");
@@ -351,6 +350,7 @@ pub(super) fn completion() -> String {
     text
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "an iterator is passed by value")]
 fn table<'a>(options: impl Iterator<Item = &'a Opt> + Clone) -> String {
     let short = |option: &Opt| match (option.1, option.3) {
         (None, _) => String::new(),

@@ -62,8 +62,8 @@ impl Request {
             Ended(USAGE)
         })?;
         let mut request = Self {
-            no_warn,
             arguments,
+            no_warn,
             ..Self::default()
         };
         let mut asked = Vec::new();

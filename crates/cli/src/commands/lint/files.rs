@@ -85,13 +85,18 @@ fn failed(path: &Path, error: &std::io::Error) -> CliError {
 
 fn none(folder: &Path, layout: Layout, files: &BTreeMap<String, String>) -> CliError {
     let folder = folder.display();
-    if files.keys().any(|path| path.ends_with(".sql")) {
+    let any = |extension: &str| {
+        files
+            .keys()
+            .any(|path| Path::new(path).extension().is_some_and(|is| is == extension))
+    };
+    if any("sql") {
         return CliError::usage(format!(
             "there is no migration in {folder} in the layout of {layout}"
         ))
         .hint("--layout names another one: plain, sqlx, diesel, prisma, refinery, flyway");
     }
-    if files.keys().any(|path| path.ends_with(".py")) {
+    if any("py") {
         return CliError::usage(format!("there is no migration in SQL in {folder}, but some in Python")).hint(
             "`alembic upgrade BASE:head --sql > FILE`, or `manage.py sqlmigrate APP NUMBER > FILE` of Django, prints them in SQL; \
              docs/guides/versioned.md says more",

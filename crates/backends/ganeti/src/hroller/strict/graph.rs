@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fmt::Write as _;
 
 use crate::model::{Cluster, Template};
 
@@ -124,7 +125,10 @@ impl Graph {
             .iter()
             .filter_map(|other| colours[*other])
             .collect();
-        (0..).find(|colour| !taken.contains(colour)).unwrap_or_default()
+        // Of so many colours one more than are taken, one is free.
+        (0..=taken.len())
+            .find(|colour| !taken.contains(colour))
+            .unwrap_or_default()
     }
 
     fn classes(&self, colours: &[usize]) -> Vec<Vec<u32>> {
@@ -174,7 +178,7 @@ pub(super) fn statistics(colourings: &[Colours]) -> String {
             Some(_) => line += " LOOSE ",
         }
         let sizes: Vec<String> = classes.iter().map(|class| class.len().to_string()).collect();
-        line += &format!("{way}: {} ({})", classes.len(), sizes.join(","));
+        let _ = write!(line, "{way}: {} ({})", classes.len(), sizes.join(","));
     }
     line
 }

@@ -1,5 +1,7 @@
 //! Why hroller refuses a file in the text format, in its words.
 
+use std::fmt::Write as _;
+
 /// Fields that a line has at least, and what a missing one is called.
 const GROUP: usize = 4;
 const NODE: usize = 9;
@@ -145,7 +147,7 @@ fn quoted(text: &str) -> String {
         match letter {
             '"' | '\\' => shown.extend(['\\', letter]),
             ' '..='~' => shown.push(letter),
-            other => shown += &format!("\\{}", u32::from(other)),
+            other => drop(write!(shown, "\\{}", u32::from(other))),
         }
     }
     shown + "\""
