@@ -452,7 +452,7 @@ fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
 
 /// Where nothing runs, an instance whose other node is down already loses nothing when the first goes too.
 fn without_dead_partners(cluster: &mut Cluster) {
-    let up: Vec<bool> = cluster.nodes.iter().map(Node::is_up).collect();
+    let up: Vec<bool> = cluster.nodes.iter().map(crate::model::Node::is_up).collect();
     for instance in &mut cluster.instances {
         let down = |node: NodeIx| !up[node.0 as usize];
         if down(instance.primary) || instance.secondary.is_some_and(down) {

@@ -241,11 +241,12 @@ impl Here<'_> {
                 });
             }
             // The first reads all rows, and keeps nobody from writing. The next, of MySQL, say how it is done and what the
-            // next number is. The last refuses less than before.
+            // next number is; then how rows are laid out from now on. The last refuses less than before.
             AlterTableOperation::ValidateConstraint { .. }
             | AlterTableOperation::Algorithm { .. }
             | AlterTableOperation::Lock { .. }
             | AlterTableOperation::AutoIncrement { .. }
+            | AlterTableOperation::SetOptionsParens { .. }
             | AlterTableOperation::DropForeignKey { .. } => {}
             AlterTableOperation::DropIndex { name } => {
                 let known = self.schema.index_of(&written(of), name);
@@ -274,8 +275,6 @@ impl Here<'_> {
                     column: format!("{table}.{}", column.value),
                 });
             }
-            // How rows are laid out from now on.
-            AlterTableOperation::SetOptionsParens { .. } => {}
             AlterTableOperation::RenameConstraint { old_name, .. } => {
                 judged
                     .locks
