@@ -165,9 +165,9 @@ fn shell_tests(text: &str) -> Result<Vec<ShellTest>> {
             if let Some(errors) = into_errors.take() {
                 let said = Some(lines.join("\n"));
                 if errors {
-                    test.stderr = said
+                    test.stderr = said;
                 } else {
-                    test.stdout = said
+                    test.stdout = said;
                 }
             }
             lines.clear();

@@ -12,7 +12,7 @@ fn of(dialect: Dialect, text: &str) -> Vec<String> {
     findings(&linter.judge(&[migration("1.sql", text)]))
 }
 
-/// What MySQL adds in place, and what it drops, is judged as elsewhere.
+/// What `MySQL` adds in place, and what it drops, is judged as elsewhere.
 #[test]
 fn what_mysql_says_in_its_own_words_is_judged() {
     for statement in [

@@ -225,7 +225,7 @@ fn add_referring(numbers: &mut Numbers) -> Made {
     let mut text = format!("ALTER TABLE nodes ADD COLUMN {NEW} INT REFERENCES racks (id){delete}");
     // A default without a partner is refused for rows that are there, so it is set after that.
     if !default.is_empty() {
-        text += &format!("; ALTER TABLE nodes ALTER COLUMN {NEW} SET{default}");
+        text.push_str(&["; ALTER TABLE nodes ALTER COLUMN ", NEW, " SET", default].concat());
     }
     Made {
         newer: vec![format!("UPDATE nodes SET {NEW} = 1 WHERE id = 1")],
@@ -265,17 +265,14 @@ fn add_of_type(numbers: &mut Numbers) -> Made {
         "CREATE DOMAIN kind AS TEXT NOT NULL",
     ];
     // Such a column comes only where there are no rows, or older ones are filled at once.
-    let text = match numbers.below(2) {
-        0 => {
-            let (create, column) = types[numbers.below(types.len())];
-            format!("{create}; ALTER TABLE nodes ADD COLUMN {NEW} {column}")
-        }
-        _ => {
-            let create = numbers.one(&refused);
-            format!(
-                "{create}; ALTER TABLE nodes ADD COLUMN {NEW} kind DEFAULT 'x'; ALTER TABLE nodes ALTER COLUMN {NEW} DROP DEFAULT"
-            )
-        }
+    let text = if numbers.below(2) == 0 {
+        let (create, column) = types[numbers.below(types.len())];
+        format!("{create}; ALTER TABLE nodes ADD COLUMN {NEW} {column}")
+    } else {
+        let create = numbers.one(&refused);
+        format!(
+            "{create}; ALTER TABLE nodes ADD COLUMN {NEW} kind DEFAULT 'x'; ALTER TABLE nodes ALTER COLUMN {NEW} DROP DEFAULT"
+        )
     };
     made("add a column of a type", text)
 }
@@ -473,12 +470,10 @@ fn add_foreign_key(numbers: &mut Numbers) -> Made {
              {delete}{valid}"
         ),
     };
-    let newer = match text.contains(NEW) {
-        true => vec![format!("UPDATE nodes SET {NEW} = 1 WHERE id = 1")],
-        false => Vec::new(),
-    };
+    let fills = text.contains(NEW);
+    let newer = fills.then(|| format!("UPDATE nodes SET {NEW} = 1 WHERE id = 1"));
     Made {
-        newer,
+        newer: newer.into_iter().collect(),
         ..made("add a foreign key", text)
     }
 }
