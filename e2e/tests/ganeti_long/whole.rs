@@ -48,7 +48,8 @@ fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         why.contains("node1") && why.contains("asked to be visited last"),
         "{why}"
     );
-    reboot(&machine, &["--accept-non-redundant"], 0)?;
+    // That of 3.1 is what makes it a tested one.
+    reboot(&machine, &["--accept-non-redundant", "--accept-untested-release"], 0)?;
     phases.lap("rebooted");
     let nodes = ["node1", "node2", "node3", "node4", "node5"];
     cluster.ensure_rebooted(&before, &nodes)?;
