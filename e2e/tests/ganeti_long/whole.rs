@@ -49,7 +49,11 @@ fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
         "{why}"
     );
     // That of 3.1 is what makes it a tested one.
-    reboot(&machine, &["--accept-non-redundant", "--accept-untested-release"], 0)?;
+    reboot(
+        &machine,
+        &["--accept-non-redundant", "--accept-untested-release"],
+        0,
+    )?;
     phases.lap("rebooted");
     let nodes = ["node1", "node2", "node3", "node4", "node5"];
     cluster.ensure_rebooted(&before, &nodes)?;

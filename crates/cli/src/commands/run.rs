@@ -362,7 +362,9 @@ async fn tell_of_guards(cli: &Cli, run: &RunId) {
         return;
     };
     let Ok(held) = holder.held().await else {
-        print::talk("nobody could tell which guards the run still holds");
+        print::talk(
+            "the guards that the run still holds could not be read: `stagger ceph guards`, `stagger ganeti guards`",
+        );
         return;
     };
     for guard in held.iter().filter(|guard| guard.run == run.as_str()) {
@@ -385,7 +387,7 @@ async fn look_back(cli: &Cli, run: &RunId, baseline: &serde_json::Value) {
     match lines {
         Ok(lines) => lines.iter().for_each(|line| print::talk(line)),
         Err(error) => print::talk(&format!(
-            "nobody could tell what the run has left: {}",
+            "what the run has left could not be read: {}",
             error.message
         )),
     }

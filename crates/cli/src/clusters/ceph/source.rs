@@ -1,8 +1,9 @@
 //! Which Ceph the command line names, and how it is reached.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde_json::Value;
 use stagger_ceph::api::Access;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::config::{CephConfig, CephSettings};
@@ -24,6 +25,7 @@ use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::print;
 use crate::risks::known;
 
 impl Opened<Ceph> {
@@ -53,7 +55,7 @@ impl Opened<Ceph> {
     pub(in crate::clusters) fn of_config(config: Config) -> Result<Self, CliError> {
         let settings = config.ceph()?;
         let source = live(&settings, settings.cluster.access());
-        Self::of(source, settings, Some(config))
+        Ok(Self::of(source, settings, Some(config)))
     }
 
     /// Answers as `ceph … -f json` prints them, in a folder.
@@ -77,7 +79,7 @@ impl Opened<Ceph> {
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let settings = settings_of(name, None)?;
         let source = live(&settings, settings.cluster.access());
-        Self::of(source, settings, None)
+        Ok(Self::of(source, settings, None))
     }
 
     /// The Ceph of a cluster that Rook laid out. Programs, policy and health are those of a configuration, where one is named.
@@ -100,7 +102,7 @@ impl Opened<Ceph> {
             );
             (source, Some(folder))
         };
-        let mut opened = Self::of(source, settings, config)?;
+        let mut opened = Self::of(source, settings, config);
         opened.system.of_rook = true;
         opened.system.folder = folder;
         Ok(opened)
@@ -110,21 +112,18 @@ impl Opened<Ceph> {
     fn of_answers(cli: &Cli, source: CephSource, name: ClusterName) -> Result<Self, CliError> {
         let config = config_named(cli)?;
         let settings = settings_of(name, config.as_ref())?;
-        Self::of(source, settings, config)
+        Ok(Self::of(source, settings, config))
     }
 
-    fn of(source: CephSource, settings: CephSettings, config: Option<Config>) -> Result<Self, CliError> {
-        let known = known(config.iter().flat_map(|config| &config.risks))?;
+    fn of(source: CephSource, settings: CephSettings, config: Option<Config>) -> Self {
         let api = Arc::clone(source.api());
-        // Of the monitors' configuration an inventory keeps what known risks ask for, and no more.
-        let options = Questions::options_of(&known, System::Ceph);
-        let source = if options.is_empty() {
-            source
-        } else {
-            source.keeping(CONFIGURATION, move |answer| ceph::settings_kept(answer, &options))
-        };
+        // Files of risks are read where they are asked for: one that cannot be read keeps nobody from resuming a run.
+        let files = config
+            .as_ref()
+            .map_or_else(Vec::new, |config| config.risks.clone());
+        let source = source.keeping(CONFIGURATION, move |answer| settings_of_risks(&files, answer));
         let gate = config.as_ref().map(Config::pg_gate).unwrap_or_default();
-        Ok(Self {
+        Self {
             system: Ceph {
                 api,
                 settings: settings.clone(),
@@ -135,8 +134,27 @@ impl Opened<Ceph> {
             source: Box::new(source),
             planner: CephPlanner::new(settings, gate),
             config,
-        })
+        }
     }
+}
+
+/// Of the monitors' configuration what known risks ask for, and no more.
+fn settings_of_risks(files: &[PathBuf], answer: &[u8]) -> Option<Value> {
+    let known = match known(files) {
+        Ok(known) => known,
+        Err(error) => {
+            print::talk(&format!(
+                "warning: no settings are saved for known risks: {}",
+                error.message
+            ));
+            return None;
+        }
+    };
+    let options = Questions::options_of(&known, System::Ceph);
+    if options.is_empty() {
+        return None;
+    }
+    ceph::settings_kept(answer, &options)
 }
 
 /// The configuration, where the command line names one.

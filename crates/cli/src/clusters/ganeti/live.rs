@@ -201,7 +201,7 @@ impl<'a> LiveGaneti<'a> {
                     Answer::Unknown { why } => {
                         return Err(CliError::new(
                             Exit::Unreachable,
-                            format!("nobody could tell whether {node} needs a reboot: {why}"),
+                            format!("whether {node} needs a reboot could not be found out: {why}"),
                         )
                         .hint("--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not"));
                     }
