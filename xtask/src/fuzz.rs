@@ -1,4 +1,5 @@
-//! `fuzz`: builds the targets of `fuzz/` on the pinned toolchain, gives them seeds, and runs them.
+//! `fuzz`: builds the targets of `fuzz/` on the pinned toolchain, gives them seeds, and runs them. The quick tests run each
+//! over its seeds alone, as the workspace builds it: without the counting of edges, which everything would have to be built anew for.
 //!
 //! `cargo fuzz` wants a nightly compiler for its address sanitizer. There is no `unsafe` here, so that
 //! would find nothing; what guides the fuzzer is the coverage, and the stable compiler can count that.
@@ -34,6 +35,12 @@ const ANSWERS: [(char, &[&str]); 13] = [
 
 /// From so many seconds a target on, it pays to optimise.
 const LONG: u32 = 60;
+
+/// What is optimised still ends at an overflow or a broken invariant, as tests do.
+const STRICT: [&str; 2] = [
+    "CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS",
+    "CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS",
+];
 
 const FIXTURES: &str = "crates/backends/ceph/tests/fixtures";
 
@@ -92,11 +99,12 @@ fn build(folder: &Path, compiler: &str, optimised: bool) -> Result<PathBuf> {
     let host = host()?;
     let profile = if optimised { "release" } else { "dev" };
     // With a target named, flags are not for build scripts and macros, which need no counting.
-    let status = cargo(&["build", "--quiet", "--manifest-path", "fuzz/Cargo.toml", "--bins"])
+    let status = cargo(&["build", "--quiet", "--package", "stagger-fuzz", "--bins"])
         .args(["--profile", profile, "--target", &host, "--target-dir"])
         .arg(folder)
         .env("RUSTFLAGS", COVERAGE)
         .env("CXX", compiler)
+        .envs(STRICT.map(|setting| (setting, "true")))
         .status()
         .context("build the targets of fuzz/")?;
     if !status.success() {
@@ -119,19 +127,59 @@ fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc -vV names no host")
 }
 
-fn run(target: &str, seconds: u32, folder: &Path, built: &Path) -> Result<()> {
-    let place = |kind: &str| -> Result<PathBuf> {
-        let path = folder.join(kind).join(target);
-        std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
-        Ok(path)
-    };
-    let (seeds, corpus, artifacts) = (place("seeds")?, place("corpus")?, place("artifacts")?);
+/// Runs each target over its seeds, as the workspace was built.
+pub(crate) fn seeds_alone() -> Result<()> {
+    let folder = target_folder().join("fuzz");
+    for target in targets()? {
+        let (seeds, _) = sown(&target, &folder)?;
+        let mut paths = Vec::new();
+        for entry in std::fs::read_dir(&seeds).with_context(|| format!("read {}", seeds.display()))? {
+            paths.push(entry?.path());
+        }
+        // Each by its name: a folder would be fuzzed, which takes the counting of edges.
+        let output = Command::new(target_folder().join("debug").join(&target))
+            .arg("-timeout=20")
+            .args(&paths)
+            .output()
+            .with_context(|| format!("start the target {target}"))?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let ran = text.lines().filter(|line| line.starts_with("Executed ")).count();
+        if !output.status.success() || ran != paths.len() {
+            bail!(
+                "the target {target} ran {ran} of its {} seeds:\n{text}",
+                paths.len()
+            );
+        }
+        say(&format!("   {target}: {ran} seeds"));
+    }
+    Ok(())
+}
+
+/// A folder of that target's.
+fn place(folder: &Path, kind: &str, target: &str) -> Result<PathBuf> {
+    let path = folder.join(kind).join(target);
+    std::fs::create_dir_all(&path).with_context(|| format!("make {}", path.display()))?;
+    Ok(path)
+}
+
+/// The folder with its seeds, made anew, and how long the longest is.
+fn sown(target: &str, folder: &Path) -> Result<(PathBuf, usize)> {
+    let place = place(folder, "seeds", target)?;
     let mut longest = 0;
-    for (name, bytes) in self::seeds(target)? {
+    for (name, bytes) in seeds(target)? {
         longest = longest.max(bytes.len());
-        let path = seeds.join(name);
+        let path = place.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("write {}", path.display()))?;
     }
+    Ok((place, longest))
+}
+
+fn run(target: &str, seconds: u32, folder: &Path, built: &Path) -> Result<()> {
+    let (seeds, longest) = sown(target, folder)?;
+    let (corpus, artifacts) = (
+        place(folder, "corpus", target)?,
+        place(folder, "artifacts", target)?,
+    );
     let log = folder.join(format!("{target}.log"));
     let output = Command::new(built.join(target))
         .arg(format!("-max_total_time={seconds}"))

@@ -10,7 +10,7 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("stagger-versioned", &[]),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
@@ -56,6 +56,18 @@ const LAYERS: [(&str, &[&str]); 15] = [
     (
         "stagger-e2e",
         &["stagger-core", "stagger-engine", "stagger-ceph", "stagger-rook"],
+    ),
+    (
+        "stagger-fuzz",
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-sim",
+            "stagger-ceph",
+            "stagger-rook",
+            "stagger-ganeti",
+            "stagger-ironic",
+        ],
     ),
     ("xtask", &[]),
 ];

@@ -1,4 +1,4 @@
-//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, licences, package, pictures}`. No tool to install first.
+//! The one menu: `cargo xtask {test, bench, simulate, fuzz, generate, krew, layers, package, pictures}`. No tool to install first.
 
 mod bench;
 mod chart;
@@ -6,7 +6,6 @@ mod fuzz;
 mod generate;
 mod krew;
 mod layers;
-mod licences;
 mod long;
 mod modules;
 mod package;
@@ -34,7 +33,6 @@ cargo xtask bench ironic                      a real upgrade beside the same by 
 cargo xtask bench versioned [--rows N]        what versions and migrations cost; writes docs/bench-versioned.md
 cargo xtask simulate --worlds N [--seed S]    random worlds against the real driver, judged by the truth
 cargo xtask layers                            who may depend on whom, and that the core is pure
-cargo xtask licences                          that every dependency's licence is one that deny.toml allows
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
 cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root
@@ -66,7 +64,6 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["package"] => package::package(None),
         ["package", url] => package::package(Some(url)),
         ["krew", program, url, folder] => krew::krew(program, url, folder),
-        ["licences"] => licences::licences(),
         ["fuzz"] => fuzz::fuzz(20, None),
         ["fuzz", "--seconds", seconds] => fuzz::fuzz(seconds.parse()?, None),
         ["fuzz", "--seconds", seconds, target] => fuzz::fuzz(seconds.parse()?, Some(target)),

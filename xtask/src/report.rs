@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 
 /// The checkout.
 pub(crate) fn root() -> &'static Path {
@@ -139,9 +139,37 @@ pub(crate) struct Row {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
+    /// Stands before each line, where other things run beside it; else empty.
+    lane: &'static str,
 }
 
 impl Report {
+    /// Runs things side by side, each in a report of its own whose lines begin with its name; then their rows stand here, in
+    /// the order in which they were given.
+    pub(crate) fn beside<const N: usize>(
+        &mut self,
+        lanes: [(&'static str, &(dyn Fn(&mut Self) -> Result<()> + Sync)); N],
+    ) -> Result<()> {
+        std::thread::scope(|scope| {
+            let running = lanes.map(|(lane, run)| {
+                scope.spawn(move || {
+                    let mut own = Self {
+                        rows: Vec::new(),
+                        lane,
+                    };
+                    run(&mut own).map(|()| own.rows)
+                })
+            });
+            for lane in running {
+                let rows = lane
+                    .join()
+                    .map_err(|_| anyhow!("what runs beside the rest broke"))?;
+                self.rows.extend(rows?);
+            }
+            Ok(())
+        })
+    }
+
     /// Runs cases on real systems. Those that lack something that cannot be had here say so, and are counted as skipped.
     pub(crate) fn cases(&mut self, name: &str, command: &mut Command) -> Result<Outcome> {
         let outcome = self.run(name, command)?;
@@ -158,7 +186,7 @@ impl Report {
 
     /// Runs a program to its end; its output is shown as it comes.
     pub(crate) fn run(&mut self, name: &str, command: &mut Command) -> Result<Outcome> {
-        say(&format!("== {name}"));
+        say(&format!("{}== {name}", self.lane));
         if std::io::stderr().is_terminal() {
             command.env("CARGO_TERM_COLOR", "always");
         }
@@ -172,7 +200,7 @@ impl Report {
             .with_context(|| format!("start {name}: {command:?}"))?;
         // The command keeps its ends of the pipe, and with them open the pipe would have no end.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let Shown { last, skipped } = show(output);
+        let Shown { last, skipped } = show(output, self.lane);
         let ok = child
             .wait()
             .with_context(|| format!("wait for {name}"))?
@@ -208,7 +236,7 @@ impl Report {
 
     /// What need not be done, and why.
     pub(crate) fn known(&mut self, name: &str, why: &str) {
-        say(&format!("== {name}: not run again, {why}"));
+        say(&format!("{}== {name}: not run again, {why}", self.lane));
         let why = vec![format!("not run again: {why}")];
         self.add(name, Outcome::Known, Duration::ZERO, why);
     }
@@ -280,13 +308,16 @@ struct Shown {
     skipped: Vec<String>,
 }
 
-/// Passes on what a program prints.
-fn show(output: PipeReader) -> Shown {
+/// Passes on what a program prints, each line behind the name of its lane.
+fn show(output: PipeReader, lane: &str) -> Shown {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     let (mut last, mut skipped) = (VecDeque::new(), Vec::new());
     while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        std::io::stderr().write_all(&line).ok();
+        // In one piece, so that no line of another lane comes between.
+        std::io::stderr()
+            .write_all(&[lane.as_bytes(), &line].concat())
+            .ok();
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         skipped.extend(skips(&text).map(str::to_owned));
         last.push_back(text);

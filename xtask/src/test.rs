@@ -5,8 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Outcome, Report, built, cargo, workspace};
-use crate::story::STORIES;
-use crate::{fuzz, generate, layers, licences, postgres, promtool, schemathesis, simulate, tools};
+use crate::{fuzz, generate, layers, postgres, promtool, schemathesis, simulate, story, tools};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub(crate) enum Extent {
     Quick,
     /// That, and one story on each real system, unless it passed here with the same inputs.
     Usual,
-    /// That, and every story.
+    /// That, some seconds of fuzzing, and every story.
     All,
 }
 
@@ -26,15 +25,15 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         must_be_root()?;
     }
     quick(&mut report)?;
+    if extent == Extent::All {
+        report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
+    }
     if extent != Extent::Quick && report.rows.iter().all(|row| row.outcome != Outcome::Failed) {
         set_up(&mut report)?;
         postgres::tests(&mut report)?;
         promtool::test(&mut report)?;
-        report.run("programs of Kubernetes", &mut built("kubernetes-servers"))?;
         let versions = versions()?;
-        for story in &STORIES {
-            story.run(&mut report, &versions, extent == Extent::All)?;
-        }
+        story::run(&mut report, &versions, extent == Extent::All)?;
     }
     if report.summary() {
         Ok(())
@@ -61,12 +60,9 @@ fn quick(report: &mut Report) -> Result<()> {
         return Ok(());
     }
     report.done("layers", layers::layers);
-    report.done("licences", licences::licences);
     report.done("generated pages are up to date", || generate::generate(true));
     tools::checks(report)?;
     report.run("formatting", &mut cargo(&["fmt", "--all", "--check"]))?;
-    let apart = ["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"];
-    report.run("formatting of the fuzz targets", &mut cargo(&apart))?;
     report.run(
         "lints",
         &mut workspace("clippy", &["--quiet", "--", "-D", "warnings"]),
@@ -87,17 +83,25 @@ fn quick(report: &mut Report) -> Result<()> {
     )?;
     schemathesis::test(report)?;
     report.done("new worlds in the simulator", simulate::new_worlds);
-    // Long enough to run every seed and some thousand inputs more; `cargo xtask fuzz` goes on from there.
-    report.done("fuzzing, 3 s a target", || fuzz::fuzz(3, None));
+    // `cargo xtask fuzz` goes on from there.
+    report.done("seeds of the fuzz targets", fuzz::seeds_alone);
     Ok(())
 }
 
-/// The roots of Ceph, Ganeti and Ironic, in the cache outside the checkout; built if they are missing.
+/// What real systems are made of, in the cache outside the checkout; built if it is missing, side by side: packages are waited for.
 pub(crate) fn set_up(report: &mut Report) -> Result<()> {
-    report.run("roots of Ceph", &mut built("ceph-roots"))?;
-    report.run("root of Ganeti", &mut built("ganeti-root"))?;
-    report.run("root of Ironic", &mut built("ironic-root"))?;
-    Ok(())
+    let root = |name: &'static str, program: &'static str| {
+        move |report: &mut Report| report.run(name, &mut built(program)).map(drop)
+    };
+    report.beside([
+        ("ceph       | ", &root("roots of Ceph", "ceph-roots")),
+        ("ganeti     | ", &root("root of Ganeti", "ganeti-root")),
+        ("ironic     | ", &root("root of Ironic", "ironic-root")),
+        (
+            "kubernetes | ",
+            &root("programs of Kubernetes", "kubernetes-servers"),
+        ),
+    ])
 }
 
 /// The exact versions of Ceph, Ganeti and Ironic in the cache.

@@ -94,6 +94,7 @@ pub(crate) fn program(name: &str) -> Result<PathBuf> {
     let program = tool.program()?;
     if !program.exists() {
         tool.install()?;
+        std::fs::remove_dir_all(building()?).ok();
     }
     Ok(program)
 }
@@ -136,6 +137,7 @@ pub(crate) fn checks(report: &mut Report) -> Result<()> {
         command.args(tool.words).current_dir(root());
         report.run(&name, &mut command)?;
     }
+    std::fs::remove_dir_all(building()?).ok();
     Ok(())
 }
 
@@ -150,6 +152,7 @@ impl Tool {
         Ok(self.folder()?.join("bin").join(self.program))
     }
 
+    /// Builds it: quickly, for it runs for seconds. What the tools have in common is built once.
     fn install(&self) -> Result<()> {
         let Self {
             package,
@@ -159,25 +162,23 @@ impl Tool {
         } = self;
         let folder = self.folder()?;
         say(&format!("== build {package} {version} into {}", folder.display()));
-        let installed = cargo(&[
-            "install",
-            "--quiet",
-            "--locked",
-            package,
-            "--version",
-            version,
-            "--root",
-        ])
-        .arg(&folder)
-        .args(*features)
-        // Whatever is built for it is of no use to anybody else.
-        .env("CARGO_TARGET_DIR", folder.join("build"))
-        .status()
-        .with_context(|| format!("build {package}"))?;
-        std::fs::remove_dir_all(folder.join("build")).ok();
+        let words = ["install", "--quiet", "--locked", "--debug", package, "--version"];
+        let installed = cargo(&words)
+            .args([version, "--root"])
+            .arg(&folder)
+            .args(*features)
+            .env("CARGO_TARGET_DIR", building()?)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .status()
+            .with_context(|| format!("build {package}"))?;
         if !installed.success() {
             bail!("{package} {version} cannot be built: it takes crates.io, or what mirrors it");
         }
         Ok(())
     }
+}
+
+/// Where tools are built. It is of no use to anybody else.
+fn building() -> Result<PathBuf> {
+    Ok(cache()?.join("tools/build"))
 }

@@ -1,0 +1,36 @@
+//! Laws of planning and of runs, on clusters of all shapes. One program: what they have in common is compiled once.
+
+mod approvals;
+mod begun;
+mod between_waves;
+mod check_planted;
+mod earlier;
+mod fault_outside;
+mod flow;
+mod gates_hold;
+mod giving_back;
+mod going_back;
+mod guards_and_doors;
+mod guards_are_renewed;
+mod hosts;
+mod interruptions;
+mod legal;
+mod moves_in_a_run;
+mod on_failure;
+mod oracle_says;
+mod placement_laws;
+mod plan_laws;
+mod random;
+mod run_laws;
+mod scripted;
+mod selection;
+mod serves_or_goes_back;
+mod several_stages;
+mod steps;
+mod too_late;
+mod waves_exhaustive;
+mod waves_laws;
+mod waves_permits;
+mod waves_shapes;
+mod waves_walks;
+mod what_a_run_tells;

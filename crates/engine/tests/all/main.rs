@@ -1,0 +1,8 @@
+//! The driver, the journal and the lease beside faults.
+
+mod drive;
+mod identity;
+mod journal;
+mod lease_is_kept;
+mod lost_answer;
+mod one_unit;

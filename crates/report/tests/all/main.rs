@@ -1,0 +1,6 @@
+//! Forecasts, pictures and verdicts of journals.
+
+mod forecast;
+mod forecast_laws;
+mod shown;
+mod verify;
