@@ -4,6 +4,7 @@
 //! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
 //! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::Recorder`] made.
 
+mod body;
 pub mod exec;
 pub mod recorded;
 pub mod saved;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::Value;
 
+pub use body::{Body, Chunks};
 pub use words::words;
 
 /// Which of the cluster's daemons answers.
@@ -71,6 +73,14 @@ pub trait CephApi: Send + Sync {
                 why: err.trim().to_owned(),
             })
         }
+    }
+
+    /// As [`CephApi::ask`], of what may be long: where it can, it comes as it is read.
+    ///
+    /// # Errors
+    /// As [`CephApi::ask`]. That an answer breaks off is told by reading it.
+    async fn ask_for_much(&self, whom: Whom, command: Value) -> Result<Body, ApiError> {
+        self.ask(whom, command).await.map(Body::Whole)
     }
 }
 

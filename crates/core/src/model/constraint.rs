@@ -189,6 +189,16 @@ impl BudgetsBuilder {
         if self.budgets.offsets.is_empty() {
             self.budgets.offsets.push(0);
         }
+        // They are kept for as long as the snapshot, and one more than there was room for has doubled it.
+        let all = &mut self.budgets;
+        all.members.shrink_to_fit();
+        all.costs.shrink_to_fit();
+        all.offsets.shrink_to_fit();
+        all.limits.shrink_to_fit();
+        all.shares.shrink_to_fit();
+        all.group.shrink_to_fit();
+        all.names.shrink_to_fit();
+        all.name_ends.shrink_to_fit();
         self.budgets
     }
 }

@@ -5,9 +5,10 @@
 //! release's protocol. Where it is missing, each question starts the `ceph` program instead.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::exec::Exec;
-use super::{Access, Answer, ApiError, CephApi, Whom, words};
+use super::{Access, Answer, ApiError, Body, CephApi, Chunks, Whom, words};
 
 const SCRIPT: &str = include_str!("session.py");
 /// By default the C library keeps a heap for each thread, and what was freed of a large answer.
@@ -32,6 +33,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const RESERVED: u64 = 1 << 24;
 /// An answer of more bytes than this is none: 4 GB, four times the dump of 320,000 placement groups.
 const LARGEST: u64 = 1 << 32;
+/// What comes as it is read is handed on in pieces of so many bytes,
+const CHUNK: usize = 1 << 16;
+/// and so many of them may wait. Until they are read, other answers on the connection wait too.
+const CHUNKS: usize = 4;
 /// Under this number the script says whether it has a connection; questions count from there.
 const HELLO: u64 = 0;
 
@@ -64,12 +69,20 @@ struct Head {
     bytes: u64,
 }
 
-type Came = Result<(Head, Vec<u8>), String>;
+type Came = Result<(Head, Body), String>;
+
+/// Who waits for an answer.
+#[derive(Debug)]
+struct Asker {
+    answer: oneshot::Sender<Came>,
+    /// How long a piece of it may take, where it is to come as it is read.
+    by_chunks: Option<Duration>,
+}
 
 /// Who waits for which answer.
 #[derive(Debug, Default)]
 struct Waiting {
-    answers: BTreeMap<u64, oneshot::Sender<Came>>,
+    answers: BTreeMap<u64, Asker>,
     last: u64,
     /// Why no more questions are taken.
     closed: Option<String>,
@@ -219,7 +232,11 @@ impl Connection {
         let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::Error::other("its input and output are not there"));
         };
-        let (hello, connected) = oneshot::channel();
+        let (answer, connected) = oneshot::channel();
+        let hello = Asker {
+            answer,
+            by_chunks: None,
+        };
         let waiting = Arc::new(Mutex::new(Waiting {
             answers: BTreeMap::from([(HELLO, hello)]),
             last: HELLO,
@@ -244,7 +261,7 @@ impl Connection {
         held(&self.waiting).closed.get_or_insert_with(|| why.to_owned());
     }
 
-    async fn ask(&self, whom: Value, command: Value) -> Came {
+    async fn ask(&self, whom: Value, command: Value, by_chunks: Option<Duration>) -> Came {
         let (sender, answer) = oneshot::channel();
         let id = {
             let mut waiting = held(&self.waiting);
@@ -253,7 +270,11 @@ impl Connection {
             }
             waiting.last += 1;
             let id = waiting.last;
-            waiting.answers.insert(id, sender);
+            let asker = Asker {
+                answer: sender,
+                by_chunks,
+            };
+            waiting.answers.insert(id, asker);
             id
         };
         let line = format!("{}\n", json!({ "id": id, "whom": whom, "command": command }));
@@ -279,28 +300,49 @@ async fn received(answer: oneshot::Receiver<Came>) -> Came {
 /// Gives each answer to who waits for it, until there are no more.
 fn hand_out(mut answers: BufReader<ChildStdout>, waiting: &Mutex<Waiting>) {
     let why = loop {
-        let (head, body) = match next(&mut answers) {
-            Ok(answer) => answer,
-            Err(why) => break why,
-        };
-        let mut waiting = held(waiting);
-        if head.timed_out || head.unreachable.is_some() {
-            let why = "another question had no answer on this connection";
-            waiting.closed.get_or_insert_with(|| why.to_owned());
-        }
-        if let Some(asker) = waiting.answers.remove(&head.id) {
-            // Who waits no longer needs none.
-            drop(asker.send(Ok((head, body))));
+        if let Err(why) = hand_on(&mut answers, waiting) {
+            break why;
         }
     };
     let mut waiting = held(waiting);
     waiting.closed = Some(why.clone());
     for asker in std::mem::take(&mut waiting.answers).into_values() {
-        drop(asker.send(Err(why.clone())));
+        drop(asker.answer.send(Err(why.clone())));
     }
 }
 
-fn next(answers: &mut BufReader<ChildStdout>) -> Came {
+/// Gives the next answer to who waits for it; who waits no longer needs none.
+fn hand_on(answers: &mut impl BufRead, waiting: &Mutex<Waiting>) -> Result<(), String> {
+    let head = next_head(answers)?;
+    let wanted = head.bytes;
+    let asker = {
+        let mut waiting = held(waiting);
+        if head.timed_out || head.unreachable.is_some() {
+            let why = "another question had no answer on this connection";
+            waiting.closed.get_or_insert_with(|| why.to_owned());
+        }
+        waiting.answers.remove(&head.id)
+    };
+    match asker {
+        Some(Asker {
+            answer,
+            by_chunks: Some(patience),
+        }) if head.rc == 0 => {
+            let (to, coming) = sync_channel(CHUNKS);
+            drop(answer.send(Ok((head, Body::Coming(Chunks::new(coming, patience))))));
+            by_chunks(answers, wanted, to)
+        }
+        Some(Asker { answer, .. }) => {
+            let body = whole(answers, wanted);
+            let ended = body.as_ref().map(drop).map_err(Clone::clone);
+            drop(answer.send(body.map(|body| (head, Body::Whole(body)))));
+            ended
+        }
+        None => by_chunks(answers, wanted, sync_channel(0).0),
+    }
+}
+
+fn next_head(answers: &mut impl BufRead) -> Result<Head, String> {
     let mut line = Vec::new();
     let read = answers.read_until(b'\n', &mut line);
     if read.map_err(|e| e.to_string())? == 0 {
@@ -310,17 +352,82 @@ fn next(answers: &mut BufReader<ChildStdout>) -> Came {
     if head.bytes > LARGEST {
         return Err(format!("an answer of {} bytes is not taken", head.bytes));
     }
-    let wanted = head.bytes;
+    Ok(head)
+}
+
+fn whole(answers: &mut impl BufRead, wanted: u64) -> Result<Vec<u8>, String> {
     // Grown by doubling, it would take twice its place for a moment.
     let mut body = Vec::with_capacity(wanted.min(RESERVED) as usize);
     let got = answers.take(wanted).read_to_end(&mut body);
     if got.map_err(|e| e.to_string())? as u64 != wanted {
-        return Err(format!(
-            "the answer broke off after {} of {wanted} bytes",
-            body.len()
-        ));
+        return Err(broke_off(body.len() as u64, wanted));
     }
-    Ok((head, body))
+    Ok(body)
+}
+
+/// Hands an answer on as it comes. Where nobody reads on, the rest of it is passed over.
+fn by_chunks(
+    answers: &mut impl BufRead,
+    wanted: u64,
+    to: SyncSender<io::Result<Vec<u8>>>,
+) -> Result<(), String> {
+    let mut to = Some(to);
+    let mut missing = wanted;
+    while missing > 0 {
+        let mut chunk = Vec::with_capacity(missing.min(CHUNK as u64) as usize);
+        let read = answers.take(missing.min(CHUNK as u64)).read_to_end(&mut chunk);
+        let why = match read {
+            Ok(0) => broke_off(wanted - missing, wanted),
+            Ok(got) => {
+                missing -= got as u64;
+                to = to.filter(|to| to.send(Ok(chunk)).is_ok());
+                continue;
+            }
+            Err(error) => error.to_string(),
+        };
+        if let Some(to) = to {
+            drop(to.send(Err(io::Error::other(why.clone()))));
+        }
+        return Err(why);
+    }
+    Ok(())
+}
+
+fn broke_off(got: u64, wanted: u64) -> String {
+    format!("the answer broke off after {got} of {wanted} bytes")
+}
+
+impl Session {
+    /// Asks over a connection: by chunks, whoever asks takes the answer as it comes.
+    async fn exchange(
+        &self,
+        connection: &Connection,
+        whom: Whom,
+        command: Value,
+        by_chunks: bool,
+    ) -> Result<(Head, Body), ApiError> {
+        let asked = words(&command).join(" ");
+        let whom = match whom {
+            Whom::Mon => json!("mon"),
+            Whom::Mgr => json!("mgr"),
+            Whom::MonAt(rank) => json!(["mon", rank]),
+            Whom::Osd(id) => json!(["osd", id]),
+        };
+        let limit = self.access.timeout + GRACE;
+        let asking = connection.ask(whom, command, by_chunks.then_some(limit));
+        let Ok(came) = tokio::time::timeout(limit, asking).await else {
+            connection.close("the process that holds the connection does not answer");
+            return Err(self.timed_out(&asked));
+        };
+        let (head, body) = came.map_err(|why| self.unreachable(&asked, why))?;
+        if head.timed_out {
+            return Err(self.timed_out(&asked));
+        }
+        if let Some(why) = head.unreachable {
+            return Err(self.unreachable(&asked, why));
+        }
+        Ok((head, body))
+    }
 }
 
 #[async_trait]
@@ -330,28 +437,106 @@ impl CephApi for Session {
         let Some(connection) = self.connection(&asked).await? else {
             return self.exec.command(whom, command).await;
         };
-        let whom = match whom {
-            Whom::Mon => json!("mon"),
-            Whom::Mgr => json!("mgr"),
-            Whom::MonAt(rank) => json!(["mon", rank]),
-            Whom::Osd(id) => json!(["osd", id]),
-        };
-        let limit = self.access.timeout + GRACE;
-        let Ok(came) = tokio::time::timeout(limit, connection.ask(whom, command)).await else {
-            connection.close("the process that holds the connection does not answer");
-            return Err(self.timed_out(&asked));
-        };
-        let (head, out) = came.map_err(|why| self.unreachable(&asked, why))?;
-        if head.timed_out {
-            return Err(self.timed_out(&asked));
-        }
-        if let Some(why) = head.unreachable {
-            return Err(self.unreachable(&asked, why));
-        }
+        let (head, body) = self.exchange(&connection, whom, command, false).await?;
         Ok(Answer {
             rc: head.rc,
-            out,
+            out: match body {
+                Body::Whole(out) => out,
+                Body::Coming(_) => Vec::new(),
+            },
             err: head.err,
         })
+    }
+
+    async fn ask_for_much(&self, whom: Whom, mut command: Value) -> Result<Body, ApiError> {
+        command["format"] = Value::from("json");
+        let asked = words(&command).join(" ");
+        let Some(connection) = self.connection(&asked).await? else {
+            return self.exec.ask(whom, command).await.map(Body::Whole);
+        };
+        let (head, body) = self.exchange(&connection, whom, command, true).await?;
+        if head.rc == 0 {
+            return Ok(body);
+        }
+        Err(ApiError::Refused {
+            command: asked,
+            rc: head.rc,
+            why: head.err.trim().to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// What the script writes of these answers, each with its number.
+    fn written(answers: &[(u64, &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (id, body) in answers {
+            writeln!(bytes, "{}", json!({ "id": id, "bytes": body.len() })).unwrap();
+            bytes.extend_from_slice(body);
+        }
+        bytes
+    }
+
+    fn asking(waiting: &Mutex<Waiting>, id: u64, by_chunks: bool) -> oneshot::Receiver<Came> {
+        let (answer, came) = oneshot::channel();
+        let asker = Asker {
+            answer,
+            by_chunks: by_chunks.then_some(Duration::from_secs(60)),
+        };
+        held(waiting).answers.insert(id, asker);
+        came
+    }
+
+    #[test]
+    fn a_long_answer_comes_as_it_is_read_and_the_others_whole() {
+        let waiting = Mutex::default();
+        let [long, short, last] = [(1, true), (2, false), (3, true)].map(|(id, by)| asking(&waiting, id, by));
+        // More than may wait at once.
+        let much = vec![b'x'; CHUNK * (CHUNKS + 3) + 1];
+        let written = written(&[(1, &much), (2, b"{}"), (9, b"nobody asks"), (3, b"")]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut answers = written.as_slice();
+                for _ in 0..4 {
+                    hand_on(&mut answers, &waiting).unwrap();
+                }
+                assert!(answers.is_empty());
+            });
+            let Ok((_, Body::Coming(mut coming))) = long.blocking_recv().unwrap() else {
+                panic!("it is whole");
+            };
+            let mut read = Vec::new();
+            coming.read_to_end(&mut read).unwrap();
+            assert_eq!(read.len(), much.len());
+            assert!(matches!(short.blocking_recv().unwrap(), Ok((_, Body::Whole(body))) if body == b"{}"));
+            let Ok((_, Body::Coming(mut coming))) = last.blocking_recv().unwrap() else {
+                panic!("it is whole");
+            };
+            assert_eq!(coming.read(&mut [0]).unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn who_stops_reading_keeps_nobody_waiting_and_what_breaks_off_is_told() {
+        let waiting = Mutex::default();
+        drop(asking(&waiting, 1, true));
+        let cut = asking(&waiting, 2, true);
+        let much = vec![b'x'; CHUNK * (CHUNKS + 3)];
+        let mut written = written(&[(1, &much), (2, b"[1, 2, 3]")]);
+        written.truncate(written.len() - 4);
+        let mut answers = written.as_slice();
+        hand_on(&mut answers, &waiting).unwrap();
+        let why = "the answer broke off after 5 of 9 bytes";
+        assert_eq!(hand_on(&mut answers, &waiting), Err(why.to_owned()));
+        let Ok((_, Body::Coming(mut coming))) = cut.blocking_recv().unwrap() else {
+            panic!("it is whole");
+        };
+        let read = coming.read_to_string(&mut String::new());
+        assert_eq!(read.unwrap_err().to_string(), why);
     }
 }

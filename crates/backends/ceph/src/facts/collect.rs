@@ -17,7 +17,7 @@ use super::rgw::Status;
 use super::tree::CrushTree;
 use super::versions::Versions;
 use super::{DaemonMetadata, Facts, Known, ParseError, read_metadata};
-use crate::api::{ApiError, CephApi, Whom};
+use crate::api::{ApiError, Body, CephApi, Whom};
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -253,10 +253,13 @@ async fn listed(
     } else {
         json!({ "prefix": "pg dump" })
     };
-    Ok(match of_manager(api.ask(Whom::Mgr, question).await)? {
+    Ok(match of_manager(api.ask_for_much(Whom::Mgr, question).await)? {
         Known::Yes(answer) => Known::Yes(Listed {
             brief,
-            reading: tokio::task::spawn_blocking(move || PgMap::read_slice(&answer, origin)),
+            reading: tokio::task::spawn_blocking(move || match answer {
+                Body::Whole(answer) => PgMap::read_slice(&answer, origin),
+                Body::Coming(answer) => PgMap::read(answer, origin),
+            }),
         }),
         Known::No(why) => Known::No(why),
     })

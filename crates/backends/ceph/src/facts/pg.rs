@@ -145,7 +145,8 @@ impl PgMap {
             source: ParseCause::Json(error),
         })?;
         let map = read.ok_or_else(|| invalid(origin, "it has no list `pg_stats`"))?;
-        let map = map.sorted();
+        let mut map = map.sorted();
+        map.shrink();
         match map.ids.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(invalid(
                 origin,
@@ -153,6 +154,17 @@ impl PgMap {
             )),
             None => Ok(map),
         }
+    }
+
+    /// Gives back the room that was made for more.
+    fn shrink(&mut self) {
+        self.ids.shrink_to_fit();
+        self.states.shrink_to_fit();
+        self.reported.shrink_to_fit();
+        self.acting_ends.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.complete_known.shrink_to_fit();
+        self.osds.shrink_to_fit();
     }
 
     /// With room for so many groups of three.

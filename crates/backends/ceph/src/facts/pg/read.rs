@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use super::{LARGEST_ACTING, PgId, PgMap, Row};
 use crate::facts::pg_state::PgState;
 
-const BUFFER: usize = 1 << 20;
+const BUFFER: usize = 1 << 16;
 
 /// `None`: JSON, and no list of groups anywhere.
 pub(super) fn from_reader(from: impl Read) -> Result<Option<PgMap>, serde_json::Error> {
