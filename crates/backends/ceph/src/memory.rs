@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use stagger_core::model::UnitId;
 
 use crate::facts::Facts;
+use crate::reboot::BootsBefore;
 use crate::translate::Baseline;
 
 /// What a run keeps of how things were before it.
@@ -19,6 +20,9 @@ pub struct Memory {
     /// The interruptions that a person has permitted, by their names or their sorts.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub interruptions: BTreeSet<String>,
+    /// How hosts had booted, where it is they that are rebooted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<BootsBefore>,
 }
 
 /// On which host each daemon is, as it says itself.

@@ -12,6 +12,7 @@ use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
 use stagger_engine::inventory::Inventory;
+use stagger_engine::life::hostname;
 use stagger_risks::{Questions, System, ceph};
 use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
@@ -53,9 +54,12 @@ impl Opened<Ceph> {
 
     /// The cluster of the configuration.
     pub(in crate::clusters) fn of_config(config: Config) -> Result<Self, CliError> {
-        let settings = config.ceph()?;
+        let mut settings = config.ceph()?;
+        settings.reboot.own.get_or_insert_with(hostname);
         let source = live(&settings, settings.cluster.access());
-        Ok(Self::of(source, settings, Some(config)))
+        let mut opened = Self::of(source, settings, Some(config));
+        opened.system.answers = true;
+        Ok(opened)
     }
 
     /// Answers as `ceph … -f json` prints them, in a folder.
@@ -128,6 +132,7 @@ impl Opened<Ceph> {
                 api,
                 settings: settings.clone(),
                 is_configured: config.is_some(),
+                answers: false,
                 of_rook: false,
                 folder: None,
             },
@@ -223,5 +228,6 @@ fn settings_of(cluster: ClusterName, config: Option<&Config>) -> Result<CephSett
         hosts: stagger_engine::hosts::Hosts::default(),
         software: stagger_ceph::config::SoftwareByKind::default(),
         health: HealthPolicy::default(),
+        reboot: stagger_ceph::config::Reboot::default(),
     })
 }
