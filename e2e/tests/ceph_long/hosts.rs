@@ -16,10 +16,14 @@ use super::LIMIT;
 
 const RELEASES: [Release; 1] = [Release::Reef];
 
-/// Three managers, so that one is on a host outside of any wave of two.
+/// Three managers, so that one is on a host outside of any wave of two; and so few placement groups that some pairs of hosts
+/// have none in common.
 fn hosts() -> CephSpec {
     CephSpec {
         mgrs: 3,
+        host_pgs: 8,
+        rack_pgs: 8,
+        ec_pgs: 4,
         named_hosts: true,
         ..CephSpec::default()
     }
