@@ -83,20 +83,17 @@ fn boot_name(boot: &str) -> Result<Revision, IdError> {
 /// The host among these that a name means: its own, or the same without domains on either side.
 pub fn host_named<'a>(hosts: impl IntoIterator<Item = &'a String>, name: &str) -> Option<&'a str> {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-    let mut of_short = Vec::new();
+    let mut of_short = BTreeSet::new();
     for host in hosts {
         if host == name {
             return Some(host);
         }
         if short(host) == short(name) && (host.contains('.') != name.contains('.')) {
-            of_short.push(host.as_str());
+            of_short.insert(host.as_str());
         }
     }
     // Two that differ in their domains alone are not guessed between.
-    match of_short.as_slice() {
-        [one] => Some(one),
-        _ => None,
-    }
+    of_short.pop_first().filter(|_| of_short.is_empty())
 }
 
 /// The hosts of a cluster before a run. `last`: the host whose turn is the last.

@@ -183,7 +183,11 @@ fn refused(facts: &Facts) -> Vec<String> {
 /// Each host once, and every wave is what our oracle approves for all OSDs of it at once.
 #[test]
 fn hosts_of_a_recorded_cluster_are_planned_in_waves() {
-    let facts = on_hosts("18.2.7");
+    let mut facts = on_hosts("18.2.7");
+    for pool in facts.osds.pools.values_mut() {
+        // Of six hosts each two have a group in common: two of its three may go.
+        pool.min_size = 1;
+    }
     let (planned, made) = planned_by(&facts, RebootGoal::default(), Reboot::default()).unwrap();
     let all: BTreeSet<String> = hosts_of(&facts).into_values().collect();
     let waves = waves(&made);
@@ -228,7 +232,7 @@ fn the_own_host_is_last_and_alone_and_the_title_says_so() {
 
 #[test]
 fn a_name_means_a_host_with_or_without_its_domain_and_none_in_doubt() {
-    let all = ["a.x", "b", "c.x", "c.y"].map(str::to_owned);
+    let all = ["a.x", "b", "c.x", "c.y", "a.x", "b"].map(str::to_owned);
     let named = |name: &str| host_named(&all, name);
     assert_eq!(named("a"), Some("a.x"));
     assert_eq!(named("b.x"), Some("b"));

@@ -11,14 +11,14 @@ use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::{Answer as Said, ApiError, CephApi, Whom};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::Reboot;
-use stagger_ceph::facts::Known;
+use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::memory::Memory;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::reboot::{REBOOTED, RebootGoal};
 use stagger_ceph::target::PgGate;
 use stagger_core::model::{GuardName, Phase, Policy, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::clock::Steady;
+use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Planner as _, Retryability};
 use stagger_engine::deadline::Deadline;
 
@@ -57,6 +57,7 @@ impl CephApi for World {
             if *fuse == 0 {
                 return Err(ApiError::TimedOut {
                     command: prefix,
+                    via: "a process that is gone".to_owned(),
                     seconds: 1,
                 });
             }
@@ -153,6 +154,11 @@ fn world(managers: &[&str]) -> Arc<World> {
     })
 }
 
+/// What is learnt of the recorded cluster. Its answers are read by a runtime of their own.
+fn facts() -> Facts {
+    std::thread::spawn(|| on_hosts("18.2.7")).join().unwrap()
+}
+
 /// The recorded answers, with the hosts that [`on_hosts`] has.
 fn recorded_on_hosts() -> PathBuf {
     use std::sync::OnceLock;
@@ -163,7 +169,7 @@ fn recorded_on_hosts() -> PathBuf {
             let file = file.unwrap();
             std::fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
         }
-        let facts = on_hosts("18.2.7");
+        let facts = facts();
         let lists = [("mon", &facts.mon_metadata), ("mgr", &facts.mgr_metadata)];
         let named = lists.map(|(kind, list)| (kind, list.iter().map(|one| one.host.clone()).collect::<Vec<_>>()));
         let osds = facts.osd_metadata.iter().map(|osd| osd.host.clone()).collect();
@@ -187,11 +193,12 @@ fn unit(name: &str) -> UnitId {
 
 /// A process that carries a reboot of all hosts on.
 fn process(world: &Arc<World>, reboot: &Reboot, machines: &Machines) -> CephBackend {
-    let mut settings = settings(reboot.clone());
+    let reboot = reboot.clone();
+    let mut settings = std::thread::spawn(|| settings(reboot)).join().unwrap();
     settings.hosts.folder = machines.path().join("stagger");
     settings.hosts.timeout = 20;
     settings.cluster.poll = 1;
-    let facts = on_hosts("18.2.7");
+    let facts = facts();
     let boots = (0..6).map(|at| (format!("host{at}"), Known::Yes("b1".to_owned())));
     let goal = CephGoal::Reboot(RebootGoal {
         only: None,
@@ -284,7 +291,7 @@ async fn the_oracle_is_asked_about_all_daemons_of_a_wave_at_once_and_noout_is_on
 }
 
 fn late() -> Call {
-    let clock = Arc::new(Steady::default());
+    let clock = Arc::new(Steady::new(Arc::new(SystemClock)));
     let before = Timestamp::now() - SignedDuration::from_secs(60);
     Call {
         deadline: Some(Deadline::new(before, clock)),
