@@ -135,8 +135,8 @@ fn furnish(folder: &Path) {
     });
 
     on_hosts(&good, &folder.join("on-hosts"));
-    on_hosts(&good, &folder.join("nowhere"));
-    edited(&folder.join("nowhere/mgr_metadata.json"), |all| {
+    on_hosts(&good, &folder.join("without-host"));
+    edited(&folder.join("without-host/mgr_metadata.json"), |all| {
         all[0].as_object_mut().unwrap().remove("hostname");
     });
 
