@@ -71,7 +71,10 @@ fn write_hosts(dir: &Path, spec: &CephSpec) -> Result<()> {
     make(&dir.join("host-of"))?;
     for daemon in spec.all_daemons() {
         let host = spec.host_of(&daemon)?;
-        put(&dir.join("host-of").join(daemon.to_string()), &format!("{host}\n"))?;
+        put(
+            &dir.join("host-of").join(daemon.to_string()),
+            &format!("{host}\n"),
+        )?;
         let own = dir.join("hosts").join(&host);
         make(&own)?;
         put(&own.join("boot-id"), &format!("first-boot-of-{host}\n"))?;

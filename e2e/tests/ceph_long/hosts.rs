@@ -63,7 +63,10 @@ fn hosts_are_rebooted_under_load() -> Result<()> {
         let all: BTreeSet<&String> = planned.iter().flatten().collect();
         ensure!(all.len() == count, "{} of {count} hosts are planned", all.len());
         let own = format!("host.{OWN_HOST}");
-        ensure!(planned.last() == Some(&vec![own.clone()]), "{own} is not last and alone");
+        ensure!(
+            planned.last() == Some(&vec![own.clone()]),
+            "{own} is not last and alone"
+        );
         phases.lap("planned");
 
         let mut run = machine.start(&["run", "reboot"])?;
@@ -89,13 +92,20 @@ fn hosts_are_rebooted_under_load() -> Result<()> {
         journal.both_judges_agreed()?;
         let waves = waves(&journal);
         say(format!("   waves: {waves:?}"));
-        ensure!(waves.iter().any(|wave| wave.len() > 1), "no two hosts went together: {waves:?}");
+        ensure!(
+            waves.iter().any(|wave| wave.len() > 1),
+            "no two hosts went together: {waves:?}"
+        );
         ensure!(
             waves.len() < count,
             "{} waves for {count} hosts: no fewer than one after another",
             waves.len()
         );
-        ensure!(waves.last() == Some(&vec![own]), "the last wave: {:?}", waves.last());
+        ensure!(
+            waves.last() == Some(&vec![own]),
+            "the last wave: {:?}",
+            waves.last()
+        );
         verify::nothing_is_left(cluster)?;
         verify::is_healthy(cluster)
     })

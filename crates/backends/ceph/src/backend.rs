@@ -112,8 +112,9 @@ impl CephBackend {
             Some(before) => {
                 let places = self.places();
                 let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                reboot::snapshot_in_run(facts, &daemons, &places, before, &boots)
-                    .map_err(|error| BackendError::transient("make hosts of the cluster's facts", in_full(&error)))
+                reboot::snapshot_in_run(facts, &daemons, &places, before, &boots).map_err(|error| {
+                    BackendError::transient("make hosts of the cluster's facts", in_full(&error))
+                })
             }
         }
     }
@@ -161,7 +162,10 @@ impl CephBackend {
     }
 
     fn carried(&self) -> CarriedDaemons {
-        self.carried.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.carried
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The daemons that go down with these units.
@@ -201,8 +205,13 @@ impl CephBackend {
             return;
         }
         let answers = reboot::ask::boots(&self.settings, unknown).await;
-        let answers = answers.into_iter().filter_map(|(host, boot)| Some((host, boot.get()?.clone())));
-        self.boots.lock().unwrap_or_else(PoisonError::into_inner).extend(answers);
+        let answers = answers
+            .into_iter()
+            .filter_map(|(host, boot)| Some((host, boot.get()?.clone())));
+        self.boots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(answers);
     }
 
     /// Reboots a host, or waits for it.
@@ -210,7 +219,10 @@ impl CephBackend {
         let tried = format!("reboot {unit}");
         let known = host_name(unit).and_then(|host| Some((host, self.reboots()?.boots.get(host)?)));
         let Some((host, before)) = known else {
-            return Err(BackendError::permanent(tried, "its boot id before the run is not known"));
+            return Err(BackendError::permanent(
+                tried,
+                "its boot id before the run is not known",
+            ));
         };
         let wave = guards::wave_of(&*self.api, unit).await?;
         let wave = wave.iter().filter_map(host_name).map(str::to_owned).collect();

@@ -31,8 +31,15 @@ impl CarriedDaemons {
         let (hosts, daemons): (Vec<&UnitId>, Vec<&UnitId>) =
             units.iter().partition(|unit| host_name(unit).is_some());
         let hosts: BTreeSet<&str> = hosts.into_iter().filter_map(host_name).collect();
-        let of_hosts = self.0.iter().filter(|(_, (host, _))| hosts.contains(host.as_str()));
-        let mut all: Vec<UnitId> = daemons.into_iter().chain(of_hosts.map(|(unit, _)| unit)).cloned().collect();
+        let of_hosts = self
+            .0
+            .iter()
+            .filter(|(_, (host, _))| hosts.contains(host.as_str()));
+        let mut all: Vec<UnitId> = daemons
+            .into_iter()
+            .chain(of_hosts.map(|(unit, _)| unit))
+            .cloned()
+            .collect();
         all.sort_by(|a, b| a.natural().cmp(&b.natural()));
         all.dedup();
         all
@@ -40,7 +47,9 @@ impl CarriedDaemons {
 
     /// Whether that daemon was down: one that is in no list of the cluster's any more, or that does not answer.
     pub(crate) fn is_down(&self, unit: &UnitId) -> bool {
-        self.0.get(unit).is_some_and(|(_, state)| *state == UnitState::Down)
+        self.0
+            .get(unit)
+            .is_some_and(|(_, state)| *state == UnitState::Down)
     }
 
     /// The hosts of which each daemon serves.

@@ -198,7 +198,11 @@ impl Reboot {
 
     /// What prints the host's boot id.
     pub fn boot_id(&self, hosts: &Hosts) -> String {
-        or_usual(self.boot_id.as_ref(), hosts, "cat /proc/sys/kernel/random/boot_id")
+        or_usual(
+            self.boot_id.as_ref(),
+            hosts,
+            "cat /proc/sys/kernel/random/boot_id",
+        )
     }
 
     /// What tells whether the host needs a reboot.

@@ -156,12 +156,7 @@ impl Planner for CephPlanner {
         snapshot(&self.settings, facts, None, &Permitted::default())
     }
 
-    fn plan(
-        &self,
-        facts: &Facts,
-        goal: &CephGoal,
-        policy: &Policy,
-    ) -> Result<Planned<Memory>, PlannerError> {
+    fn plan(&self, facts: &Facts, goal: &CephGoal, policy: &Policy) -> Result<Planned<Memory>, PlannerError> {
         let permitted = policy.interruptions.iter().cloned().collect();
         let snapshot = snapshot(&self.settings, facts, None, &permitted)?;
         let release = match goal {

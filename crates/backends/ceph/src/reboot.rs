@@ -19,8 +19,8 @@ use stagger_engine::cluster::Refusal;
 use crate::facts::{Facts, Known};
 use crate::memory::hosts_of;
 use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
-use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 use crate::translate::TranslateError;
+use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 
 /// What a host runs that has had its reboot.
 pub const REBOOTED: &str = "rebooted";
@@ -108,7 +108,11 @@ pub fn snapshot(
 ) -> Result<Snapshot, TranslateError> {
     let places = hosts_of(facts);
     let mut down: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for daemon in daemons.units().iter().filter(|daemon| daemon.state != UnitState::Serving) {
+    for daemon in daemons
+        .units()
+        .iter()
+        .filter(|daemon| daemon.state != UnitState::Serving)
+    {
         if let Some(host) = places.get(&daemon.id) {
             down.entry(host).or_default().push(daemon.id.as_str());
         }
@@ -193,13 +197,17 @@ pub fn target(
     if !reasons.is_empty() {
         return Err(Refusal(reasons));
     }
-    compile(facts, daemons, goal, last, policy).map_err(|error| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]))
+    compile(facts, daemons, goal, last, policy)
+        .map_err(|error| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]))
 }
 
 /// A host cannot be rebooted while nobody knows what goes down with it.
 fn nowhere(facts: &Facts, daemons: &Snapshot) -> Option<Reason> {
     let places = hosts_of(facts);
-    let nowhere = daemons.units().iter().filter(|daemon| !places.contains_key(&daemon.id));
+    let nowhere = daemons
+        .units()
+        .iter()
+        .filter(|daemon| !places.contains_key(&daemon.id));
     let nowhere: Vec<&str> = nowhere.map(|daemon| daemon.id.as_str()).collect();
     (!nowhere.is_empty()).then(|| {
         let why = format!(
@@ -234,10 +242,17 @@ fn compile(
     let mut guards = of_kind("osd", policy)?;
     if facts.fs.filesystems.iter().any(|fs| fs.standby_replay) {
         let of_servers = of_kind("mds", policy)?;
-        guards.extend(of_servers.into_iter().filter(|guard| guard.name.as_str() == NO_STANDBY_REPLAY));
+        guards.extend(
+            of_servers
+                .into_iter()
+                .filter(|guard| guard.name.as_str() == NO_STANDBY_REPLAY),
+        );
     }
     let only = goal.only.as_ref().map(|only| {
-        let mut only = only.iter().map(|host| host_unit(host)).collect::<Result<Vec<_>, _>>()?;
+        let mut only = only
+            .iter()
+            .map(|host| host_unit(host))
+            .collect::<Result<Vec<_>, _>>()?;
         only.sort();
         Ok::<_, IdError>(only)
     });
@@ -249,7 +264,11 @@ fn compile(
         // What is active is handed over in the same phase, so that the word of both judges is fresh when the host goes down.
         phases: vec![Phase::Change],
         guards,
-        gates: gates(facts, &["osds-up-in", "mgr-active", "mds-active", "rgw-serving"], policy)?,
+        gates: gates(
+            facts,
+            &["osds-up-in", "mgr-active", "mds-active", "rgw-serving"],
+            policy,
+        )?,
         door_before_last: None,
         may_be_left: false,
         going_back: GoingBack::Impossible {

@@ -52,9 +52,10 @@ impl Goal {
         if others.is_empty() {
             return Ok(());
         }
-        Err(
-            CliError::usage(format!("{} is for a Ganeti, and this is a Ceph", others.join(", ")))
-                .hint("hosts of a Ceph are selected by --host, --domain, --limit and --needs-reboot"),
-        )
+        Err(CliError::usage(format!(
+            "{} is for a Ganeti, and this is a Ceph",
+            others.join(", ")
+        ))
+        .hint("hosts of a Ceph are selected by --host, --domain, --limit and --needs-reboot"))
     }
 }

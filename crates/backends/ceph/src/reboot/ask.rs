@@ -26,7 +26,9 @@ const LONGEST: usize = 64;
 
 /// The boot id of each of these hosts, or why nobody could tell.
 pub async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<String>> {
-    let CephSettings { hosts: shell, reboot, .. } = settings;
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
     let mut found = BTreeMap::new();
     for (host, answer) in ask(shell, &reboot.boot_id(shell), hosts, TELLS).await {
         let boot = match answer.and_then(|ran| boot_of(&ran)) {
@@ -63,18 +65,26 @@ fn boot_of(ran: &Ran) -> Result<String, String> {
 
 /// Whether each of these hosts needs a reboot, or why nobody could tell.
 pub async fn needed(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<bool>> {
-    let CephSettings { hosts: shell, reboot, .. } = settings;
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
     needed_by(shell, &reboot.needed(shell), hosts).await
 }
 
 /// The same by a command of the moment, in which `{host}` is replaced.
-pub async fn needed_by(shell: &Hosts, command: &str, hosts: BTreeSet<String>) -> BTreeMap<String, Known<bool>> {
+pub async fn needed_by(
+    shell: &Hosts,
+    command: &str,
+    hosts: BTreeSet<String>,
+) -> BTreeMap<String, Known<bool>> {
     let mut found = BTreeMap::new();
     for (host, answer) in ask(shell, command, hosts, LOOKS).await {
         let needs = match answer {
             Ok(Ran { code: 0, .. }) => Known::Yes(true),
             Ok(Ran { code: 1, .. }) => Known::Yes(false),
-            Ok(Ran { code, output }) => Known::No(format!("the command ended with {code}: {}", last_words(&output))),
+            Ok(Ran { code, output }) => {
+                Known::No(format!("the command ended with {code}: {}", last_words(&output)))
+            }
             Err(why) => Known::No(why),
         };
         found.insert(host, needs);
@@ -146,7 +156,10 @@ mod tests {
     #[test]
     fn a_boot_id_is_the_last_word_that_a_host_prints() {
         let boot = "7b2c0a52-4f0e-4d4b-9d55-0d3a8f1f3a11";
-        assert_eq!(boot_of(&ran(0, &format!("Welcome!\n{boot}\n"))), Ok(boot.to_owned()));
+        assert_eq!(
+            boot_of(&ran(0, &format!("Welcome!\n{boot}\n"))),
+            Ok(boot.to_owned())
+        );
         for (code, output) in [(0, ""), (0, "no such file or directory"), (1, boot), (255, "")] {
             assert!(boot_of(&ran(code, output)).is_err(), "{code} {output:?}");
         }

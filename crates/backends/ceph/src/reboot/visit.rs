@@ -185,9 +185,14 @@ impl Visit<'_> {
                 active as u32 >= fs.max_mds && fs.lost_ranks == 0
             });
             let next = servers.find(|server| {
-                server.active() && !failed.contains(&server.name) && self.goes_down("mds", &server.name) == Some(true)
+                server.active()
+                    && !failed.contains(&server.name)
+                    && self.goes_down("mds", &server.name) == Some(true)
             });
-            let elsewhere = map.standbys.iter().any(|name| self.goes_down("mds", name) == Some(false));
+            let elsewhere = map
+                .standbys
+                .iter()
+                .any(|name| self.goes_down("mds", name) == Some(false));
             match next {
                 Some(server) if elsewhere && is_settled => {
                     failed.insert(server.name.clone());

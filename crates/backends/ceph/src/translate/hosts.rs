@@ -82,7 +82,10 @@ pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, Tran
         units.push(of_daemons(host, &daemons, carried)?);
     }
     units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
-    let found: BTreeMap<&UnitId, Ix> = (0_u32..).zip(&units).map(|(at, unit)| (&unit.id, Ix(at))).collect();
+    let found: BTreeMap<&UnitId, Ix> = (0_u32..)
+        .zip(&units)
+        .map(|(at, unit)| (&unit.id, Ix(at)))
+        .collect();
     let unit_of = |daemon: &UnitId| match carried.places.get(daemon) {
         Some(host) => host_unit(host),
         None => Ok(daemon.clone()),
@@ -190,12 +193,18 @@ fn carried_budgets(
     let mut costs: Vec<(Ix, u32)> = Vec::new();
     for budget in 0..of.len() {
         costs.clear();
-        costs.extend(of.members(budget).map(|(daemon, cost)| (seats[daemon.at()], cost)));
+        costs.extend(
+            of.members(budget)
+                .map(|(daemon, cost)| (seats[daemon.at()], cost)),
+        );
         let (group, name) = (of.group(budget), of.name(budget));
         builder.add_for(of.share(budget), group, name, of.limit(budget), &costs);
     }
     for Bound { name, limit, members } in bounds {
-        let members: Vec<(Ix, u32)> = members.iter().filter_map(|daemon| Some((seat_of(daemon)?, 1))).collect();
+        let members: Vec<(Ix, u32)> = members
+            .iter()
+            .filter_map(|daemon| Some((seat_of(daemon)?, 1)))
+            .collect();
         // It stands for no placement group.
         builder.add_for(0, "metadata servers", name, *limit, &members);
     }
@@ -214,15 +223,27 @@ pub fn bounds(facts: &Facts) -> Result<Vec<Bound>, IdError> {
     let followers = follows.filter(|server| server.follows()).count();
     let standbys = map.standbys.len() + followers;
     let mut bounds = Vec::new();
-    for fs in map.filesystems.iter().filter(|fs| fs.ranks() > 1 && standbys == 0) {
+    for fs in map
+        .filesystems
+        .iter()
+        .filter(|fs| fs.ranks() > 1 && standbys == 0)
+    {
         bounds.push(Bound {
             name: format!("ranks of {}, for which none stands by", fs.name),
             limit: 0,
-            members: fs.servers.iter().map(|server| unit(&server.name)).collect::<Result<_, _>>()?,
+            members: fs
+                .servers
+                .iter()
+                .map(|server| unit(&server.name))
+                .collect::<Result<_, _>>()?,
         });
     }
     if map.filesystems.len() > 1 && standbys > 0 {
-        let servers = map.filesystems.iter().flat_map(|fs| &fs.servers).map(|server| &server.name);
+        let servers = map
+            .filesystems
+            .iter()
+            .flat_map(|fs| &fs.servers)
+            .map(|server| &server.name);
         bounds.push(Bound {
             name: "as many as stand by for all file systems".to_owned(),
             limit: standbys as u32,

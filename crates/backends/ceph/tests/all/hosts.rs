@@ -114,7 +114,11 @@ pub(crate) fn on_hosts(version: &str) -> Facts {
         names.extend(host.clone().filter(|host| !names.contains(host)));
         facts.osd_metadata[at].host = host;
     }
-    for list in [&mut facts.mon_metadata, &mut facts.mgr_metadata, &mut facts.mds_metadata] {
+    for list in [
+        &mut facts.mon_metadata,
+        &mut facts.mgr_metadata,
+        &mut facts.mds_metadata,
+    ] {
         for (daemon, host) in list.iter_mut().zip(&names) {
             daemon.host = Some(host.clone());
         }
@@ -144,7 +148,11 @@ fn wide() -> Policy {
     }
 }
 
-fn planned_by(facts: &Facts, goal: RebootGoal, reboot: Reboot) -> Result<(Planned<stagger_ceph::memory::Memory>, Plan), PlannerError> {
+fn planned_by(
+    facts: &Facts,
+    goal: RebootGoal,
+    reboot: Reboot,
+) -> Result<(Planned<stagger_ceph::memory::Memory>, Plan), PlannerError> {
     let planner = CephPlanner::new(settings(reboot), PgGate::Clean);
     let policy = wide();
     let planned = planner.plan(facts, &CephGoal::Reboot(goal), &policy)?;
@@ -213,7 +221,10 @@ fn hosts_of_a_recorded_cluster_are_planned_in_waves() {
         });
         assert!(mons.count() < 2, "two of three monitors: {wave:?}");
     }
-    assert!(planned.memory.reboot.unwrap().boots.is_empty(), "nobody was asked");
+    assert!(
+        planned.memory.reboot.unwrap().boots.is_empty(),
+        "nobody was asked"
+    );
 }
 
 #[test]
@@ -227,7 +238,10 @@ fn the_own_host_is_last_and_alone_and_the_title_says_so() {
     let (planned, made) = planned_by(&facts, RebootGoal::default(), reboot).unwrap();
     assert_eq!(waves(&made).last().unwrap(), &[format!("host.{own}")]);
     let title = &planned.target.title;
-    assert!(title.ends_with(&format!("{own} last: stagger runs there")), "{title}");
+    assert!(
+        title.ends_with(&format!("{own} last: stagger runs there")),
+        "{title}"
+    );
 }
 
 #[test]
@@ -252,7 +266,10 @@ fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
     };
     let (planned, made) = planned_by(&facts, goal, Reboot::default()).unwrap();
     let visited: BTreeSet<String> = waves(&made).into_iter().flatten().collect();
-    assert_eq!(visited, all[..2].iter().map(|host| format!("host.{host}")).collect());
+    assert_eq!(
+        visited,
+        all[..2].iter().map(|host| format!("host.{host}")).collect()
+    );
     assert!(planned.target.title.starts_with("reboot 2 hosts"));
     let (none, earned, policy) = (BTreeMap::new(), BTreeMap::new(), wide());
     let ask = PlanningInput {
@@ -270,7 +287,10 @@ fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
         };
         selection.of(&ask)
     };
-    assert_eq!(select(&all[1]).unwrap().only, Some(vec![host_unit(&all[1]).unwrap()]));
+    assert_eq!(
+        select(&all[1]).unwrap().only,
+        Some(vec![host_unit(&all[1]).unwrap()])
+    );
     let unknown = select("nowhere").unwrap_err().to_string();
     assert!(unknown.contains(&all[0]), "it names those there are: {unknown}");
 }
@@ -310,12 +330,23 @@ fn hosts_that_do_not_wholly_serve_or_do_not_answer_are_left_alone_and_named() {
     let left: BTreeMap<&str, String> = made
         .left_alone
         .iter()
-        .map(|left| (left.unit.as_str(), format!("{}: {}", left.reason.code, left.reason.detail)))
+        .map(|left| {
+            (
+                left.unit.as_str(),
+                format!("{}: {}", left.reason.code, left.reason.detail),
+            )
+        })
         .collect();
     let of_down = &left[format!("host.{down}").as_str()];
-    assert!(of_down.contains("daemon-down") && of_down.contains("osd.0"), "{of_down}");
+    assert!(
+        of_down.contains("daemon-down") && of_down.contains("osd.0"),
+        "{of_down}"
+    );
     let of_silent = &left[format!("host.{silent}").as_str()];
-    assert!(of_silent.contains("host-silent") && of_silent.contains("no route"), "{of_silent}");
+    assert!(
+        of_silent.contains("host-silent") && of_silent.contains("no route"),
+        "{of_silent}"
+    );
     let before = planned.memory.reboot.unwrap();
     assert!(!before.boots.contains_key(&silent) && before.boots[&down] == "b1");
 }
@@ -345,11 +376,17 @@ fn ranks_need_standbys_while_hosts_are_rebooted() {
     facts.fs.filesystems = vec![filesystem("home", &["x", "y"])];
     facts.fs.standbys.clear();
     let several = bounds(&facts).unwrap();
-    assert_eq!((several.len(), several[0].limit, several[0].members.len()), (1, 0, 2));
+    assert_eq!(
+        (several.len(), several[0].limit, several[0].members.len()),
+        (1, 0, 2)
+    );
     facts.fs.filesystems = vec![filesystem("home", &["x"]), filesystem("work", &["y"])];
     facts.fs.standbys = vec!["z".to_owned()];
     let shared = bounds(&facts).unwrap();
-    assert_eq!((shared.len(), shared[0].limit, shared[0].members.len()), (1, 1, 3));
+    assert_eq!(
+        (shared.len(), shared[0].limit, shared[0].members.len()),
+        (1, 1, 3)
+    );
 
     // The two servers of two file systems, with one standby for both, do not go together.
     let names: Vec<String> = reboot::names(&facts, &daemons(&facts)).into_iter().collect();
@@ -363,7 +400,9 @@ fn ranks_need_standbys_while_hosts_are_rebooted() {
     }
     let (_, made) = planned_by(&facts, RebootGoal::default(), Reboot::default()).unwrap();
     for wave in waves(&made) {
-        let of_servers = names[..3].iter().filter(|host| wave.contains(&format!("host.{host}")));
+        let of_servers = names[..3]
+            .iter()
+            .filter(|host| wave.contains(&format!("host.{host}")));
         assert!(of_servers.count() < 2, "{wave:?}");
     }
 }
@@ -385,5 +424,8 @@ fn a_daemon_without_a_host_counts_for_itself() {
     let names: Vec<&str> = hosts.units().iter().map(|unit| unit.id.as_str()).collect();
     assert_eq!(names, ["host.h", "mgr.x1"]);
     let all = [Ix(0), Ix(1)];
-    assert!(hosts.budgets().permit(&hosts.down(), &all).is_err(), "no manager would stay");
+    assert!(
+        hosts.budgets().permit(&hosts.down(), &all).is_err(),
+        "no manager would stay"
+    );
 }

@@ -63,11 +63,19 @@ impl CephApi for World {
             }
             *fuse -= 1;
         }
-        let changes = ["osd set-group", "osd unset-group", "mgr fail", "osd ok-to-stop", "mon ok-to-stop"];
+        let changes = [
+            "osd set-group",
+            "osd unset-group",
+            "mgr fail",
+            "osd ok-to-stop",
+            "mon ok-to-stop",
+        ];
         if changes.contains(&prefix.as_str()) {
             let words = ["ids", "who"].map(|name| &command[name]);
             let words = words.into_iter().find(|word| !word.is_null()).cloned();
-            state.asked.push(format!("{prefix} {}", words.unwrap_or_default()));
+            state
+                .asked
+                .push(format!("{prefix} {}", words.unwrap_or_default()));
         }
         let read = |said: Option<Said>| -> Value { serde_json::from_slice(&said.unwrap().out).unwrap() };
         let out = match prefix.as_str() {
@@ -171,7 +179,8 @@ fn recorded_on_hosts() -> PathBuf {
         }
         let facts = facts();
         let lists = [("mon", &facts.mon_metadata), ("mgr", &facts.mgr_metadata)];
-        let named = lists.map(|(kind, list)| (kind, list.iter().map(|one| one.host.clone()).collect::<Vec<_>>()));
+        let named =
+            lists.map(|(kind, list)| (kind, list.iter().map(|one| one.host.clone()).collect::<Vec<_>>()));
         let osds = facts.osd_metadata.iter().map(|osd| osd.host.clone()).collect();
         for (kind, hosts) in named.into_iter().chain([("osd", osds)]) {
             let path = folder.path().join(format!("{kind}_metadata.json"));
@@ -337,7 +346,10 @@ async fn a_host_that_does_not_come_back_is_named_and_left_alone() {
         unit: unit("host.host3"),
     };
     let next = Call { seq: 2, ..call() };
-    assert_eq!(backend.perform(&next, &again).await.unwrap(), "it has booted already");
+    assert_eq!(
+        backend.perform(&next, &again).await.unwrap(),
+        "it has booted already"
+    );
     assert_eq!(machines.reboots(), ["host3"]);
 }
 
@@ -349,7 +361,9 @@ async fn a_command_that_fails_is_told_with_its_words() {
     let backend = process(&world, &reboot, &machines);
     let error = backend.perform(&call(), &change("host.host3")).await.unwrap_err();
     assert!(
-        error.why.contains("ended with 4: Interactive authentication required"),
+        error
+            .why
+            .contains("ended with 4: Interactive authentication required"),
         "{error}"
     );
 }
@@ -392,11 +406,17 @@ fn commands_that_would_reboot_this_machine_are_refused() {
         ..Reboot::default()
     };
     let why = given.verify(&here).unwrap_err();
-    assert!(why.contains("[reboot] command") && why.contains("{host}"), "{why}");
+    assert!(
+        why.contains("[reboot] command") && why.contains("{host}"),
+        "{why}"
+    );
     assert_eq!(given.verify(&there), Ok(()));
     let usual = Reboot::default();
     assert_eq!(usual.verify(&here), Ok(()));
-    assert_eq!(usual.command(&here), "ssh -oBatchMode=yes {host} systemctl reboot");
+    assert_eq!(
+        usual.command(&here),
+        "ssh -oBatchMode=yes {host} systemctl reboot"
+    );
     assert_eq!(usual.command(&there), "systemctl reboot");
     let words: BTreeSet<String> = [usual.boot_id(&there), usual.needed(&there)].into();
     assert!(words.iter().all(|command| !command.contains("ssh")), "{words:?}");

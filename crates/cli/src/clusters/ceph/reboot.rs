@@ -40,10 +40,10 @@ pub(super) async fn ask(
 ) -> Result<RebootGoal, CliError> {
     let Some(settings) = settings else {
         if asked.needs_reboot.is_some() {
-            return Err(
-                CliError::usage("--needs-reboot asks hosts that answer, and this cluster was recorded")
-                    .hint("leave out --from, or name the hosts with --host"),
-            );
+            return Err(CliError::usage(
+                "--needs-reboot asks hosts that answer, and this cluster was recorded",
+            )
+            .hint("leave out --from, or name the hosts with --host"));
         }
         return Ok(RebootGoal::default());
     };
@@ -70,7 +70,10 @@ pub(super) async fn ask(
         }
     }
     if only.is_empty() {
-        return Err(CliError::new(Exit::No, "none of the selected hosts needs a reboot"));
+        return Err(CliError::new(
+            Exit::No,
+            "none of the selected hosts needs a reboot",
+        ));
     }
     Ok(RebootGoal {
         boots: Some(reboot::ask::boots(settings, only.clone()).await),
