@@ -90,7 +90,9 @@ impl CephPlanner {
         let target = reboot::target(facts, daemons, goal, own, &self.wanted(policy))?;
         let snapshot = reboot::snapshot(facts, daemons, goal, own)
             .map_err(|error| BackendError::permanent("name the cluster's hosts", in_full(&error)))?;
-        self.verify(&snapshot, policy)?;
+        // An order of daemons says nothing of hosts, and is none of another cluster's.
+        self.verify(&snapshot, policy)
+            .or_else(|unknown| self.verify(daemons, policy).map_err(|_| unknown))?;
         Ok(Planned {
             memory: Memory {
                 reboot: Some(BootsBefore::of(goal, own)),

@@ -98,7 +98,9 @@ impl Reboot {
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
         words.switch("--accept-untested-release", *accept_untested_release);
-        words.value("--needs-reboot", needs_reboot.as_ref());
+        // Every word that follows is a flag.
+        words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
+        words.value("--needs-reboot", needs_reboot.as_ref().filter(|command| !command.is_empty()));
         words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0
