@@ -181,9 +181,8 @@ before_rollback = "[ ! -e {dir}/releases/20 ] || {dir}/daemonctl plain-wal osd {
 command = "{dir}/hostctl reboot {{host}}"
 boot_id = "{dir}/hostctl boot-id {{host}}"
 timeout = {reboot_timeout}
-self = "{own}"
-"#,
-                own = OWN_HOST
+self = "{OWN_HOST}"
+"#
             )?;
         }
         Ok(text)

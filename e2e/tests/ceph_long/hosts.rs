@@ -107,6 +107,9 @@ fn hosts_are_rebooted_under_load() -> Result<()> {
             waves.last()
         );
         verify::nothing_is_left(cluster)?;
+        let since = ["plan", "reboot", "--since", "2020-01-01T00:00:00Z"];
+        let again = machine.call(&since)?.expect(1)?;
+        ensure!(again.said.contains("has booted since"), "{}", again.said);
         verify::is_healthy(cluster)
     })
 }

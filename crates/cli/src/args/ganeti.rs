@@ -58,7 +58,7 @@ pub(crate) struct Reboot {
     /// with 0 for those that do [default: of a Ceph, whether there is /var/run/reboot-required].
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
     pub(crate) needs_reboot: Option<String>,
-    /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
@@ -100,7 +100,10 @@ impl Reboot {
         words.switch("--accept-untested-release", *accept_untested_release);
         // Every word that follows is a flag.
         words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
-        words.value("--needs-reboot", needs_reboot.as_ref().filter(|command| !command.is_empty()));
+        words.value(
+            "--needs-reboot",
+            needs_reboot.as_ref().filter(|command| !command.is_empty()),
+        );
         words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0

@@ -21,11 +21,13 @@ use stagger_ceph::translate::hosts::HOST;
 use stagger_core::model::{ClusterId, Part, Reason, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planner as _};
+use stagger_engine::database::Place;
 use stagger_engine::preflight::Check;
 use stagger_risks::{Finding, Risk};
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
+use self::reboot::Reached;
 use super::guards::GuardHolder;
 use super::opened::{Looked, Managed, Opened, System};
 use super::reachable;
@@ -41,6 +43,8 @@ pub(crate) struct Ceph {
     is_configured: bool,
     /// It was not recorded: its hosts can be asked.
     answers: bool,
+    /// Where journals of earlier runs are, if there is a place for any.
+    journals: Option<Place>,
     /// An operator changes it, by no command.
     of_rook: bool,
     /// Configuration and key of the connection, while it is there.
@@ -79,8 +83,11 @@ impl System for Ceph {
             Action::Reboot(asked) => {
                 let daemons = planner.snapshot(facts)?;
                 let hosts = reboot::meant(facts, &daemons, &goal.select)?;
-                let settings = self.answers.then_some(&self.settings);
-                Ok(CephGoal::Reboot(reboot::ask(settings, asked, hosts).await?))
+                let reached = self.answers.then_some(Reached {
+                    settings: &self.settings,
+                    journals: self.journals.as_ref(),
+                });
+                Ok(CephGoal::Reboot(reboot::ask(reached, asked, hosts).await?))
             }
         }
     }

@@ -41,6 +41,7 @@ impl Goal {
     pub(super) fn reboot_of_hosts(reboot: &Reboot) -> Result<(), CliError> {
         let shared = Reboot {
             needs_reboot: None,
+            since: None,
             ..reboot.clone()
         };
         let others: Vec<String> = shared
@@ -56,6 +57,6 @@ impl Goal {
             "{} is for a Ganeti, and this is a Ceph",
             others.join(", ")
         ))
-        .hint("hosts of a Ceph are selected by --host, --domain, --limit and --needs-reboot"))
+        .hint("hosts of a Ceph are selected by --host, --domain, --limit, --needs-reboot and --since"))
     }
 }

@@ -20,7 +20,7 @@ use crate::facts::mds::FsMap;
 use crate::facts::mgr::MgrMap;
 
 /// How long a standby may take to be active.
-const TAKES_OVER: Duration = Duration::from_secs(60);
+const TAKES_OVER: Duration = Duration::from_mins(1);
 
 /// Between two looks at what is waited for in the cluster.
 const LOOK: Duration = Duration::from_millis(500);
