@@ -29,8 +29,8 @@ use crate::planner;
 use crate::reboot::visit::{Send as Sending, Visit};
 use crate::reboot::{self, BootsBefore};
 use crate::source::facts_at;
-use crate::translate::Permitted;
 use crate::translate::hosts::host_name;
+use crate::translate::{Permitted, units};
 
 /// How many hosts are talked to at once to raise the fence.
 const AT_ONCE: usize = 32;
@@ -185,7 +185,10 @@ impl CephBackend {
             places.clone()
         };
         if self.reboots().is_some() {
-            let carried = CarriedDaemons::of(&self.daemons(&facts)?, &places);
+            let before = self.memory.as_ref().map(|memory| &memory.baseline);
+            let daemons = units(&facts, before)
+                .map_err(|error| BackendError::transient("name the cluster's daemons", in_full(&error)))?;
+            let carried = CarriedDaemons::of(&daemons, &places);
             *self.carried.lock().unwrap_or_else(PoisonError::into_inner) = carried;
         }
         Ok(facts)

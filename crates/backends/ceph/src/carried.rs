@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{Snapshot, UnitId, UnitState};
+use stagger_core::model::{Unit, UnitId, UnitState};
 
 use crate::translate::hosts::host_name;
 
@@ -12,9 +12,8 @@ pub(crate) struct CarriedDaemons(BTreeMap<UnitId, (String, UnitState)>);
 
 impl CarriedDaemons {
     /// Of these daemons. `places`: where each is.
-    pub(crate) fn of(daemons: &Snapshot, places: &BTreeMap<UnitId, String>) -> Self {
-        let units = daemons.units().iter();
-        let placed = units.filter_map(|unit| {
+    pub(crate) fn of(daemons: &[Unit], places: &BTreeMap<UnitId, String>) -> Self {
+        let placed = daemons.iter().filter_map(|unit| {
             let host = places.get(&unit.id)?;
             Some((unit.id.clone(), (host.clone(), unit.state)))
         });
