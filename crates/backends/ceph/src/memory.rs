@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use stagger_core::model::UnitId;
 
 use crate::facts::Facts;
-use crate::reboot::BootsBefore;
 use crate::translate::Baseline;
 
 /// What a run keeps of how things were before it.
@@ -23,6 +22,17 @@ pub struct Memory {
     /// How hosts had booted, where it is they that are rebooted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<BootsBefore>,
+}
+
+/// What a run keeps of the boots that hosts had before it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootsBefore {
+    /// The boot id of each host that answered.
+    pub boots: BTreeMap<String, String>,
+    /// The host on which stagger runs, whose turn is the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
 }
 
 /// On which host each daemon is, as it says itself.

@@ -10,7 +10,7 @@ use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_f
 use crate::config::CephSettings;
 use crate::facts::Facts;
 use crate::memory::{Memory, hosts_of};
-use crate::reboot::{self, BootsBefore, RebootGoal, host_named};
+use crate::reboot::{self, RebootGoal, host_named};
 use crate::target::{PgGate, TargetPolicy, target_for};
 use crate::translate::{Baseline, Permitted, translate, units};
 
@@ -95,7 +95,7 @@ impl CephPlanner {
             .or_else(|unknown| self.verify(daemons, policy).map_err(|_| unknown))?;
         Ok(Planned {
             memory: Memory {
-                reboot: Some(BootsBefore::of(goal, own)),
+                reboot: Some(reboot::boots_before(goal, own)),
                 ..self.memory(facts, policy)?
             },
             snapshot,

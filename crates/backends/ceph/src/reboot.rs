@@ -9,7 +9,6 @@ pub(crate) mod visit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
 use stagger_core::model::{
     GoingBack, IdError, Kind, Part, PartName, Phase, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
     UnitState, Width,
@@ -17,7 +16,7 @@ use stagger_core::model::{
 use stagger_engine::cluster::Refusal;
 
 use crate::facts::{Facts, Known};
-use crate::memory::hosts_of;
+use crate::memory::{BootsBefore, hosts_of};
 use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
 use crate::translate::TranslateError;
 use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
@@ -43,35 +42,22 @@ pub struct RebootGoal {
     pub boots: Option<BTreeMap<String, Known<String>>>,
 }
 
-/// What a run keeps of the boots that hosts had before it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BootsBefore {
-    /// The boot id of each host that answered.
-    pub boots: BTreeMap<String, String>,
-    /// The host on which stagger runs, whose turn is the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last: Option<String>,
+/// What a run to that goal keeps of the boots that hosts had before it.
+pub(crate) fn boots_before(goal: &RebootGoal, last: Option<&str>) -> BootsBefore {
+    let boots = goal.boots.iter().flatten();
+    let boots = boots.filter_map(|(host, boot)| Some((host.clone(), boot.get()?.clone())));
+    BootsBefore {
+        boots: boots.collect(),
+        last: last.map(str::to_owned),
+    }
 }
 
-impl BootsBefore {
-    /// What a run to that goal keeps.
-    pub(crate) fn of(goal: &RebootGoal, last: Option<&str>) -> Self {
-        let boots = goal.boots.iter().flatten();
-        let boots = boots.filter_map(|(host, boot)| Some((host.clone(), boot.get()?.clone())));
-        Self {
-            boots: boots.collect(),
-            last: last.map(str::to_owned),
-        }
-    }
-
-    /// What a host runs that has this boot now. One that told nothing before the run has no name for it.
-    pub(crate) fn revision(&self, host: &str, boot: &str) -> Result<Option<Revision>, IdError> {
-        match self.boots.get(host) {
-            None => Ok(None),
-            Some(before) if before == boot => boot_name(boot).map(Some),
-            Some(_) => Revision::new(REBOOTED).map(Some),
-        }
+/// What a host runs that has this boot now. One that told nothing before the run has no name for it.
+fn revision(before: &BootsBefore, host: &str, boot: &str) -> Result<Option<Revision>, IdError> {
+    match before.boots.get(host) {
+        None => Ok(None),
+        Some(before) if before == boot => boot_name(boot).map(Some),
+        Some(_) => Revision::new(REBOOTED).map(Some),
     }
 }
 
@@ -164,7 +150,7 @@ pub(crate) fn snapshot_in_run(
     boots: &BTreeMap<String, String>,
 ) -> Result<Snapshot, TranslateError> {
     let booted = |host: &str| -> Result<Booted, IdError> {
-        let now = boots.get(host).map(|boot| before.revision(host, boot));
+        let now = boots.get(host).map(|boot| revision(before, host, boot));
         Ok(Booted {
             revision: now.transpose()?.flatten(),
             untouchable: None,
