@@ -5,7 +5,8 @@
 //!
 //! - `enter COMMAND…` runs a command in the cluster's namespaces, from outside;
 //! - `ceph …` is the `ceph` of the release that it began with, from outside or inside;
-//! - `daemonctl` stands for a host's package and service managers; see its head for its verbs.
+//! - `daemonctl` stands for a host's package and service managers; see its head for its verbs;
+//! - `hostctl` stands for hosts that are rebooted, where [`CephSpec::named_hosts`] gives each daemon one.
 
 mod auth;
 mod boot;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-pub use config::{Doors, Setup};
+pub use config::{Doors, OWN_HOST, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
 pub use ironic::{IronicSetup, Way};
 pub use journal::{Journal, Wave};

@@ -579,6 +579,7 @@ mod tests {
              --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
             "reboot --accept-non-redundant --assume-down --non-drbd one --accept-untested-release --needs-reboot true \
              --since 2026-11-20T00:00:00Z",
+            "reboot --needs-reboot --limit 3 --host h1",
             "upgrade --to 19.2.1 --accept-risk a --accept-risk b --risks site.toml",
             "upgrade --to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
         ];

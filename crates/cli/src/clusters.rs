@@ -25,6 +25,7 @@ use crate::args::{Cli, FactsFrom, Goal};
 use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanRequest;
+use crate::state::place;
 use guards::GuardHolder;
 pub(crate) use opened::Opened;
 
@@ -162,7 +163,10 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
     if let Some(settings) = config.ironic() {
         return Ok(Box::new(Opened::<ironic::Ironic>::of_config(config, settings)?));
     }
-    Ok(Box::new(Opened::<ceph::Ceph>::of_config(config)?))
+    Ok(Box::new(Opened::<ceph::Ceph>::of_config(
+        config,
+        place(cli).ok(),
+    )?))
 }
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.

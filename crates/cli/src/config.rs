@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
+use stagger_ceph::config::{CephConfig, CephSettings, Reboot, SoftwareByKind};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
@@ -35,6 +35,7 @@ pub(crate) struct Config {
     #[serde(default)]
     hosts: Hosts,
     software: Option<SoftwareByKind>,
+    reboot: Option<Reboot>,
     /// Read by [`store`] alone where no more of the file is needed.
     store: Option<StoreSection>,
     /// Who is told of what. Read by [`receivers`] alone where no more of the file is needed.
@@ -91,6 +92,7 @@ impl Config {
             hosts: self.hosts_of(&cluster.name),
             software: self.software.clone().unwrap_or_default(),
             health: self.health.clone().unwrap_or_default(),
+            reboot: self.reboot.clone().unwrap_or_default(),
         })
     }
 
@@ -128,7 +130,10 @@ impl Config {
         match &self.cluster {
             ClusterSection::Ceph(_) => {
                 let software = self.software.as_ref();
-                software.map_or_else(Vec::new, stagger_ceph::preflight::templates)
+                let mut templates = software.map_or_else(Vec::new, stagger_ceph::preflight::templates);
+                let reboot = self.reboot.as_ref();
+                templates.extend(reboot.map_or_else(Vec::new, stagger_ceph::preflight::templates_of_reboot));
+                templates
             }
             ClusterSection::Ganeti(cluster) => stagger_ganeti::preflight::templates(cluster),
             ClusterSection::Ironic(cluster) => stagger_ironic::preflight::templates(cluster),
@@ -150,12 +155,14 @@ impl Config {
             receiver.verify()?;
         }
         if let ClusterSection::Ceph(_) = &self.cluster {
-            return Ok(());
+            let reboot = self.reboot.as_ref();
+            return reboot.map_or(Ok(()), |reboot| reboot.verify(&self.hosts));
         }
         let sections = [
             ("gates", self.gates.is_some()),
             ("health", self.health.is_some()),
             ("software", self.software.is_some()),
+            ("reboot", self.reboot.is_some()),
         ];
         if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
             let kind = self.cluster.kind();

@@ -79,6 +79,24 @@ fn osd_5_is_dead(folder: &Path, inside: u64) {
     });
 }
 
+/// The cluster was recorded on one machine. Here each OSD tells the host that the tree has it on, and of the other daemons of a
+/// kind each tells another host.
+fn on_hosts(from: &Path, to: &Path) {
+    copied(from, to);
+    edited(&to.join("osd_metadata.json"), |all| {
+        for osd in all.as_array_mut().unwrap() {
+            osd["hostname"] = format!("host{}", osd["id"].as_u64().unwrap() / 2).into();
+        }
+    });
+    for kind in ["mon", "mgr"] {
+        edited(&to.join(format!("{kind}_metadata.json")), |all| {
+            for (at, daemon) in all.as_array_mut().unwrap().iter_mut().enumerate() {
+                daemon["hostname"] = format!("host{at}").into();
+            }
+        });
+    }
+}
+
 /// What the transcripts find in their folder: recorded clusters, some of them spoilt, and journals.
 fn furnish(folder: &Path) {
     for version in ["16.2.15", "18.2.7", "20.2.4"] {
@@ -114,6 +132,12 @@ fn furnish(folder: &Path) {
     copied(&good, &folder.join("over-two-sites"));
     edited(&folder.join("over-two-sites/osd_dump.json"), |dump| {
         dump["pools"][1]["peering_crush_bucket_count"] = 2.into();
+    });
+
+    on_hosts(&good, &folder.join("on-hosts"));
+    on_hosts(&good, &folder.join("without-host"));
+    edited(&folder.join("without-host/mgr_metadata.json"), |all| {
+        all[0].as_object_mut().unwrap().remove("hostname");
     });
 
     // CRUSH takes any name, and so do files that somebody edits.

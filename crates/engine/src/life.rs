@@ -52,7 +52,7 @@ impl Life {
 }
 
 /// This machine's name.
-pub(crate) fn hostname() -> String {
+pub fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
         "" => "unknown".to_owned(),

@@ -117,7 +117,18 @@ stop() {
 }
 
 # The command line of the daemon, run in the root of a release. Locks are not handed down to it.
-run_in() { in=$1; shift; chroot "$in" env PYTHONPATH=/opt/stagger "$@" 9>&-; }
+run_in() {
+    in=$1
+    shift
+    host=$(cat "$dir/host-of/$daemon" 2>/dev/null || true)
+    if [ -n "$host" ]; then
+        # It tells the host that it stands on, and its like on other hosts do not hear of it.
+        set -- unshare --uts sh -c 'hostname "$0"; exec "$@"' "$host" chroot "$in" env PYTHONPATH=/opt/stagger "$@"
+    else
+        set -- chroot "$in" env PYTHONPATH=/opt/stagger "$@"
+    fi
+    "$@" 9>&-
+}
 
 launch() {
     case $kind in

@@ -14,6 +14,7 @@ use crate::roots::{Release, Root};
 use crate::sandbox::Sandbox;
 
 const DAEMONCTL: &str = include_str!("daemonctl.sh");
+const HOSTCTL: &str = include_str!("hostctl.sh");
 
 /// The path of a Unix socket may have 107 bytes; the longest name in `run/` has fewer than 40.
 const LONGEST_DIR: usize = 67;
@@ -47,6 +48,9 @@ pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, r
             fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
         }
     }
+    if spec.named_hosts {
+        write_hosts(dir, spec)?;
+    }
     for (index, mon) in spec.daemons(Kind::Mon).iter().enumerate() {
         put(
             &dir.join("sw").join(format!("{mon}.addr")),
@@ -56,6 +60,24 @@ pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, r
     put(&dir.join("lib/connection.py"), rados::PROGRAM)?;
     for (name, text) in load::PROGRAMS {
         put(&dir.join("lib").join(name), text)?;
+    }
+    Ok(())
+}
+
+/// Which host each daemon stands on, and what a host is beside its daemons.
+fn write_hosts(dir: &Path, spec: &CephSpec) -> Result<()> {
+    script(&dir.join("hostctl"), HOSTCTL)?;
+    let make = |path: &Path| fs::create_dir_all(path).with_context(|| format!("making {}", path.display()));
+    make(&dir.join("host-of"))?;
+    for daemon in spec.all_daemons() {
+        let host = spec.host_of(&daemon)?;
+        put(
+            &dir.join("host-of").join(daemon.to_string()),
+            &format!("{host}\n"),
+        )?;
+        let own = dir.join("hosts").join(&host);
+        make(&own)?;
+        put(&own.join("boot-id"), &format!("first-boot-of-{host}\n"))?;
     }
     Ok(())
 }

@@ -82,6 +82,9 @@ pub struct CephSpec {
     /// Whether it spans two sites in stretch mode: each rack is a data centre, and the last monitor, in a third, is the
     /// tiebreaker. Ceph takes no erasure-coded pool there, and puts every pool on both sites.
     pub stretch: bool,
+    /// Whether each daemon tells the host that it stands on, and hosts can be rebooted: see the head of `hostctl`.
+    /// Otherwise all of them tell this machine.
+    pub named_hosts: bool,
 }
 
 impl Default for CephSpec {
@@ -98,6 +101,7 @@ impl Default for CephSpec {
             rack_pgs: 16,
             ec_pgs: 8,
             stretch: false,
+            named_hosts: false,
         }
     }
 }
@@ -187,6 +191,27 @@ impl CephSpec {
     pub(crate) fn place(&self, osd: u32) -> (u32, u32) {
         let host = osd * (self.racks * self.hosts_per_rack) / self.osds;
         (host / self.hosts_per_rack, host)
+    }
+
+    /// The host of a daemon: OSDs stand where the CRUSH tree has them. Of the others those of one kind stand in racks of their
+    /// own, each kind on another host of the rack.
+    ///
+    /// # Errors
+    /// It is none of this cluster.
+    pub fn host_of(&self, daemon: &Daemon) -> Result<String> {
+        let all = self.daemons(daemon.kind);
+        let index = all.iter().position(|known| known == daemon);
+        ensure!(index.is_some(), "no daemon {daemon} in this cluster");
+        let index = index.unwrap_or_default() as u32;
+        let within = match daemon.kind {
+            Kind::Osd => return Ok(format!("host{}", self.place(index).1)),
+            Kind::Mon => 0,
+            Kind::Mgr => 1,
+            Kind::Mds => 2,
+            Kind::Rgw => 3,
+        };
+        let hosts = self.racks * self.hosts_per_rack;
+        Ok(format!("host{}", (index * self.hosts_per_rack + within) % hosts))
     }
 
     /// The data centre of the mon number `index` of a cluster in stretch mode: they take turns, and the tiebreaker, the

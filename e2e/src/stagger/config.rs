@@ -33,6 +33,8 @@ pub struct Setup {
     pub lock_expires: u32,
     /// `noout` goes by itself after so many seconds.
     pub noout_expires: u32,
+    /// A host may take so many seconds to be back.
+    pub reboot_timeout: u32,
 }
 
 /// How one-way doors are passed.
@@ -67,6 +69,7 @@ impl Default for Setup {
             rebuild_to_go_back: false,
             lock_expires: 15,
             noout_expires: 1200,
+            reboot_timeout: 120,
         }
     }
 }
@@ -116,6 +119,7 @@ impl Setting for Setup {
             rebuild_to_go_back,
             lock_expires,
             noout_expires,
+            reboot_timeout,
         } = self;
         let dir = cluster.dir().display();
         let root = cluster.root(cluster.begun_with())?.path.display();
@@ -169,9 +173,24 @@ before_rollback = "[ ! -e {dir}/releases/20 ] || {dir}/daemonctl plain-wal osd {
             restart = told(&dir, "daemonctl restart {kind} {id}"),
             rebuild = told(&dir, "daemonctl rebuild {kind} {id} ${r%%.*}"),
         )?;
+        if cluster.spec().named_hosts {
+            write!(
+                text,
+                r#"
+[reboot]
+command = "{dir}/hostctl reboot {{host}}"
+boot_id = "{dir}/hostctl boot-id {{host}}"
+timeout = {reboot_timeout}
+self = "{OWN_HOST}"
+"#
+            )?;
+        }
         Ok(text)
     }
 }
+
+/// The host on which stagger counts itself, where hosts have names.
+pub const OWN_HOST: &str = "host2";
 
 /// A command that writes down when it begins and ends, so that a test sees what was done at once.
 fn told(dir: &impl std::fmt::Display, command: &str) -> String {

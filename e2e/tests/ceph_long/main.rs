@@ -4,6 +4,7 @@
 //! `case NAME ok|FAILED SECONDS`.
 
 mod going_back;
+mod hosts;
 mod interrupted;
 mod rivals;
 mod stretch;

@@ -6,27 +6,31 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterId, ClusterName, Snapshot, UnitId};
+use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId, UnitState};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{
-    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
+use crate::carried::CarriedDaemons;
 use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::Facts;
 use crate::guards::{self, HeldGuard, Looked};
 use crate::lock::{self, ConfigKeyLock};
-use crate::memory::{Memory, hosts_of};
+use crate::memory::{BootsBefore, Memory, hosts_of};
 use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
+use crate::reboot;
+use crate::reboot::visit::{Send as Sending, Visit};
 use crate::source::facts_at;
-use crate::translate::Permitted;
+use crate::translate::hosts::host_name;
+use crate::translate::{Permitted, units};
 
 /// How many hosts are talked to at once to raise the fence.
 const AT_ONCE: usize = 32;
@@ -40,6 +44,11 @@ pub struct CephBackend {
     lock: ConfigKeyLock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
     places: Mutex<BTreeMap<UnitId, String>>,
+    /// What hosts carried when they were last looked at.
+    carried: Mutex<CarriedDaemons>,
+    /// The boot of each host that was asked, while it may be the same.
+    boots: Mutex<BTreeMap<String, String>>,
+    handing_over: tokio::sync::Mutex<()>,
 }
 
 impl CephBackend {
@@ -64,6 +73,9 @@ impl CephBackend {
             memory,
             lock,
             places,
+            carried: Mutex::default(),
+            boots: Mutex::default(),
+            handing_over: tokio::sync::Mutex::default(),
         }
     }
 
@@ -94,8 +106,47 @@ impl CephBackend {
     /// # Errors
     /// Facts that make no snapshot.
     pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+        let daemons = self.daemons(facts)?;
+        match self.reboots() {
+            None => Ok(daemons),
+            Some(before) => {
+                let places = self.places();
+                let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                reboot::snapshot_in_run(facts, &daemons, &places, before, &boots).map_err(|error| {
+                    BackendError::transient("make hosts of the cluster's facts", in_full(&error))
+                })
+            }
+        }
+    }
+
+    fn daemons(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
         let before = self.memory.as_ref().map(|memory| &memory.baseline);
         planner::snapshot(&self.settings, facts, before, &self.permitted())
+    }
+
+    /// How hosts had booted before the run, where it is they that are rebooted.
+    fn reboots(&self) -> Option<&BootsBefore> {
+        self.memory.as_ref()?.reboot.as_ref()
+    }
+
+    /// Whether these of one kind may stop together, by Ceph's own oracle and by a person's word.
+    async fn check_stop_of_kind(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        let answer = oracle::ok_to_stop(&*self.api, units).await?;
+        let Answer::No { why } = answer else {
+            return Ok(answer);
+        };
+        let permitted = self.permitted();
+        if permitted.is_empty() {
+            return Ok(Answer::No { why });
+        }
+        let facts = self.facts().await?;
+        let found = oracle_override::by_word(&*self.api, &facts, &permitted, units).await?;
+        Ok(match found {
+            Some(word) => Answer::Overridden {
+                why: format!("{why}; {word}"),
+            },
+            None => Answer::No { why },
+        })
     }
 
     fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {
@@ -108,6 +159,109 @@ impl CephBackend {
 
     fn places(&self) -> BTreeMap<UnitId, String> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn carried(&self) -> CarriedDaemons {
+        self.carried
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The daemons that go down with these units.
+    async fn going_down(&self, units: &[UnitId]) -> Result<Vec<UnitId>, BackendError> {
+        if units.iter().any(|unit| host_name(unit).is_some()) && self.carried().is_empty() {
+            self.look().await?;
+        }
+        Ok(self.carried().by(units))
+    }
+
+    /// All facts, and what hosts carry by them.
+    async fn look(&self) -> Result<Facts, BackendError> {
+        let facts = self.facts().await?;
+        let places = {
+            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            places.extend(hosts_of(&facts));
+            places.clone()
+        };
+        if self.reboots().is_some() {
+            let before = self.memory.as_ref().map(|memory| &memory.baseline);
+            let daemons = units(&facts, before)
+                .map_err(|error| BackendError::transient("name the cluster's daemons", in_full(&error)))?;
+            let carried = CarriedDaemons::of(&daemons, &places);
+            *self.carried.lock().unwrap_or_else(PoisonError::into_inner) = carried;
+        }
+        Ok(facts)
+    }
+
+    /// Asks hosts for their boots: each that serves and was not asked, or was down since. Who has had another boot than before
+    /// the run has it for good.
+    async fn ask_for_boots(&self, before: &BootsBefore) {
+        let serving = self.carried().serving_hosts();
+        let unknown: BTreeSet<String> = {
+            let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+            boots.retain(|host, boot| serving.contains(host) || before.boots.get(host) != Some(boot));
+            let asked = serving.into_iter().filter(|host| before.boots.contains_key(host));
+            asked.filter(|host| !boots.contains_key(host)).collect()
+        };
+        if unknown.is_empty() {
+            return;
+        }
+        let answers = reboot::ask::boots(&self.settings, unknown).await;
+        let answers = answers
+            .into_iter()
+            .filter_map(|(host, boot)| Some((host, boot.get()?.clone())));
+        self.boots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(answers);
+    }
+
+    /// Reboots a host, or waits for it.
+    async fn reboot(&self, call: &Call, unit: &UnitId, sending: Sending) -> Result<String, BackendError> {
+        let tried = format!("reboot {unit}");
+        let known = host_name(unit).and_then(|host| Some((host, self.reboots()?.boots.get(host)?)));
+        let Some((host, before)) = known else {
+            return Err(BackendError::permanent(
+                tried,
+                "its boot id before the run is not known",
+            ));
+        };
+        let wave = guards::wave_of(&*self.api, unit).await?;
+        let wave = wave.iter().filter_map(host_name).map(str::to_owned).collect();
+        let forget = || {
+            let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+            boots.remove(host);
+        };
+        forget();
+        let visit = Visit {
+            api: &*self.api,
+            shell: &self.settings.hosts,
+            reboot: &self.settings.reboot,
+            poll: self.poll(),
+            places: &self.places(),
+            wave: &wave,
+            handing_over: &self.handing_over,
+        };
+        let came = visit.reboot(call, host, before, sending).await;
+        // It may have been asked meanwhile.
+        forget();
+        let (boot, told) = came?;
+        let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
+        boots.insert(host.to_owned(), boot);
+        Ok(told)
+    }
+
+    /// Whether a host wholly serves now: then a reboot that could not be sent is sent once more. Otherwise it may be on its way.
+    async fn sends_again(&self, unit: &UnitId) -> Result<Sending, BackendError> {
+        let facts = self.look().await?;
+        let snapshot = self.snapshot(&facts)?;
+        let found = snapshot.find(unit).map(|at| snapshot.unit(at).state);
+        Ok(if found == Some(UnitState::Serving) {
+            Sending::Yes
+        } else {
+            Sending::No
+        })
     }
 
     /// Gives back guards that nobody has renewed for as long as they last, of whatever run. That is what `beats` has watched
@@ -145,31 +299,29 @@ impl CephBackend {
 #[async_trait]
 impl Executor for CephBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let facts = self.facts().await?;
-        self.places
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .extend(hosts_of(&facts));
+        let facts = self.look().await?;
+        if let Some(before) = self.reboots() {
+            self.ask_for_boots(before).await;
+        }
         self.snapshot(&facts)
     }
 
     async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
-        let answer = oracle::ok_to_stop(&*self.api, units).await?;
-        let Answer::No { why } = answer else {
-            return Ok(answer);
-        };
-        let permitted = self.permitted();
-        if permitted.is_empty() {
-            return Ok(Answer::No { why });
+        let mut by_kind: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
+        let carried = self.going_down(units).await?;
+        let known = self.carried();
+        for unit in carried {
+            let kind = effects::kind_and_id(&unit).0.to_owned();
+            // A metadata server that is down is in no map, and cannot be asked about.
+            if kind != "mds" || !known.is_down(&unit) {
+                by_kind.entry(kind).or_default().push(unit);
+            }
         }
-        let facts = self.facts().await?;
-        let found = oracle_override::by_word(&*self.api, &facts, &permitted, units).await?;
-        Ok(match found {
-            Some(word) => Answer::Overridden {
-                why: format!("{why}; {word}"),
-            },
-            None => Answer::No { why },
-        })
+        let mut answers = Vec::with_capacity(by_kind.len());
+        for units in by_kind.values() {
+            answers.push(self.check_stop_of_kind(units).await?);
+        }
+        Ok(oracle::together(answers))
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {
@@ -178,6 +330,9 @@ impl Executor for CephBackend {
     }
 
     fn host_of(&self, unit: &UnitId) -> Option<String> {
+        if let Some(host) = host_name(unit) {
+            return Some(host.to_owned());
+        }
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.get(unit).cloned()
     }
@@ -203,8 +358,27 @@ impl Executor for CephBackend {
                 guard,
                 units,
                 expires,
-            } => guards::take(&*self.api, guard, units, call, *expires).await,
+            } => {
+                let mut osds = self.going_down(units).await?;
+                if units.iter().any(|unit| host_name(unit).is_some()) {
+                    osds.retain(|unit| effects::kind_and_id(unit).0 == "osd");
+                }
+                guards::take(&*self.api, guard, units, &osds, call, *expires).await
+            }
             Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
+            Action::Visit { unit, phase, .. } if host_name(unit).is_some() => match phase {
+                Phase::Change => self.reboot(call, unit, Sending::Yes).await,
+                // What is active is handed over right before, and nothing is taken that would be given back.
+                Phase::Prepare | Phase::Enter | Phase::Leave => Ok(String::new()),
+            },
+            Action::Restart { unit } if host_name(unit).is_some() => {
+                let sending = self.sends_again(unit).await?;
+                self.reboot(call, unit, sending).await
+            }
+            Action::GoBack { unit, .. } if host_name(unit).is_some() => Err(BackendError::permanent(
+                format!("bring {unit} back"),
+                "a host that has rebooted has rebooted",
+            )),
             Action::Visit {
                 unit,
                 phase,
@@ -236,7 +410,8 @@ impl Executor for CephBackend {
         let places = self.places();
         let mut hosts = std::collections::BTreeSet::new();
         for unit in units {
-            hosts.insert(places.get(unit).cloned().ok_or_else(|| {
+            let own = host_name(unit).map(str::to_owned);
+            hosts.insert(own.or_else(|| places.get(unit).cloned()).ok_or_else(|| {
                 BackendError::transient(
                     format!("raise the fence of {unit}"),
                     "nobody could tell on which host it is",
@@ -296,7 +471,7 @@ impl Executor for CephBackend {
         }
         let places = self.places();
         let hosts = self.on_hosts(&places);
-        for unit in units {
+        for unit in &self.carried().by(units) {
             if let Some(log) = hosts.logs(call, unit).await {
                 files.push((format!("{unit}.log"), log.into_bytes()));
             }

@@ -156,6 +156,108 @@ impl SoftwareByKind {
     }
 }
 
+/// How hosts are rebooted: shell commands in which `{host}` is replaced. They run on the host, by `[hosts] shell`; where no
+/// shell is given they run on this machine, and reach the host by themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Reboot {
+    /// Reboots the host. Not given: `systemctl reboot`, by ssh where there is no shell.
+    pub command: Option<String>,
+    /// Prints what another boot has another of. Not given: the kernel's boot id, by ssh where there is no shell.
+    pub boot_id: Option<String>,
+    /// Whether the host needs a reboot: 0 yes, 1 no, anything else: nobody knows. Not given: whether there is
+    /// `/var/run/reboot-required`.
+    pub needed: Option<String>,
+    /// How long a host may take to be back, in seconds. Firmware takes its time.
+    pub timeout: u64,
+    /// The host on which stagger runs, whose turn is the last. Not given: this machine's own name.
+    #[serde(rename = "self")]
+    pub own: Option<String>,
+}
+
+impl Default for Reboot {
+    fn default() -> Self {
+        Self {
+            command: None,
+            boot_id: None,
+            needed: None,
+            timeout: 1800,
+            own: None,
+        }
+    }
+}
+
+/// How this machine reaches a host where no shell is given.
+const BY_SSH: &str = "ssh -oBatchMode=yes {host}";
+
+impl Reboot {
+    /// What reboots a host.
+    pub fn command(&self, hosts: &Hosts) -> String {
+        or_usual(self.command.as_ref(), hosts, "systemctl reboot")
+    }
+
+    /// What prints the host's boot id.
+    pub fn boot_id(&self, hosts: &Hosts) -> String {
+        or_usual(
+            self.boot_id.as_ref(),
+            hosts,
+            "cat /proc/sys/kernel/random/boot_id",
+        )
+    }
+
+    /// What tells whether the host needs a reboot.
+    pub fn needed(&self, hosts: &Hosts) -> String {
+        or_usual(self.needed.as_ref(), hosts, "test -e /var/run/reboot-required")
+    }
+
+    /// The commands that are given, by their keys.
+    pub fn given(&self) -> [(&'static str, Option<&String>); 3] {
+        let Self {
+            command,
+            boot_id,
+            needed,
+            timeout: _,
+            own: _,
+        } = self;
+        [
+            ("command", command.as_ref()),
+            ("boot_id", boot_id.as_ref()),
+            ("needed", needed.as_ref()),
+        ]
+    }
+
+    /// Whether each command reaches the host that it is for: without a shell one that does not name `{host}` would reboot
+    /// this machine.
+    ///
+    /// # Errors
+    /// Which does not, in words.
+    pub fn verify(&self, hosts: &Hosts) -> Result<(), String> {
+        if self.timeout == 0 {
+            return Err("[reboot] timeout is 0: no host is back at once; give seconds".to_owned());
+        }
+        if !hosts.shell.is_empty() {
+            return Ok(());
+        }
+        for (key, command) in self.given() {
+            if let Some(command) = command.filter(|command| !command.contains("{host}")) {
+                return Err(format!(
+                    "[reboot] {key} would run on this machine for every host: name {{host}} in it, or give [hosts] a shell\n      \
+                     {command}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn or_usual(given: Option<&String>, hosts: &Hosts, usual: &str) -> String {
+    match given {
+        Some(command) => command.clone(),
+        None if hosts.shell.is_empty() => format!("{BY_SSH} {usual}"),
+        None => usual.to_owned(),
+    }
+}
+
 /// All that a Ceph backend is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephSettings {
@@ -167,4 +269,6 @@ pub struct CephSettings {
     pub software: SoftwareByKind,
     /// `[health]`
     pub health: crate::translate::HealthPolicy,
+    /// `[reboot]`
+    pub reboot: Reboot,
 }

@@ -64,7 +64,7 @@ pub(crate) async fn go_back(
         hosts.convert(call, unit, to).await?;
     }
     for nth in 1..=STARTS {
-        guards::take(api, &noup, units, call, NOUP_EXPIRES).await?;
+        guards::take(api, &noup, units, units, call, NOUP_EXPIRES).await?;
         let started = hosts.start_unseen(call, unit, nth).await;
         if started.is_ok() {
             sleep(FETCHES).await;

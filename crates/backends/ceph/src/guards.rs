@@ -73,11 +73,28 @@ fn key(guard: &GuardName, units: &[UnitId]) -> String {
     format!("stagger/guard/{guard}/{}", names.join(","))
 }
 
-/// Takes a guard, or renews it.
+/// Which units go down together with that one, as far as a guard of their wave tells.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub(crate) async fn wave_of(api: &dyn CephApi, unit: &UnitId) -> Result<Vec<UnitId>, BackendError> {
+    let below = format!("stagger/guard/{NOOUT}/");
+    for key in dump(api, &below).await?.keys() {
+        let units = key.strip_prefix(&below).unwrap_or_default().split(',');
+        let units: Vec<UnitId> = units.filter_map(|name| UnitId::new(name).ok()).collect();
+        if units.contains(unit) {
+            return Ok(units);
+        }
+    }
+    Ok(vec![unit.clone()])
+}
+
+/// Takes a guard, or renews it. `osds`: those among `units`, or those that these carry.
 pub(crate) async fn take(
     api: &dyn CephApi,
     guard: &GuardName,
     units: &[UnitId],
+    osds: &[UnitId],
     call: &Call,
     expires: u32,
 ) -> Result<String, BackendError> {
@@ -89,7 +106,7 @@ pub(crate) async fn take(
             beat: record.beat + 1,
             ..record
         },
-        None => before(api, guard, units).await?,
+        None => before(api, guard, osds).await?,
     };
     record.run = call.run.to_string();
     record.token = call.fence;
@@ -207,7 +224,7 @@ fn changed(record: &Record) -> String {
 }
 
 /// What the guard is about to change.
-async fn before(api: &dyn CephApi, guard: &GuardName, units: &[UnitId]) -> Result<Record, BackendError> {
+async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result<Record, BackendError> {
     let mut record = Record::default();
     match guard.as_str() {
         flag @ (NOOUT | NOUP) => {
@@ -216,7 +233,7 @@ async fn before(api: &dyn CephApi, guard: &GuardName, units: &[UnitId]) -> Resul
             if map.flags.iter().any(|set| set == flag) {
                 return Ok(record);
             }
-            for unit in units {
+            for unit in osds {
                 let id = unit.as_str().strip_prefix("osd.").and_then(|id| id.parse().ok());
                 let osd = id.and_then(|id: u32| map.osds.get(&id));
                 let Some(osd) = osd else {

@@ -12,6 +12,7 @@
 
 pub mod api;
 pub mod backend;
+mod carried;
 pub mod config;
 mod conversion;
 mod effects;
@@ -26,6 +27,7 @@ pub mod oracle;
 mod oracle_override;
 pub mod planner;
 pub mod preflight;
+pub mod reboot;
 pub mod source;
 pub mod target;
 pub mod translate;

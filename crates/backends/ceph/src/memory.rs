@@ -19,6 +19,20 @@ pub struct Memory {
     /// The interruptions that a person has permitted, by their names or their sorts.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub interruptions: BTreeSet<String>,
+    /// How hosts had booted, where it is they that are rebooted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<BootsBefore>,
+}
+
+/// What a run keeps of the boots that hosts had before it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootsBefore {
+    /// The boot id of each host that answered.
+    pub boots: BTreeMap<String, String>,
+    /// The host on which stagger runs, whose turn is the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<String>,
 }
 
 /// On which host each daemon is, as it says itself.

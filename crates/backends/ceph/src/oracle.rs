@@ -8,6 +8,20 @@ use stagger_engine::cluster::BackendError;
 use crate::api::{CephApi, Whom};
 use crate::effects::{api_error, kind_and_id};
 
+/// The answer about all kinds of daemons together: the worst of those about each. A kind of which Ceph says nothing leaves it to
+/// the others.
+pub(crate) fn together(answers: Vec<Answer>) -> Answer {
+    let worse = |answer: &Answer| match answer {
+        Answer::NoOracle => 0,
+        Answer::Yes => 1,
+        Answer::Overridden { .. } => 2,
+        Answer::Unknown { .. } => 3,
+        Answer::No { .. } => 4,
+    };
+    let worst = answers.into_iter().max_by_key(worse);
+    worst.unwrap_or(Answer::Yes)
+}
+
 /// Whether all of `units`, which are of one kind, may stop together now. Of a kind that Ceph
 /// says nothing about there is [`Answer::NoOracle`].
 ///

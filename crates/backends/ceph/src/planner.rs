@@ -10,6 +10,7 @@ use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_f
 use crate::config::CephSettings;
 use crate::facts::Facts;
 use crate::memory::{Memory, hosts_of};
+use crate::reboot::{self, RebootGoal, host_named};
 use crate::target::{PgGate, TargetPolicy, target_for};
 use crate::translate::{Baseline, Permitted, translate, units};
 
@@ -28,8 +29,17 @@ const LEVELS: [&str; 12] = [
     "region",
     "root",
 ];
-/// The kinds of daemons that are units.
-const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+/// The kinds of daemons that are units, and that of hosts.
+const KINDS: [&str; 6] = ["mon", "mgr", "osd", "mds", "rgw", "host"];
+
+/// What is wanted of a Ceph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CephGoal {
+    /// Its daemons run that release: `18.2.7`, `18` or `reef`.
+    Upgrade(String),
+    /// Hosts have another boot.
+    Reboot(RebootGoal),
+}
 
 /// Plans for a Ceph of these settings.
 #[derive(Debug, Clone)]
@@ -47,6 +57,50 @@ impl CephPlanner {
     /// By what it plans.
     pub fn settings(&self) -> &CephSettings {
         &self.settings
+    }
+
+    /// The host of the cluster on which stagger runs, whose turn is the last.
+    fn own_host(&self, facts: &Facts) -> Option<String> {
+        let own = self.settings.reboot.own.as_deref()?;
+        let places = hosts_of(facts);
+        host_named(places.values(), own).map(str::to_owned)
+    }
+
+    fn wanted(&self, policy: &Policy) -> TargetPolicy {
+        TargetPolicy {
+            pgs: self.pgs,
+            hold: policy.gate_hold,
+            timeout: policy.gate_timeout,
+            noout: self.settings.cluster.noout_expires,
+            pause: self.settings.cluster.pause.clone(),
+            before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
+            health: self.settings.health.clone(),
+        }
+    }
+
+    fn plan_reboot(
+        &self,
+        facts: &Facts,
+        daemons: &Snapshot,
+        goal: &RebootGoal,
+        policy: &Policy,
+    ) -> Result<Planned<Memory>, PlannerError> {
+        let own = self.own_host(facts);
+        let own = own.as_deref();
+        let target = reboot::target(facts, daemons, goal, own, &self.wanted(policy))?;
+        let snapshot = reboot::snapshot(facts, daemons, goal, own)
+            .map_err(|error| BackendError::permanent("name the cluster's hosts", in_full(&error)))?;
+        // An order of daemons says nothing of hosts, and is none of another cluster's.
+        self.verify(&snapshot, policy)
+            .or_else(|unknown| self.verify(daemons, policy).map_err(|_| unknown))?;
+        Ok(Planned {
+            memory: Memory {
+                reboot: Some(reboot::boots_before(goal, own)),
+                ..self.memory(facts, policy)?
+            },
+            snapshot,
+            target,
+        })
     }
 
     /// Checks the names in a policy for that cluster.
@@ -73,6 +127,7 @@ impl CephPlanner {
             baseline: Baseline::of(facts, &units),
             hosts: hosts_of(facts),
             interruptions: policy.interruptions.clone(),
+            reboot: None,
         })
     }
 }
@@ -96,33 +151,22 @@ pub(crate) fn snapshot(
 
 impl Planner for CephPlanner {
     type Facts = Facts;
-    /// The release: `18.2.7`, `18` or `reef`.
-    type Goal = String;
+    type Goal = CephGoal;
     type Memory = Memory;
 
     fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
         snapshot(&self.settings, facts, None, &Permitted::default())
     }
 
-    fn plan(
-        &self,
-        facts: &Facts,
-        release: &String,
-        policy: &Policy,
-    ) -> Result<Planned<Memory>, PlannerError> {
+    fn plan(&self, facts: &Facts, goal: &CephGoal, policy: &Policy) -> Result<Planned<Memory>, PlannerError> {
         let permitted = policy.interruptions.iter().cloned().collect();
         let snapshot = snapshot(&self.settings, facts, None, &permitted)?;
-        self.verify(&snapshot, policy)?;
-        let wanted = TargetPolicy {
-            pgs: self.pgs,
-            hold: policy.gate_hold,
-            timeout: policy.gate_timeout,
-            noout: self.settings.cluster.noout_expires,
-            pause: self.settings.cluster.pause.clone(),
-            before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
-            health: self.settings.health.clone(),
+        let release = match goal {
+            CephGoal::Upgrade(release) => release,
+            CephGoal::Reboot(goal) => return self.plan_reboot(facts, &snapshot, goal, policy),
         };
-        let target = target_for(facts, snapshot.units(), release, &wanted)?;
+        self.verify(&snapshot, policy)?;
+        let target = target_for(facts, snapshot.units(), release, &self.wanted(policy))?;
         Ok(Planned {
             memory: self.memory(facts, policy)?,
             snapshot,

@@ -6,11 +6,12 @@ use stagger_core::model::Reason;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::config::{CephSettings, Software, SoftwareByKind};
+use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
 use crate::facts::Facts;
 use crate::health_codes;
 use crate::translate::HealthPolicy;
+use crate::translate::hosts::HOST;
 
 /// What commands of `[software]` are filled with.
 const KNOWN: &[&str] = &["kind", "id", "host", "release"];
@@ -69,9 +70,23 @@ pub fn templates(software: &SoftwareByKind) -> Vec<Template> {
     found
 }
 
+/// Every command by which hosts are rebooted.
+pub fn templates_of_reboot(reboot: &Reboot) -> Vec<Template> {
+    let given = reboot.given().into_iter();
+    let given = given.filter_map(|(key, command)| Some((key, command?)));
+    given
+        .map(|(key, command)| Template {
+            key: format!("[reboot] {key}"),
+            command: command.clone(),
+            known: &["host"],
+        })
+        .collect()
+}
+
 /// What no run that changes daemons of these kinds could do, as no command is given for it.
 pub fn missing_commands<'a>(software: &SoftwareByKind, kinds: impl Iterator<Item = &'a str>) -> Vec<Reason> {
-    let kinds: BTreeSet<&str> = kinds.collect();
+    // A host is rebooted by commands that need not be given.
+    let kinds: BTreeSet<&str> = kinds.filter(|kind| *kind != HOST).collect();
     let mut reasons = Vec::new();
     for kind in kinds {
         let of_kind = software.of(kind);

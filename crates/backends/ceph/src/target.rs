@@ -3,7 +3,7 @@
 //! The order is that of Ceph's own upgrade notes: monitors, managers, OSDs, metadata servers, gateways,
 //! and at last `require-osd-release`.
 
-mod refusal;
+pub(crate) mod refusal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,7 +175,8 @@ fn version_of(unit: &Unit) -> Option<Version> {
     Version::parse(unit.revision.as_ref()?.as_str())
 }
 
-fn gates(facts: &Facts, names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
+/// These gates and those of every stage.
+pub(crate) fn gates(facts: &Facts, names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
     let pgs = match policy.pgs {
         PgGate::Clean => "pgs-clean",
         PgGate::NotDegraded => "pgs-not-degraded",
@@ -240,7 +241,8 @@ fn stage(
     })
 }
 
-fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>, IdError> {
+/// What is taken while daemons of that kind have their turn.
+pub(crate) fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>, IdError> {
     let guard = |name: &str, scope, expiry, why: &str| {
         Ok(GuardSpec {
             name: GuardName::new(name)?,

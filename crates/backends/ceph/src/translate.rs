@@ -9,6 +9,7 @@ mod budgets;
 mod bystanders;
 mod codes;
 mod conditions;
+pub mod hosts;
 mod interruptions;
 mod sites;
 mod units;

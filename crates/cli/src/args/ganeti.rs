@@ -54,10 +54,11 @@ pub(crate) struct Reboot {
     /// Run also on a release of Ganeti that stagger is not tested with.
     #[arg(long)]
     pub(crate) accept_untested_release: bool,
-    /// Command that is run for each selected {node}; nodes for which it exits with 1 need no reboot and are left out, 0: they do.
-    #[arg(long, value_name = "COMMAND")]
+    /// Leave out nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and
+    /// with 0 for those that do [default: of a Ceph, whether there is /var/run/reboot-required].
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
     pub(crate) needs_reboot: Option<String>,
-    /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
@@ -66,7 +67,7 @@ pub(crate) struct Reboot {
 }
 
 impl Reboot {
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self) -> Vec<String> {
         let Self {
             nodes,
             accept_non_redundant,
@@ -97,7 +98,12 @@ impl Reboot {
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
         words.switch("--accept-untested-release", *accept_untested_release);
-        words.value("--needs-reboot", needs_reboot.as_ref());
+        // Every word that follows is a flag.
+        words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
+        words.value(
+            "--needs-reboot",
+            needs_reboot.as_ref().filter(|command| !command.is_empty()),
+        );
         words.value("--since", since.as_ref());
         words.values("--takes", takes);
         words.0

@@ -20,7 +20,7 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Reboot the nodes of a Ganeti, with their instances evacuated.
+    /// Reboot the hosts of a Ceph, or the nodes of a Ganeti with their instances evacuated.
     Reboot {
         #[command(flatten)]
         /// Which nodes, and how.
@@ -236,6 +236,11 @@ fn domain(text: &str) -> Result<(String, String), String> {
 }
 
 impl Select {
+    /// The hosts that were named.
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// What was selected.
     pub(crate) fn selection(&self) -> Selection {
         let hosts = self.hosts.iter().map(|host| (HOST.to_owned(), host.clone()));

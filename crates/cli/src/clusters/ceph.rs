@@ -1,6 +1,7 @@
 //! A Ceph: the one of the configuration, one that Rook laid out, or answers that were recorded.
 
 mod copy;
+mod reboot;
 mod risks;
 mod source;
 
@@ -13,20 +14,24 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::memory::Memory;
-use stagger_ceph::planner::CephPlanner;
+use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
+use stagger_ceph::reboot::RebootGoal;
+use stagger_ceph::translate::hosts::HOST;
 use stagger_core::model::{ClusterId, Part, Reason, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planner as _};
+use stagger_engine::database::Place;
 use stagger_engine::preflight::Check;
 use stagger_risks::{Finding, Risk};
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
+use self::reboot::Reached;
 use super::guards::GuardHolder;
 use super::opened::{Looked, Managed, Opened, System};
 use super::reachable;
-use crate::args::{Goal, PolicyFlags};
+use crate::args::{Action, Goal, PolicyFlags};
 use crate::error::CliError;
 use crate::planning::{PlanRequest, made_for, refusal};
 
@@ -36,6 +41,10 @@ pub(crate) struct Ceph {
     settings: CephSettings,
     /// Commands were given for it.
     is_configured: bool,
+    /// It was not recorded: its hosts can be asked.
+    answers: bool,
+    /// Where journals of earlier runs are, if there is a place for any.
+    journals: Option<Place>,
     /// An operator changes it, by no command.
     of_rook: bool,
     /// Configuration and key of the connection, while it is there.
@@ -48,12 +57,46 @@ impl System for Ceph {
 
     const KIND: &'static str = "a Ceph";
 
-    fn goal(&self, goal: &Goal) -> Result<String, CliError> {
-        Ok(goal.upgrade(Self::KIND)?.to.clone())
+    fn goal(&self, goal: &Goal) -> Result<CephGoal, CliError> {
+        match &goal.action {
+            Action::Reboot(_) if self.of_rook => Err(CliError::usage(
+                "`reboot` is for a Ceph on hosts, and this one is managed by Rook",
+            )
+            .hint("Kubernetes drains a node for its reboot, as Rook permits: docs/guides/kubernetes.md")),
+            Action::Reboot(reboot) => {
+                Goal::reboot_of_hosts(reboot)?;
+                Ok(CephGoal::Reboot(RebootGoal::default()))
+            }
+            Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
+        }
     }
 
-    fn refused(&self, release: &String, _facts: &Facts, reasons: &[Reason]) -> CliError {
-        CliError::refused(&format!("the upgrade to {release}"), reasons)
+    async fn complete(
+        &self,
+        wanted: CephGoal,
+        goal: &Goal,
+        planner: &CephPlanner,
+        facts: &Facts,
+    ) -> Result<CephGoal, CliError> {
+        match &goal.action {
+            Action::Upgrade(_) => Ok(wanted),
+            Action::Reboot(asked) => {
+                let daemons = planner.snapshot(facts)?;
+                let hosts = reboot::meant(facts, &daemons, &goal.select)?;
+                let reached = self.answers.then_some(Reached {
+                    settings: &self.settings,
+                    journals: self.journals.as_ref(),
+                });
+                Ok(CephGoal::Reboot(reboot::ask(reached, asked, hosts).await?))
+            }
+        }
+    }
+
+    fn refused(&self, goal: &CephGoal, _facts: &Facts, reasons: &[Reason]) -> CliError {
+        match goal {
+            CephGoal::Upgrade(release) => CliError::refused(&format!("the upgrade to {release}"), reasons),
+            CephGoal::Reboot(_) => CliError::refused("the reboot of its hosts", reasons),
+        }
     }
 
     fn release<'a>(&self, target: &'a Target, asked: &'a str) -> &'a str {
@@ -81,10 +124,14 @@ impl System for Ceph {
         facts: &Facts,
         planning: &PlanRequest,
     ) -> Result<ClusterCopy, CliError> {
+        let reboots = planning.target.stages().any(|stage| stage.kind.as_str() == HOST);
+        let poll = u32::try_from(self.settings.cluster.poll).unwrap_or(u32::MAX);
+        if reboots {
+            return Ok(copy::of_hosts(facts, planning.snapshot.clone(), poll));
+        }
         // Judged as a run would that begins now.
         let memory = planner.memory(facts, &planning.policy)?;
         let backend = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), Some(memory));
-        let poll = u32::try_from(self.settings.cluster.poll).unwrap_or(u32::MAX);
         Ok(copy::of(facts, backend.snapshot(facts)?, poll))
     }
 

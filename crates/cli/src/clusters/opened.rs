@@ -42,6 +42,17 @@ pub(crate) trait System: Send + Sync + Sized {
     /// What the flags want of it.
     fn goal(&self, goal: &Goal) -> Result<GoalOf<Self>, CliError>;
 
+    /// The same goal with what has to be asked of the cluster's hosts for it.
+    async fn complete(
+        &self,
+        wanted: GoalOf<Self>,
+        _goal: &Goal,
+        _planner: &Self::Planner,
+        _facts: &FactsOf<Self>,
+    ) -> Result<GoalOf<Self>, CliError> {
+        Ok(wanted)
+    }
+
     /// Why the way to that goal is not begun.
     fn refused(&self, goal: &GoalOf<Self>, facts: &FactsOf<Self>, reasons: &[Reason]) -> CliError;
 
@@ -153,6 +164,7 @@ impl<S: System> Opened<S> {
     /// What a plan to that goal is made of, by these facts.
     pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<Looked<S>, CliError> {
         let (wanted, policy) = (self.system.goal(goal)?, self.policy(&goal.policy)?);
+        let wanted = self.system.complete(wanted, goal, &self.planner, &facts).await?;
         let Planned {
             snapshot,
             target,

@@ -23,7 +23,7 @@ pub(super) fn judge(
     policy: &TargetPolicy,
 ) -> Result<Version, Refusal> {
     let mut reasons = Vec::new();
-    reasons.extend(orchestrator(facts));
+    reasons.extend(orchestrator(facts, "upgrade it there"));
     reasons.extend(stretch(facts));
     let running = running(units, &mut reasons);
     let wanted = known_release(release, units, &mut reasons);
@@ -140,13 +140,27 @@ fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool, lowest: Option<u
     Some(Reason::of_backend("unhealthy", why))
 }
 
-fn orchestrator(facts: &Facts) -> Option<Reason> {
+/// Why no host of the cluster is rebooted.
+pub(crate) fn of_reboot(facts: &Facts, units: &[Unit], policy: &TargetPolicy) -> Vec<Reason> {
+    let versions: BTreeSet<Version> = units.iter().filter_map(version_of).collect();
+    let half_way = versions.len() > 1;
+    let lowest = versions.iter().map(|version| version.major).min();
+    let reasons = [
+        orchestrator(facts, "put its hosts into maintenance there"),
+        stretch(facts),
+        health(facts, policy, half_way, lowest),
+    ];
+    reasons.into_iter().flatten().collect()
+}
+
+/// `instead`: what to do where there is one.
+fn orchestrator(facts: &Facts, instead: &str) -> Option<Reason> {
     match &facts.orchestrator {
         Known::Yes(None) => None,
         Known::Yes(Some(backend)) => Some(Reason::of_backend(
             "managed-by-orchestrator",
             format!(
-                "{backend} manages this cluster's daemons and would undo what others do to them; upgrade it there"
+                "{backend} manages this cluster's daemons and would undo what others do to them; {instead}"
             ),
         )),
         Known::No(why) => Some(Reason::of_backend(

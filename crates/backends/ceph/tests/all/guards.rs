@@ -86,6 +86,7 @@ fn taken_and_given_back(guard: &str, version: &str, before: Settings) -> (Vec<St
         hosts: stagger_engine::hosts::Hosts::default(),
         software: SoftwareByKind::default(),
         health: HealthPolicy::default(),
+        reboot: stagger_ceph::config::Reboot::default(),
     };
     let backend = CephBackend::new(Arc::new(cluster), of_cluster, None);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -335,6 +335,7 @@ fn asked(answer: Value, thin: bool, words: &[&str], units: &[&str]) -> Answer {
         hosts: stagger_engine::hosts::Hosts::default(),
         software: SoftwareByKind::default(),
         health: HealthPolicy::default(),
+        reboot: stagger_ceph::config::Reboot::default(),
     };
     // As a run has it said, from its policy and in its course.
     let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();

@@ -82,6 +82,7 @@ fn named(monitors: &Arc<Monitors>, name: &str, expires: u64) -> CephBackend {
         hosts: stagger_engine::hosts::Hosts::default(),
         software: serde_json::from_value(json!({})).unwrap(),
         health: serde_json::from_value(json!({})).unwrap(),
+        reboot: stagger_ceph::config::Reboot::default(),
     };
     CephBackend::new(Arc::clone(monitors) as Arc<dyn CephApi>, settings, None)
 }

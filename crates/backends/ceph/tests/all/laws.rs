@@ -59,15 +59,26 @@ fn group(osds: u32) -> impl Strategy<Value = Group> {
 }
 
 #[derive(Debug, Clone)]
-struct World {
+pub(crate) struct World {
     groups: Vec<(u32, Group)>,
     down: Vec<u32>,
     set: Vec<u32>,
 }
 
-const OSDS: u32 = 9;
+impl World {
+    /// No placement group, and all OSDs up.
+    pub(crate) fn empty() -> Self {
+        Self {
+            groups: Vec::new(),
+            down: Vec::new(),
+            set: Vec::new(),
+        }
+    }
+}
 
-fn world() -> impl Strategy<Value = World> {
+pub(crate) const OSDS: u32 = 9;
+
+pub(crate) fn world() -> impl Strategy<Value = World> {
     let groups = proptest::collection::vec((1..4_u32, group(OSDS)), 0..12);
     let few = proptest::collection::btree_set(0..OSDS, 0..2);
     let set = proptest::collection::btree_set(0..OSDS, 1..4);
@@ -78,7 +89,7 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-fn maps(world: &World) -> Maps {
+pub(crate) fn maps(world: &World) -> Maps {
     let osds: Vec<_> = (0..OSDS)
         .map(|id| serde_json::json!({ "osd": id, "up": u8::from(!world.down.contains(&id)), "in": 1 }))
         .collect();
@@ -125,7 +136,7 @@ fn maps(world: &World) -> Maps {
     }
 }
 
-fn facts(maps: &Maps) -> Facts {
+pub(crate) fn facts(maps: &Maps) -> Facts {
     Facts {
         osds: maps.osds.clone(),
         tree: maps.tree.clone(),

@@ -481,6 +481,8 @@ impl ClusterReconciler {
             hosts: Hosts::default(),
             software: SoftwareByKind::default(),
             health: wish.health(),
+            // Kubernetes drains its own nodes.
+            reboot: stagger_ceph::config::Reboot::default(),
         };
         let api = self
             .shared

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use stagger_ceph::facts::pg::{HOLE, Pg};
 use stagger_ceph::facts::pg_state::PgState;
 use stagger_ceph::facts::{Facts, Known};
+use stagger_ceph::memory::hosts_of;
+use stagger_ceph::translate::hosts::host_unit;
 use stagger_core::model::{Ix, Snapshot, UnitId};
 use stagger_sim::ClusterCopy;
 use stagger_sim::copy::{CopiedGroup, CopiedPool};
@@ -12,9 +14,26 @@ use stagger_sim::copy::{CopiedGroup, CopiedPool};
 /// A copy of the cluster that these facts and this snapshot of them speak of. Where nobody could tell how
 /// the placement groups lie there are none, and the snapshot forbids each stop.
 pub(super) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+    let units = |osd: &UnitId| Some(osd.clone());
+    by_units(facts, snapshot, poll, &units)
+}
+
+/// The same where hosts are the units: each stands for its OSDs.
+pub(super) fn of_hosts(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+    let hosts = hosts_of(facts);
+    by_units(facts, snapshot, poll, &|osd| host_unit(hosts.get(osd)?).ok())
+}
+
+fn by_units(
+    facts: &Facts,
+    snapshot: Snapshot,
+    poll: u32,
+    unit_of: &dyn Fn(&UnitId) -> Option<UnitId>,
+) -> ClusterCopy {
     let mut places = BTreeMap::new();
     for osd in facts.osds.osds.keys() {
         let found = UnitId::new(format!("osd.{osd}")).ok();
+        let found = found.and_then(|osd| unit_of(&osd));
         if let Some(ix) = found.and_then(|id| snapshot.find(&id)) {
             places.insert(*osd, ix);
         }

@@ -11,7 +11,9 @@ use stagger_ceph::planner::CephPlanner;
 use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
+use stagger_engine::database::Place;
 use stagger_engine::inventory::Inventory;
+use stagger_engine::life::hostname;
 use stagger_risks::{Questions, System, ceph};
 use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
@@ -27,6 +29,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 use crate::risks::known;
+use crate::state::place;
 
 impl Opened<Ceph> {
     /// What the command line names, of a command that is for a Ceph alone.
@@ -35,7 +38,7 @@ impl Opened<Ceph> {
             return Self::of_rook(cli, &from.on).await;
         }
         match &from.from {
-            None => Self::of_config(config::read(cli)?),
+            None => Self::of_config(config::read(cli)?, place(cli).ok()),
             Some(folder) if folder.is_dir() => Self::in_folder(cli, folder),
             Some(file) => {
                 let inventory = read_inventory(file)?;
@@ -52,10 +55,14 @@ impl Opened<Ceph> {
     }
 
     /// The cluster of the configuration.
-    pub(in crate::clusters) fn of_config(config: Config) -> Result<Self, CliError> {
-        let settings = config.ceph()?;
+    pub(in crate::clusters) fn of_config(config: Config, journals: Option<Place>) -> Result<Self, CliError> {
+        let mut settings = config.ceph()?;
+        settings.reboot.own.get_or_insert_with(hostname);
         let source = live(&settings, settings.cluster.access());
-        Ok(Self::of(source, settings, Some(config)))
+        let mut opened = Self::of(source, settings, Some(config));
+        opened.system.answers = true;
+        opened.system.journals = journals;
+        Ok(opened)
     }
 
     /// Answers as `ceph … -f json` prints them, in a folder.
@@ -128,6 +135,8 @@ impl Opened<Ceph> {
                 api,
                 settings: settings.clone(),
                 is_configured: config.is_some(),
+                answers: false,
+                journals: None,
                 of_rook: false,
                 folder: None,
             },
@@ -223,5 +232,6 @@ fn settings_of(cluster: ClusterName, config: Option<&Config>) -> Result<CephSett
         hosts: stagger_engine::hosts::Hosts::default(),
         software: stagger_ceph::config::SoftwareByKind::default(),
         health: HealthPolicy::default(),
+        reboot: stagger_ceph::config::Reboot::default(),
     })
 }

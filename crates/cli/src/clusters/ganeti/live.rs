@@ -193,6 +193,12 @@ impl<'a> LiveGaneti<'a> {
         };
         let backend = self.backend()?;
         if let Some(command) = &reboot.needs_reboot {
+            if command.is_empty() {
+                return Err(
+                    CliError::usage("--needs-reboot has no command of its own for a Ganeti")
+                        .hint("--needs-reboot 'ssh root@{node} test -e /var/run/reboot-required'"),
+                );
+            }
             for node in meant(&narrowed.nodes)? {
                 let names = [("node", node.as_str())];
                 match commands::ask(backend.rapi(), &self.settings, command, &names).await? {

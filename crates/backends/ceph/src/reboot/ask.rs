@@ -1,0 +1,167 @@
+//! Questions to hosts, many at once. They change nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use stagger_core::model::plain;
+use stagger_engine::cluster::BackendError;
+use stagger_engine::hosts::{Hosts, Ran, last_words};
+use stagger_engine::template::filled;
+use tokio::task::JoinSet;
+
+use crate::config::{CephSettings, Reboot};
+use crate::facts::Known;
+
+/// How many hosts are asked at once: each may be a session of ssh.
+const AT_ONCE: usize = 32;
+
+/// How long a host may take to tell its boot: a connection to one that is off takes minutes to fail.
+const TELLS: Duration = Duration::from_secs(30);
+
+/// How long it may take to tell whether it needs a reboot: package managers look through what is installed.
+const LOOKS: Duration = Duration::from_mins(2);
+
+/// The longest boot id. The kernel's has 36 characters.
+const LONGEST: usize = 64;
+
+/// The boot id of each of these hosts, or why nobody could tell.
+pub async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<String>> {
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
+    let mut found = BTreeMap::new();
+    for (host, answer) in ask(shell, &reboot.boot_id(shell), hosts, TELLS).await {
+        let boot = match answer.and_then(|ran| boot_of(&ran)) {
+            Ok(boot) => Known::Yes(boot),
+            Err(why) => Known::No(why),
+        };
+        found.insert(host, boot);
+    }
+    found
+}
+
+/// The boot id of a host.
+///
+/// # Errors
+/// It cannot be reached, or tells none.
+pub(crate) async fn boot(shell: &Hosts, reboot: &Reboot, host: &str) -> Result<String, BackendError> {
+    let tried = format!("read the boot id of {host}");
+    let command = filled(&reboot.boot_id(shell), &[("host", host)])?;
+    let ran = within(shell, host, &command, TELLS).await?;
+    boot_of(&ran).map_err(|why| BackendError::transient(tried, why))
+}
+
+fn boot_of(ran: &Ran) -> Result<String, String> {
+    let said = last_words(&ran.output);
+    if ran.code != 0 {
+        return Err(format!("the command for it ended with {}: {said}", ran.code));
+    }
+    // What a connection prints before is passed over.
+    match plain(said) {
+        Ok(()) if !ran.output.trim().is_empty() && said.len() <= LONGEST => Ok(said.to_owned()),
+        Ok(()) | Err(_) => Err(format!("{said:?} is no boot id")),
+    }
+}
+
+/// Whether each of these hosts needs a reboot, or why nobody could tell.
+pub async fn needed(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<bool>> {
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
+    needed_by(shell, &reboot.needed(shell), hosts).await
+}
+
+/// The same by a command of the moment, in which `{host}` is replaced.
+pub async fn needed_by(
+    shell: &Hosts,
+    command: &str,
+    hosts: BTreeSet<String>,
+) -> BTreeMap<String, Known<bool>> {
+    let mut found = BTreeMap::new();
+    for (host, answer) in ask(shell, command, hosts, LOOKS).await {
+        let needs = match answer {
+            Ok(Ran { code: 0, .. }) => Known::Yes(true),
+            Ok(Ran { code: 1, .. }) => Known::Yes(false),
+            Ok(Ran { code, output }) => {
+                Known::No(format!("the command ended with {code}: {}", last_words(&output)))
+            }
+            Err(why) => Known::No(why),
+        };
+        found.insert(host, needs);
+    }
+    found
+}
+
+/// Asks a host, and waits no longer than that.
+async fn within(shell: &Hosts, host: &str, command: &str, limit: Duration) -> Result<Ran, BackendError> {
+    match tokio::time::timeout(limit, shell.ask(host, command)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(BackendError::transient(
+            format!("ask {host} `{command}`"),
+            format!("no answer within {} s", limit.as_secs()),
+        )),
+    }
+}
+
+/// Asks each host the same.
+async fn ask(
+    shell: &Hosts,
+    command: &str,
+    hosts: BTreeSet<String>,
+    limit: Duration,
+) -> BTreeMap<String, Result<Ran, String>> {
+    let mut waiting = hosts.into_iter();
+    let mut asking = JoinSet::new();
+    let mut found = BTreeMap::new();
+    loop {
+        while asking.len() < AT_ONCE
+            && let Some(host) = waiting.next()
+        {
+            match filled(command, &[("host", &host)]) {
+                Err(error) => {
+                    found.insert(host, Err(error.to_string()));
+                }
+                Ok(command) => {
+                    let shell = shell.clone();
+                    asking.spawn(async move {
+                        let answer = within(&shell, &host, &command, limit).await;
+                        (host, answer.map_err(|error| error.to_string()))
+                    });
+                }
+            }
+        }
+        match asking.join_next().await {
+            None => return found,
+            Some(Ok((host, answer))) => {
+                found.insert(host, answer);
+            }
+            Some(Err(ended)) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            // Nobody heard of that host: it is missing in the answer.
+            Some(Err(_)) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(code: i32, output: &str) -> Ran {
+        Ran {
+            code,
+            output: output.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_boot_id_is_the_last_word_that_a_host_prints() {
+        let boot = "7b2c0a52-4f0e-4d4b-9d55-0d3a8f1f3a11";
+        assert_eq!(
+            boot_of(&ran(0, &format!("Welcome!\n{boot}\n"))),
+            Ok(boot.to_owned())
+        );
+        for (code, output) in [(0, ""), (0, "no such file or directory"), (1, boot), (255, "")] {
+            assert!(boot_of(&ran(code, output)).is_err(), "{code} {output:?}");
+        }
+    }
+}

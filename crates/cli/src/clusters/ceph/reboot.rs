@@ -1,0 +1,201 @@
+//! What the hosts of a Ceph are asked before a reboot of them is planned.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use stagger_ceph::config::CephSettings;
+use stagger_ceph::facts::{Facts, Known};
+use stagger_ceph::memory::Memory;
+use stagger_ceph::reboot::{self, RebootGoal};
+use stagger_core::model::{ClusterName, Snapshot};
+use stagger_core::run::Event;
+use stagger_engine::database::Place;
+
+use crate::args::{self, Select};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+/// The hosts that may be meant: those that are named, or all that carry a daemon.
+pub(super) fn meant(
+    facts: &Facts,
+    daemons: &Snapshot,
+    select: &Select,
+) -> Result<BTreeSet<String>, CliError> {
+    let all = reboot::names(facts, daemons);
+    let named = select.hosts();
+    if let Some(unknown) = named.iter().find(|host| !all.contains(*host)) {
+        let all: Vec<&str> = all.iter().map(String::as_str).collect();
+        return Err(
+            CliError::usage(format!("no daemon of the cluster is on a host {unknown}"))
+                .hint(format!("there are: {}", all.join(", "))),
+        );
+    }
+    if named.is_empty() {
+        return Ok(all);
+    }
+    Ok(named.iter().cloned().collect())
+}
+
+/// How a cluster's hosts are reached, and where journals of earlier runs are.
+pub(super) struct Reached<'a> {
+    pub(super) settings: &'a CephSettings,
+    /// `None`: there is no place for any.
+    pub(super) journals: Option<&'a Place>,
+}
+
+/// The goal with what these hosts answer. `reached`: `None`, where the cluster was recorded.
+pub(super) async fn ask(
+    reached: Option<Reached<'_>>,
+    asked: &args::Reboot,
+    mut hosts: BTreeSet<String>,
+) -> Result<RebootGoal, CliError> {
+    let Some(Reached { settings, journals }) = reached else {
+        if asked.needs_reboot.is_some() || asked.since.is_some() {
+            return Err(CliError::usage(
+                "--needs-reboot and --since ask hosts that answer, and this cluster was recorded",
+            )
+            .hint("leave out --from, or name the hosts with --host"));
+        }
+        return Ok(RebootGoal::default());
+    };
+    if let Some(since) = asked.since {
+        let boots = reboot::ask::boots(settings, hosts.clone()).await;
+        let journals = journals.ok_or_else(|| {
+            CliError::usage("--since reads journals of earlier runs, and there is no place for journals")
+                .hint("--state names a folder")
+        })?;
+        let before = boots_before(journals, &settings.cluster.name, since)?;
+        hosts.retain(|host| !has_booted(host, &before, &boots));
+        if hosts.is_empty() {
+            return Err(CliError::new(
+                Exit::No,
+                format!("every selected host has booted since the runs that began at {since} or later"),
+            ));
+        }
+        if asked.needs_reboot.is_none() {
+            return Ok(RebootGoal {
+                only: Some(hosts),
+                boots: Some(boots),
+            });
+        }
+    }
+    let Some(command) = &asked.needs_reboot else {
+        return Ok(RebootGoal {
+            only: None,
+            boots: Some(reboot::ask::boots(settings, hosts).await),
+        });
+    };
+    let answers = if command.is_empty() {
+        reboot::ask::needed(settings, hosts.clone()).await
+    } else {
+        by_command(settings, command, hosts.clone()).await?
+    };
+    let mut only = BTreeSet::new();
+    for host in hosts {
+        match answers.get(&host) {
+            Some(Known::Yes(true)) => {
+                only.insert(host);
+            }
+            Some(Known::Yes(false)) => {}
+            Some(Known::No(why)) => return Err(unknown(&host, why)),
+            None => return Err(unknown(&host, "it was not heard of")),
+        }
+    }
+    if only.is_empty() {
+        return Err(CliError::new(
+            Exit::No,
+            "none of the selected hosts needs a reboot",
+        ));
+    }
+    Ok(RebootGoal {
+        boots: Some(reboot::ask::boots(settings, only.clone()).await),
+        only: Some(only),
+    })
+}
+
+/// The boot of each host before runs of that cluster that began then or later: each run keeps what hosts had booted before it.
+fn boots_before(
+    journals: &Place,
+    cluster: &ClusterName,
+    since: Timestamp,
+) -> Result<BTreeSet<(String, String)>, CliError> {
+    let mut before = BTreeSet::new();
+    if !journals.exists() {
+        return Ok(before);
+    }
+    let store = journals.open()?;
+    for listed in store.runs()? {
+        if listed.cluster != *cluster || listed.started < since {
+            continue;
+        }
+        let journal = store.journal(&listed.run)?;
+        let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
+            continue;
+        };
+        if let Ok(memory) = serde_json::from_value::<Memory>(start.baseline.clone()) {
+            before.extend(memory.reboot.into_iter().flat_map(|reboot| reboot.boots));
+        }
+    }
+    Ok(before)
+}
+
+/// Whether a host has another boot now than it had before one of those runs. Of one that does not answer nobody can tell.
+fn has_booted(
+    host: &str,
+    before: &BTreeSet<(String, String)>,
+    boots: &BTreeMap<String, Known<String>>,
+) -> bool {
+    let Some(now) = boots.get(host).and_then(Known::get) else {
+        return false;
+    };
+    before.iter().any(|(known, boot)| known == host && boot != now)
+}
+
+async fn by_command(
+    settings: &CephSettings,
+    command: &str,
+    hosts: BTreeSet<String>,
+) -> Result<BTreeMap<String, Known<bool>>, CliError> {
+    let shell = &settings.hosts;
+    if shell.shell.is_empty() && !command.contains("{host}") {
+        return Err(CliError::usage(
+            "--needs-reboot would ask this machine for every host: there is no [hosts] shell",
+        )
+        .hint("name {host} in the command: --needs-reboot 'ssh {host} test -e /var/run/reboot-required'"));
+    }
+    Ok(reboot::ask::needed_by(shell, command, hosts).await)
+}
+
+fn unknown(host: &str, why: &str) -> CliError {
+    CliError::new(
+        Exit::Unreachable,
+        format!("whether {host} needs a reboot could not be found out: {why}"),
+    )
+    .hint("the command exits with 0 if it does and with 1 if it does not; --host plans for hosts by their names")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_booted_that_has_another_boot_than_before_a_run_of_the_campaign() {
+        let before: BTreeSet<(String, String)> = [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")]
+            .map(|(host, boot)| (host.to_owned(), boot.to_owned()))
+            .into();
+        let boots: BTreeMap<String, Known<String>> = [
+            ("a", Known::Yes("2")),
+            ("b", Known::Yes("1")),
+            ("c", Known::No("no route".to_owned())),
+            ("d", Known::Yes("1")),
+        ]
+        .map(|(host, boot)| match boot {
+            Known::Yes(boot) => (host.to_owned(), Known::Yes(boot.to_owned())),
+            Known::No(why) => (host.to_owned(), Known::No(why)),
+        })
+        .into();
+        let booted = |host: &&str| has_booted(host, &before, &boots);
+        let all = ["a", "b", "c", "d", "e"];
+        assert_eq!(all.iter().filter(|host| booted(host)).collect::<Vec<_>>(), [&"a"]);
+    }
+}
