@@ -7,7 +7,7 @@ use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{Limit, Snapshot};
 use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_ganeti::maintenance::snapshot::REBOOTED;
+use stagger_ganeti::translate::REBOOTED;
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};

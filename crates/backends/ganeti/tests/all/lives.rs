@@ -8,11 +8,13 @@ pub use stagger_conformance::process::End;
 use stagger_conformance::process::{Processes, RunStart};
 use stagger_core::model::{EvacuationPolicy, OnFailure, Policy};
 use stagger_engine::cluster::LockError;
-use stagger_ganeti::executor::backend::GanetiBackend;
-use stagger_ganeti::executor::fence;
-use stagger_ganeti::maintenance::selection::Selection;
-use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal};
-use stagger_ganeti::maintenance::target::{RebootGoal, reboot, with_guards_and_gates};
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::fence;
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::goal::RebootGoal;
+use stagger_ganeti::memory::Memory;
+use stagger_ganeti::selection::Selection;
+use stagger_ganeti::target::{reboot, with_guards_and_gates};
 
 use crate::common::{Setup, policy, rebooted};
 use crate::double::World;
@@ -53,7 +55,7 @@ pub struct Lives<'a> {
     pub setup: &'a Setup,
     pub moving: EvacuationPolicy,
     pub processes: Processes,
-    begun: Option<(Baseline, RunStart)>,
+    begun: Option<(Memory, RunStart)>,
     /// With the lock in the cluster, which takes its time where another held it.
     pub locks: bool,
     /// What becomes of a wave that fails.
@@ -79,7 +81,7 @@ impl<'a> Lives<'a> {
             moving: self.moving,
             ..EvacuationGoal::default()
         };
-        let memory = Baseline::of(&facts, rebooted(), goal);
+        let memory = Memory::of(&facts, rebooted(), goal);
         let wanted = RebootGoal {
             selection: Selection::default(),
             moving: self.moving,

@@ -6,8 +6,8 @@ use stagger_core::model::{Evacuate, LocalGuests, RunId};
 use stagger_core::run::{Command, Ending};
 use stagger_engine::cluster::Lock as _;
 use stagger_engine::cluster::LockError;
-use stagger_ganeti::executor::leftovers::{Deed, words};
-use stagger_ganeti::executor::recovery::Recovered;
+use stagger_ganeti::leftovers::{Deed, words};
+use stagger_ganeti::recovery::Recovered;
 
 use crate::common::{Setup, claim, setup};
 use crate::double::queue::Op;
@@ -85,7 +85,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
         .snapshot(
             &snapshot.0,
             &snapshot.1,
-            &stagger_ganeti::maintenance::snapshot::live::EvacuationGoal::default(),
+            &stagger_ganeti::goal::EvacuationGoal::default(),
         )
         .unwrap();
     let n3 = snapshot

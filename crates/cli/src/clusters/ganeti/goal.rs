@@ -3,32 +3,25 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys, Target,
-};
-use stagger_ganeti::maintenance::selection::Selection;
-use stagger_ganeti::maintenance::snapshot::KIND;
-use stagger_ganeti::maintenance::snapshot::live::EvacuationGoal;
-use stagger_ganeti::maintenance::target::{RebootGoal, TargetError, reboot};
-use stagger_ganeti::model::{Cluster, Template};
+use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
+use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal};
+use stagger_ganeti::model::Template;
+use stagger_ganeti::selection::Selection;
+use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
 use crate::error::CliError;
-use crate::exit::Exit;
 
 /// What is wanted of a cluster.
-pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, CliError> {
-    let wanted = RebootGoal {
-        selection: selection(&args.nodes)?,
-        moving: moving(args),
-        local_storage: templates(&args.local_storage)?,
-    };
-    reboot(cluster, &wanted).map_err(|error| {
-        let exit = match &error {
-            TargetError::Masters { .. } => Exit::No,
-            TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
-        };
-        CliError::new(exit, error.to_string())
+pub(super) fn maintenance(args: &args::Reboot) -> Result<MaintenanceGoal, CliError> {
+    Ok(MaintenanceGoal {
+        reboot: RebootGoal {
+            selection: selection(&args.nodes)?,
+            moving: moving(args),
+            local_storage: templates(&args.local_storage)?,
+        },
+        ignore_ipolicy: args.ignore_ipolicy,
+        durations: durations(&args.takes)?,
     })
 }
 
@@ -41,15 +34,6 @@ pub(super) fn can_be_told_from_a_file(args: &args::Reboot) -> Result<(), CliErro
         .hint("leave out --from, or name the nodes with --nodes"));
     }
     Ok(())
-}
-
-/// What is wished of instances.
-pub(super) fn wished(args: &args::Reboot) -> Result<EvacuationGoal, CliError> {
-    Ok(EvacuationGoal {
-        moving: moving(args),
-        ignore_ipolicy: args.ignore_ipolicy,
-        durations: durations(&args.takes)?,
-    })
 }
 
 /// Which nodes are meant.
@@ -68,7 +52,7 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-pub(super) fn moving(args: &args::Reboot) -> EvacuationPolicy {
+fn moving(args: &args::Reboot) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {
@@ -126,7 +110,7 @@ fn templates(words: &[String]) -> Result<Vec<Template>, CliError> {
 }
 
 /// `--takes node=300,migrate=20`
-pub(super) fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
+fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
     const KNOWN: [&str; 4] = [KIND, "migrate", "relocate", "replace-standby"];
     given
         .iter()

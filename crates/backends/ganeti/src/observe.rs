@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use stagger_engine::cluster::BackendError;
 
-use super::client::{ApiError, Method, Rapi};
+use crate::client::{ApiError, Method, Rapi};
 use crate::facts::{Answers, Facts, FactsError, InstanceFacts, boots, facts, instance, read};
 use crate::model::Cluster;
 

@@ -3,7 +3,7 @@
 //! Whoever does that is the one writer while it lasts: it takes the lock as a run does, raises the fence, and waits for jobs of
 //! those before. Then each visit is left as its own run would have left it, in the order in which [`leftovers`] has it.
 //!
-//! [`leftovers`]: super::leftovers
+//! [`leftovers`]: crate::leftovers
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
 use stagger_engine::life::Pulse;
 
-use super::backend::GanetiBackend;
-use super::fence;
-use super::guards::{self, HeldGuard};
-use super::leftovers::{Leftovers, may_give_back};
-use super::lock;
-use super::visit::PlannedMoves;
-use super::visitor::Visitor;
+use crate::backend::GanetiBackend;
+use crate::fence;
+use crate::guards::{self, HeldGuard};
+use crate::leftovers::{Leftovers, may_give_back};
+use crate::lock;
+use crate::visit::PlannedMoves;
+use crate::visitor::Visitor;
 
 /// What came of giving back.
 #[derive(Debug, Clone, Default)]
@@ -184,7 +184,7 @@ impl GanetiBackend {
         recovered: &mut Recovered,
     ) -> Result<(), BackendError> {
         const TRIED: &str = "take away what filters remember";
-        let failed = |error: super::client::ApiError| error.of(TRIED, true);
+        let failed = |error: crate::client::ApiError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
         for request in &left.records.refused {
             if request.until > now {

@@ -2,15 +2,16 @@
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    ConditionName, EvacuationPolicy, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind,
-    Maintenance, OneAtATime, Part, PartName, Phase, Policy, SharedGuests, StageSpec, Target, UnitId, Width,
+    ConditionName, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Maintenance, OneAtATime,
+    Part, PartName, Phase, Policy, SharedGuests, StageSpec, Target, UnitId, Width,
 };
 
-use super::selection::{SelectError, Selection};
-use super::snapshot::live::{INSTANCES_UP, NODES_ANSWER};
-use super::snapshot::{KIND, REBOOTED};
 use crate::config::Visits;
+use crate::goal::RebootGoal;
 use crate::model::{Cluster, GroupIx, Template};
+use crate::selection::SelectError;
+use crate::translate::live::{INSTANCES_UP, NODES_ANSWER};
+use crate::translate::{KIND, REBOOTED};
 
 /// The guard by which only jobs of this maintenance run. Those of others wait; they are not refused, for that would
 /// cancel them.
@@ -18,17 +19,6 @@ pub const DRAIN: &str = "drain";
 
 /// The guard by which Ganeti's watcher repairs nothing meanwhile.
 pub const WATCHER: &str = "watcher-pause";
-
-/// Which nodes are rebooted, and what becomes of their instances.
-#[derive(Debug, Clone, Default)]
-pub struct RebootGoal {
-    /// Which nodes.
-    pub selection: Selection,
-    /// What becomes of their instances.
-    pub moving: EvacuationPolicy,
-    /// Templates whose storage is on the nodes' own disks: these nodes go one at a time.
-    pub local_storage: Vec<Template>,
-}
 
 /// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
