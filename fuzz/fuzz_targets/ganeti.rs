@@ -40,6 +40,7 @@ fn answers(bytes: &[u8]) {
     };
     let mut take = |what: &str| all.get_mut(what).map(Value::take).unwrap_or_default();
     let answers = Answers {
+        jobs: take("jobs"),
         info: take("info"),
         groups: take("groups"),
         nodes: take("nodes"),

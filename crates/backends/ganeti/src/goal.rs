@@ -16,7 +16,8 @@ pub struct MaintenanceGoal {
     pub reboot: RebootGoal,
     /// Instances outside of their policy may be moved all the same.
     pub ignore_ipolicy: bool,
-    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
+    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`. Of moves that are not
+    /// named the cluster's own jobs tell.
     pub durations: BTreeMap<Kind, SignedDuration>,
 }
 

@@ -27,6 +27,7 @@ pub mod fingerprint;
 pub mod goal;
 pub mod guards;
 pub mod hroller;
+pub mod job_history;
 pub mod jobs;
 pub mod leftovers;
 pub mod limits;

@@ -75,7 +75,11 @@ impl Planner for GanetiPlanner {
         goal: &MaintenanceGoal,
         policy: &Policy,
     ) -> Result<Planned<Memory>, PlannerError> {
-        let evacuation = goal.evacuation();
+        let mut evacuation = goal.evacuation();
+        for (kind, times) in facts.jobs.times() {
+            let estimate = evacuation.durations.entry(kind.clone());
+            estimate.or_insert(times.median);
+        }
         let snapshot = self.snapshot_for(facts, &evacuation)?;
         names_are_known(
             &snapshot,

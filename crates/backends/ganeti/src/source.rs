@@ -13,6 +13,7 @@ use stagger_engine::inventory::{Inventory, InventoryError};
 use crate::backend::GanetiBackend;
 use crate::config::Settings;
 use crate::facts::{Answers, Facts, FactsError, facts};
+use crate::job_history::JobHistory;
 use crate::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY, RapiError};
 use crate::loaders::text::{self, TextError};
 use crate::model::Cluster;
@@ -30,6 +31,8 @@ pub struct ClusterFacts {
     pub cluster: Cluster,
     /// What only RAPI tells, as boot ids; `None`: a file of Ganeti's tools was read.
     pub live: Option<Facts>,
+    /// How long moves took before.
+    pub jobs: JobHistory,
 }
 
 /// A Ganeti that answers.
@@ -57,11 +60,13 @@ impl Source for LiveGaneti {
     type Facts = ClusterFacts;
 
     async fn facts(&self) -> Result<ClusterFacts, BackendError> {
-        let (facts, cluster) = self.backend.look().await?;
+        let (looked, jobs) = tokio::join!(self.backend.look(), self.backend.rapi().job_history());
+        let (facts, cluster) = looked?;
         Ok(ClusterFacts {
             at: facts.at,
             cluster,
             live: Some(facts),
+            jobs,
         })
     }
 
@@ -147,6 +152,7 @@ impl RecordedGaneti {
             at,
             cluster,
             live: None,
+            jobs: JobHistory::default(),
         };
         let facts = match &answers {
             RecordedAnswers::Rapi(answers) => of_answers(at, answers)?,
@@ -177,6 +183,7 @@ fn of_answers(at: Timestamp, answers: &Answers) -> Result<ClusterFacts, FactsErr
     Ok(ClusterFacts {
         at,
         cluster: answers.cluster()?,
+        jobs: JobHistory::of(&answers.jobs),
         live: Some(facts(at, answers.clone())?),
     })
 }

@@ -3,8 +3,8 @@
 mod goal;
 mod htools;
 mod narrowing;
+mod remarks;
 mod source;
-mod warnings;
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -115,8 +115,13 @@ impl System for Ganeti<'_> {
         CliError::refused("the reboot", reasons)
     }
 
-    fn warnings(&self, planner: &GanetiPlanner, facts: &ClusterFacts) -> Vec<String> {
-        warnings::warnings(facts, self.settings.is_some().then(|| planner.visits()))
+    fn remarks(&self, planner: &GanetiPlanner, facts: &ClusterFacts, goal: &MaintenanceGoal) -> Vec<String> {
+        let visits = self.settings.is_some().then(|| planner.visits());
+        let warnings = remarks::warnings(facts, visits).into_iter();
+        warnings
+            .map(|warning| format!("warning: {warning}"))
+            .chain(remarks::of_jobs(facts, goal).map(|note| format!("note: {note}")))
+            .collect()
     }
 }
 

@@ -54,8 +54,8 @@ pub(crate) trait System: Send + Sync + Sized {
         Ok(wanted)
     }
 
-    /// What is to be known of such a cluster beside a plan for it, a sentence each.
-    fn warnings(&self, _planner: &Self::Planner, _facts: &FactsOf<Self>) -> Vec<String> {
+    /// What is to be known of such a cluster beside a plan to that goal, a line each: `warning: …`, `note: …`.
+    fn remarks(&self, _planner: &Self::Planner, _facts: &FactsOf<Self>, _goal: &GoalOf<Self>) -> Vec<String> {
         Vec::new()
     }
 
@@ -184,8 +184,8 @@ impl<S: System> Opened<S> {
         let (wanted, policy) = self.request(goal)?;
         let facts = self.source.facts().await?;
         let wanted = self.system.goal_by_asking(wanted, goal, &facts).await?;
-        for warning in self.system.warnings(&self.planner, &facts) {
-            print::talk(&format!("warning: {warning}"));
+        for remark in self.system.remarks(&self.planner, &facts, &wanted) {
+            print::talk(&remark);
         }
         self.plan_for(facts, goal, &wanted, policy).await
     }

@@ -1,11 +1,12 @@
 //! `plan`, `check` and `explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Limit, Snapshot};
+use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
 use stagger_core::plan::{Plan, PlanningInput, plan};
 use stagger_ganeti::translate::REBOOTED;
 
@@ -20,7 +21,7 @@ use crate::planning::{PlanRequest, made_for, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
-use crate::show::plan::Beside;
+use crate::show::plan::{Beside, Detail};
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
@@ -68,12 +69,18 @@ fn print_plan(
                 risks: &input.risks,
                 learned,
             },
-            args.all,
+            Detail {
+                all: args.all,
+                moves: args.print_moves,
+            },
             print::width(),
             &next,
         ));
     }
-    if let Some(line) = larger_share(input, made) {
+    for line in larger_share(input, made)
+        .into_iter()
+        .chain(assumed(input, made).filter(|_| learned.is_none()))
+    {
         print::talk(&line);
     }
     for missing in cluster.missing_commands(made) {
@@ -133,6 +140,34 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
             made.waves()
         )
     })
+}
+
+/// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
+fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
+    let stages = || made.stages().filter(|stage| stage.revision.as_str() == REBOOTED);
+    let moves: BTreeSet<How> = stages()
+        .flat_map(|stage| &stage.waves)
+        .flat_map(|wave| &wave.moves)
+        .map(|a_move| a_move.how)
+        .collect();
+    let visit = stages().next().map(|stage| (stage.kind.as_str(), USUAL_VISIT))?;
+    let all = iter::once(visit).chain(moves.iter().map(|how| (how.name(), how.usual())));
+    let unknown = all.filter(|(name, _)| {
+        let kind = Kind::new(*name).ok();
+        kind.and_then(|kind| input.snapshot.duration(&kind)).is_none()
+    });
+    let unknown: Vec<(&str, i64)> = unknown.map(|(name, takes)| (name, takes.as_secs())).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let join = |sep: &str, word: &dyn Fn(&(&str, i64)) -> String| {
+        unknown.iter().map(word).collect::<Vec<_>>().join(sep)
+    };
+    Some(format!(
+        "note: nothing tells how long these take, so it is assumed: {}; --takes {} says it",
+        join(", ", &|(name, takes)| format!("{name} {takes} s")),
+        join(",", &|(name, _)| format!("{name}=SECONDS")),
+    ))
 }
 
 /// `check`

@@ -106,7 +106,10 @@ fn refused(error: LockError) -> CliError {
                 "what a run has in hand it gives back by itself: `stagger abort {run}` there, and then this again"
             ))
         }
-        other => SuperviseError::Lock(other).into(),
+        lost @ LockError::Lost(_) => CliError::from(SuperviseError::Lock(lost)).hint(
+            "what was given back by then stays so, and nothing more was begun: this again goes on from there",
+        ),
+        other @ LockError::Backend(_) => SuperviseError::Lock(other).into(),
     }
 }
 

@@ -32,7 +32,7 @@ use crate::planning::{made_for, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::Beside;
+use crate::show::plan::{Beside, Detail};
 use stagger_report::sentences;
 
 /// `run`
@@ -129,7 +129,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
             risks: &planning.risks,
             learned: forecasts::of_plan(cli, &planning, &plan),
         },
-        false,
+        Detail::default(),
         print::width(),
         &next,
     ));

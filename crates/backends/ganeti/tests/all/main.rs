@@ -34,6 +34,7 @@ mod rapi;
 mod recorded;
 mod recovery;
 mod runs;
+mod seam;
 mod select;
 mod strict;
 mod text;

@@ -144,6 +144,7 @@ fn damaged_answers_are_errors_or_facts() {
         nodes: recorded("nodes_bulk"),
         boots: boots(),
         instances: recorded("instances_bulk"),
+        jobs: recorded("jobs_bulk"),
     };
     let name = ClusterName::new("lab").unwrap();
     let good = facts(Timestamp::UNIX_EPOCH, whole()).unwrap();

@@ -1,16 +1,18 @@
 //! What is to be known of a Ganeti beside a plan for it.
 
 use stagger_ganeti::config::{RebootMethod, Visits};
+use stagger_ganeti::goal::MaintenanceGoal;
 use stagger_ganeti::leftovers::Leftovers;
 use stagger_ganeti::model::Cluster;
 use stagger_ganeti::release::untested;
 use stagger_ganeti::source::ClusterFacts;
 use stagger_ganeti::unheeded::unheeded;
+use stagger_report::duration;
 
 /// So many nodes are named whose memory or disk does not add up.
 const NAMED: usize = 5;
 
-/// A sentence for each. `visits`: how nodes are visited, of a cluster that answers.
+/// A sentence for each thing that is amiss. `visits`: how nodes are visited, of a cluster that answers.
 pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>) -> Vec<String> {
     let mut warnings = Vec::new();
     if let (Some(live), Some(visits)) = (&facts.live, visits) {
@@ -28,6 +30,33 @@ pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>) -> Vec<Str
     let release = facts.live.as_ref().map(|live| live.release.as_str());
     warnings.extend(release.and_then(untested));
     warnings
+}
+
+/// How long moves are expected to take by the cluster's own jobs, if nothing else says it.
+pub(super) fn of_jobs(facts: &ClusterFacts, goal: &MaintenanceGoal) -> Option<String> {
+    let told = facts
+        .jobs
+        .times()
+        .filter(|(kind, _)| !goal.durations.contains_key(*kind));
+    let told: Vec<String> = told
+        .map(|(kind, times)| {
+            format!(
+                "{kind} {} (median of {}; 90 % within {})",
+                duration(times.median),
+                match times.jobs {
+                    1 => "1 job".to_owned(),
+                    more => format!("{more} jobs"),
+                },
+                duration(times.ninth_decile)
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "moves are expected to take as long as the cluster's own jobs did: {}",
+            told.join(", ")
+        )
+    })
 }
 
 /// Which nodes carry notes of other runs: nothing of them is touched.
