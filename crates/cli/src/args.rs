@@ -292,9 +292,6 @@ pub(crate) struct PlanFlags {
     /// List all units of every wave.
     #[arg(long)]
     pub(crate) all: bool,
-    /// List every move of a guest, for each unit that it leaves.
-    #[arg(long)]
-    pub(crate) print_moves: bool,
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: FactsFrom,

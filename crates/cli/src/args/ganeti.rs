@@ -60,6 +60,9 @@ pub(crate) struct Reboot {
     /// Leave out nodes that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
+    /// Show every planned move, for each node.
+    #[arg(long)]
+    pub(crate) print_moves: bool,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
@@ -82,6 +85,7 @@ impl Reboot {
             accept_untested_release,
             needs_reboot,
             since,
+            print_moves,
             takes,
         } = self;
         let mut words = Words(vec!["reboot".to_owned()]);
@@ -99,6 +103,7 @@ impl Reboot {
         words.switch("--accept-untested-release", *accept_untested_release);
         words.value("--needs-reboot", needs_reboot.as_ref());
         words.value("--since", since.as_ref());
+        words.switch("--print-moves", *print_moves);
         words.values("--takes", takes);
         words.0
     }

@@ -100,6 +100,14 @@ impl Goal {
         }
     }
 
+    /// Whether every move is shown.
+    pub(crate) fn print_moves(&self) -> bool {
+        match &self.action {
+            Action::Upgrade(_) => false,
+            Action::Reboot(reboot) => reboot.print_moves,
+        }
+    }
+
     /// The words that say the same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let action = match &self.action {

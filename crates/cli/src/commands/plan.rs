@@ -71,7 +71,7 @@ fn print_plan(
             },
             Detail {
                 all: args.all,
-                moves: args.print_moves,
+                moves: goal.print_moves(),
             },
             print::width(),
             &next,
