@@ -16,7 +16,7 @@ use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings};
 use crate::facts::Facts;
 use crate::fence;
-use crate::goal::EvacuationGoal;
+use crate::goal::{EvacuationGoal, Task};
 use crate::guards::{self, GuardSweep, HeldGuard};
 use crate::limits::Limits;
 use crate::lock::{self, FilterLock};
@@ -140,9 +140,18 @@ impl GanetiBackend {
                     || visits.hooks.enter.is_some()
                     || visits.relocate.is_some()
             }
-            Phase::Change => visits.reboot_method() != RebootMethod::Powercycle,
+            Phase::Change => match self.task() {
+                Task::Reboot => visits.reboot_method() != RebootMethod::Powercycle,
+                Task::Command(_) => true,
+            },
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
+    }
+
+    /// What is done to nodes while they are empty.
+    fn task(&self) -> &Task {
+        const REBOOT: &Task = &Task::Reboot;
+        self.memory.as_ref().map_or(REBOOT, |memory| &memory.goal.task)
     }
 
     fn bound_of_commands(&self) -> Fencing {
@@ -241,14 +250,26 @@ impl Executor for GanetiBackend {
                 // The node serves on with what it has: nothing is laid out for a reboot.
                 Phase::Prepare => Ok(String::new()),
                 Phase::Enter => visitor.enter(unit.as_str()).await,
-                Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                Phase::Change => match self.task() {
+                    Task::Reboot => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                    Task::Command(command) => visitor.maintain(unit.as_str(), command).await,
+                },
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
             // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
-            Action::Restart { unit } => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
+            Action::Restart { unit } => match self.task() {
+                Task::Reboot => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
+                Task::Command(command) => {
+                    let before = self
+                        .memory
+                        .as_ref()
+                        .and_then(|memory| memory.done.get(unit.as_str()));
+                    visitor.maintain_again(unit.as_str(), command, before).await
+                }
+            },
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("bring {unit} back"),
-                "a reboot cannot be undone",
+                "what was done to it cannot be undone",
             )),
             Action::Step { step } => Err(BackendError::permanent(
                 format!("take the step {step}"),

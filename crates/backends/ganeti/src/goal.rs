@@ -1,4 +1,5 @@
-//! What can be wanted of a Ganeti: that nodes are rebooted, with their instances elsewhere meanwhile.
+//! What can be wanted of a Ganeti: that nodes are rebooted, or that a command is run for each, with their instances elsewhere
+//! meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,30 @@ use stagger_core::model::{EvacuationPolicy, Kind};
 use crate::model::Template;
 use crate::selection::Selection;
 
-/// Which nodes are rebooted, what becomes of their instances, and how long that takes.
+/// What is done to a node while it is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Task {
+    /// It is rebooted.
+    #[default]
+    Reboot,
+    /// This command is run for `{node}`, on the machine of stagger; the node has had its turn when it ends with 0 and the node
+    /// answers.
+    Command(String),
+}
+
+impl Task {
+    /// Whether it is a reboot.
+    pub fn is_reboot(&self) -> bool {
+        *self == Self::Reboot
+    }
+}
+
+/// What is done to which nodes, what becomes of their instances, and how long that takes.
 #[derive(Debug, Clone, Default)]
 pub struct MaintenanceGoal {
+    /// What is done to each.
+    pub task: Task,
     /// Which nodes, and what becomes of their instances.
     pub reboot: RebootGoal,
     /// Instances outside of their policy may be moved all the same.
@@ -25,6 +47,7 @@ impl MaintenanceGoal {
     /// What a run keeps of it.
     pub fn evacuation(&self) -> EvacuationGoal {
         EvacuationGoal {
+            task: self.task.clone(),
             moving: self.reboot.moving,
             ignore_ipolicy: self.ignore_ipolicy,
             durations: self.durations.clone(),
@@ -47,6 +70,9 @@ pub struct RebootGoal {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EvacuationGoal {
+    /// What is done to nodes while they are away.
+    #[serde(default, skip_serializing_if = "Task::is_reboot")]
+    pub task: Task,
     /// What becomes of instances while their nodes are away.
     pub moving: EvacuationPolicy,
     /// Instances outside of their policy may be moved all the same.

@@ -33,6 +33,7 @@ pub mod leftovers;
 pub mod limits;
 pub mod loaders;
 pub mod lock;
+pub mod maintain;
 pub mod master;
 pub mod memory;
 pub mod model;

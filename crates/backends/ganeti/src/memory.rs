@@ -15,10 +15,13 @@ pub struct Memory {
     /// What was asked for.
     #[serde(rename = "wished")]
     pub goal: EvacuationGoal,
-    /// What a node runs that has had its reboot.
+    /// What a node runs that has had its turn.
     pub rebooted: Revision,
     /// Each node's boot id.
     pub boots: BTreeMap<String, String>,
+    /// What was noted on each node of maintenance other than a reboot: whoever has another note had its turn.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub done: BTreeMap<String, BTreeSet<String>>,
     /// The ids of the instances that ran.
     pub up: BTreeSet<String>,
     /// The master.
@@ -40,6 +43,12 @@ impl Memory {
             boots: boots
                 .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
                 .collect(),
+            done: facts
+                .nodes
+                .values()
+                .filter(|node| !node.notes.done.is_empty())
+                .map(|node| (node.name.clone(), node.notes.done.clone()))
+                .collect(),
             up: up
                 .filter(|instance| instance.doing == RunState::Up)
                 .map(|instance| instance.uuid.clone())
@@ -60,6 +69,7 @@ impl Memory {
             goal,
             rebooted,
             boots: BTreeMap::new(),
+            done: BTreeMap::new(),
             up: BTreeSet::new(),
             master: None,
             homes: BTreeMap::new(),

@@ -327,7 +327,7 @@ impl Visitor<'_> {
         }
     }
 
-    async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
+    pub(crate) async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
         for some in tags.chunks(TAGS_AT_ONCE) {
             let mut work = Work::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
             for tag in some {

@@ -7,12 +7,12 @@ use stagger_engine::cluster::names::names_are_known;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, Refusal, in_full};
 
 use crate::config::Visits;
-use crate::goal::{EvacuationGoal, MaintenanceGoal};
+use crate::goal::{EvacuationGoal, MaintenanceGoal, Task};
 use crate::memory::Memory;
 use crate::source::ClusterFacts;
-use crate::target::{TargetError, reboot, with_guards_and_gates};
+use crate::target::{TargetError, maintenance, with_guards_and_gates};
 use crate::translate::live::live_snapshot;
-use crate::translate::{KIND, REBOOTED, View, snapshot};
+use crate::translate::{KIND, MAINTAINED, REBOOTED, View, snapshot};
 
 /// The level of failure domains that Ganeti itself names.
 const GROUP: &str = "group";
@@ -87,7 +87,7 @@ impl Planner for GanetiPlanner {
             BTreeSet::from([GROUP]),
             &BTreeSet::from([KIND]),
         )?;
-        let mut target = reboot(&facts.cluster, &goal.reboot).map_err(|error| match error {
+        let mut target = maintenance(&facts.cluster, goal).map_err(|error| match error {
             TargetError::Masters { .. } => {
                 Refusal(vec![Reason::of_backend("not-one-master", error.to_string())]).into()
             }
@@ -96,12 +96,16 @@ impl Planner for GanetiPlanner {
             }
         })?;
         let unnamed =
-            |error: IdError| BackendError::permanent("name the steps of a reboot", error.to_string());
+            |error: IdError| BackendError::permanent("name the stage of a maintenance", error.to_string());
         // A file is planned from and not run on: nothing is told of conditions there, and no gate could open.
         if facts.live.is_some() {
             target = with_guards_and_gates(target, &self.visits, policy).map_err(unnamed)?;
         }
-        let rebooted = Revision::new(REBOOTED).map_err(unnamed)?;
+        let after = match goal.task {
+            Task::Reboot => REBOOTED,
+            Task::Command(_) => MAINTAINED,
+        };
+        let rebooted = Revision::new(after).map_err(unnamed)?;
         let memory = match &facts.live {
             Some(live) => Memory::of(live, rebooted, evacuation),
             None => Memory::unknown(rebooted, evacuation),

@@ -7,11 +7,11 @@ use stagger_core::model::{
 };
 
 use crate::config::Visits;
-use crate::goal::RebootGoal;
+use crate::goal::{MaintenanceGoal, RebootGoal, Task};
 use crate::model::{Cluster, GroupIx, Template};
 use crate::selection::SelectError;
 use crate::translate::live::{INSTANCES_UP, NODES_ANSWER};
-use crate::translate::{KIND, REBOOTED};
+use crate::translate::{KIND, MAINTAINED, REBOOTED};
 
 /// The guard by which only jobs of this maintenance run. Those of others wait; they are not refused, for that would
 /// cancel them.
@@ -64,6 +64,27 @@ pub fn reboot(cluster: &Cluster, goal: &RebootGoal) -> Result<Target, TargetErro
         parts: vec![Part::Stage(stage)],
         only: None,
     })
+}
+
+/// The one stage that maintains the nodes that are meant, by a reboot or by a command.
+///
+/// # Errors
+/// As of [`reboot`].
+pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, TargetError> {
+    let mut target = reboot(cluster, &goal.reboot)?;
+    let Task::Command(command) = &goal.task else {
+        return Ok(target);
+    };
+    target.title = format!("run `{command}` for {}", goal.reboot.selection);
+    for part in &mut target.parts {
+        let Part::Stage(stage) = part else { continue };
+        stage.name = PartName::new("maintenance")?;
+        stage.revision = MAINTAINED.parse()?;
+        stage.going_back = GoingBack::Impossible {
+            why: "what a command has done to a node is not known".to_owned(),
+        };
+    }
+    Ok(target)
 }
 
 /// The stage alone, for whoever has its own mind about masters.

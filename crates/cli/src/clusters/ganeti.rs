@@ -92,11 +92,11 @@ impl System for Ganeti<'_> {
     const KIND: &'static str = "a Ganeti";
 
     fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
-        let reboot = goal.reboot(&self.called)?;
+        let asked = goal.maintenance(&self.called)?;
         if self.settings.is_none() {
-            goal::can_be_told_from_a_file(reboot)?;
+            goal::can_be_told_from_a_file(&asked)?;
         }
-        goal::maintenance(reboot)
+        goal::maintenance(&asked)
     }
 
     async fn goal_by_asking(
@@ -108,16 +108,17 @@ impl System for Ganeti<'_> {
         if self.settings.is_none() {
             return Ok(wanted);
         }
-        self.narrowed(wanted, goal.reboot(&self.called)?, facts).await
+        self.narrowed(wanted, &goal.maintenance(&self.called)?, facts)
+            .await
     }
 
     fn refused(&self, _goal: &MaintenanceGoal, _facts: &ClusterFacts, reasons: &[Reason]) -> CliError {
-        CliError::refused("the reboot", reasons)
+        CliError::refused("the maintenance", reasons)
     }
 
     fn remarks(&self, planner: &GanetiPlanner, facts: &ClusterFacts, goal: &MaintenanceGoal) -> Vec<String> {
         let visits = self.settings.is_some().then(|| planner.visits());
-        let warnings = remarks::warnings(facts, visits).into_iter();
+        let warnings = remarks::warnings(facts, visits, &goal.task).into_iter();
         warnings
             .map(|warning| format!("warning: {warning}"))
             .chain(remarks::of_jobs(facts, goal).map(|note| format!("note: {note}")))
@@ -137,15 +138,15 @@ impl Managed for Ganeti<'_> {
     }
 
     async fn may_begin(&self, goal: &Goal, facts: &ClusterFacts) -> Result<(), CliError> {
-        let reboot = goal.reboot(&self.called)?;
-        if reboot.move_non_redundant && self.settings()?.cluster.visits.relocate.is_none() {
+        let visit = goal.maintenance(&self.called)?.visit;
+        if visit.move_non_redundant && self.settings()?.cluster.visits.relocate.is_none() {
             return Err(CliError::usage(
                 "--move-non-redundant needs a command, since Ganeti's RAPI cannot move disks",
             )
             .hint("give `relocate` under [cluster.visits]"));
         }
         let release = facts.live.as_ref().map_or("", |live| live.release.as_str());
-        self.can_be_relied_on(release, reboot.accept_untested_release)
+        self.can_be_relied_on(release, visit.accept_untested_release)
             .await
     }
 

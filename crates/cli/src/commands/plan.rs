@@ -7,8 +7,8 @@ use std::path::Path;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
-use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_ganeti::translate::REBOOTED;
+use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
+use stagger_ganeti::translate::{MAINTAINED, REBOOTED};
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -111,6 +111,11 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
+/// Whether the nodes of a Ganeti are maintained, whatever is done to them.
+fn is_maintenance(stage: &PlannedStage) -> bool {
+    [REBOOTED, MAINTAINED].contains(&stage.revision.as_str())
+}
+
 /// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
 /// cluster. Only for what reboots nodes, whose own constraints say what is safe together.
 fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
@@ -119,7 +124,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
     };
     let stage = made
         .stages()
-        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && stage.revision.as_str() == REBOOTED)?;
+        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && is_maintenance(stage))?;
     let all = stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
     let mut policy = input.policy.clone();
     policy.max_in_parallel = Limit::Percent(100);
@@ -144,7 +149,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
 
 /// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
 fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
-    let stages = || made.stages().filter(|stage| stage.revision.as_str() == REBOOTED);
+    let stages = || made.stages().filter(|stage| is_maintenance(stage));
     let moves: BTreeSet<How> = stages()
         .flat_map(|stage| &stage.waves)
         .flat_map(|wave| &wave.moves)

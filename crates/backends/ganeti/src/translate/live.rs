@@ -1,6 +1,7 @@
 //! The snapshot of a cluster that answers, with what is so now beside how things were when the run began.
 //!
-//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot.
+//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot. Where the maintenance is no
+//! reboot, it is what a visit has noted there ([`notes`](crate::facts::notes)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use stagger_core::model::{
 };
 
 use super::capacity::capacity;
-use super::{KIND, TERMS, TranslateError, not_vm_capable, pairs};
+use super::{BEFORE, KIND, TERMS, TranslateError, not_vm_capable, pairs};
 use crate::config::Visits;
 use crate::facts::notes::PriorRole;
 use crate::facts::{Facts, NodeFacts, Role, RunState};
@@ -103,6 +104,19 @@ fn unit(
 
 fn revision(node: &NodeFacts, memory: Option<&Memory>) -> Result<Option<Revision>, IdError> {
     let Some(boot) = &node.boot else { return Ok(None) };
+    if let Some(memory) = memory.filter(|memory| !memory.goal.task.is_reboot()) {
+        if !memory.boots.contains_key(&node.name) {
+            return Ok(None);
+        }
+        // Whoever writes a note takes the one before away, which says nothing of this run.
+        let before = memory.done.get(&node.name);
+        let is_new = |call: &String| before.is_none_or(|before| !before.contains(call));
+        return if node.notes.done.iter().any(is_new) {
+            Ok(Some(memory.rebooted.clone()))
+        } else {
+            Revision::new(BEFORE).map(Some)
+        };
+    }
     if let Some(memory) = memory {
         match memory.boots.get(&node.name) {
             Some(before) if before == boot => {}

@@ -26,6 +26,7 @@ mod laws;
 mod lives;
 mod lock;
 mod looks;
+mod maintain;
 mod master;
 mod migrations;
 mod narrow_drain;

@@ -4,17 +4,24 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
-use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal};
+use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
 use stagger_ganeti::model::Template;
 use stagger_ganeti::selection::Selection;
 use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
+use crate::clusters::goals::Maintenance;
 use crate::error::CliError;
 
 /// What is wanted of a cluster.
-pub(super) fn maintenance(args: &args::Reboot) -> Result<MaintenanceGoal, CliError> {
+pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, CliError> {
+    let args = asked.visit;
+    let task = match asked.command {
+        None => Task::Reboot,
+        Some(command) => Task::Command(for_each_node(command)?),
+    };
     Ok(MaintenanceGoal {
+        task,
         reboot: RebootGoal {
             selection: selection(&args.nodes)?,
             moving: moving(args),
@@ -25,8 +32,19 @@ pub(super) fn maintenance(args: &args::Reboot) -> Result<MaintenanceGoal, CliErr
     })
 }
 
+/// A command that names the node for which it is run.
+fn for_each_node(command: &str) -> Result<String, CliError> {
+    if !command.contains("{node}") {
+        return Err(
+            CliError::usage(format!("--command does not say {{node}}: {command}"))
+                .hint("it is run on this machine, once for each node: ssh root@{node} …"),
+        );
+    }
+    Ok(command.to_owned())
+}
+
 /// Refuses what only a cluster that answers can tell.
-pub(super) fn can_be_told_from_a_file(args: &args::Reboot) -> Result<(), CliError> {
+pub(super) fn can_be_told_from_a_file(args: &Maintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
             "--needs-reboot and --since ask a cluster that answers, and this one is in a file",
@@ -52,7 +70,7 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-fn moving(args: &args::Reboot) -> EvacuationPolicy {
+fn moving(args: &args::Visit) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {

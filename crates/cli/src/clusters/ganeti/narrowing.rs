@@ -15,7 +15,7 @@ use stagger_ganeti::selection::{SelectError, Selection};
 use stagger_ganeti::source::ClusterFacts;
 
 use super::Ganeti;
-use crate::args;
+use crate::clusters::goals::Maintenance;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::{place, store};
@@ -28,14 +28,14 @@ impl Ganeti<'_> {
     pub(super) async fn narrowed(
         &self,
         mut wanted: MaintenanceGoal,
-        reboot: &args::Reboot,
+        reboot: &Maintenance<'_>,
         facts: &ClusterFacts,
     ) -> Result<MaintenanceGoal, CliError> {
         let selection = &mut wanted.reboot.selection;
         if let (Some(since), Some(live)) = (reboot.since, &facts.live) {
             selection.leave_out.extend(self.booted_since(since, live)?);
         }
-        if let Some(command) = &reboot.needs_reboot {
+        if let Some(command) = reboot.needs_reboot {
             self.leave_out_by(command, selection, &facts.cluster).await?;
         }
         let is_narrowed = reboot.since.is_some() || reboot.needs_reboot.is_some();

@@ -1,7 +1,7 @@
 //! What is to be known of a Ganeti beside a plan for it.
 
 use stagger_ganeti::config::{RebootMethod, Visits};
-use stagger_ganeti::goal::MaintenanceGoal;
+use stagger_ganeti::goal::{MaintenanceGoal, Task};
 use stagger_ganeti::leftovers::Leftovers;
 use stagger_ganeti::model::Cluster;
 use stagger_ganeti::release::untested;
@@ -13,11 +13,11 @@ use stagger_report::duration;
 const NAMED: usize = 5;
 
 /// A sentence for each thing that is amiss. `visits`: how nodes are visited, of a cluster that answers.
-pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>) -> Vec<String> {
+pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>, task: &Task) -> Vec<String> {
     let mut warnings = Vec::new();
     if let (Some(live), Some(visits)) = (&facts.live, visits) {
         warnings.extend(of_leftovers(&Leftovers::of(live, &[])));
-        if visits.reboot_method() == RebootMethod::Powercycle {
+        if task.is_reboot() && visits.reboot_method() == RebootMethod::Powercycle {
             warnings.push(
                 "nodes are powercycled (`reboot = \"powercycle\"`): nothing is synchronized or unmounted before, so what was just \
                  installed may be lost; without `reboot` they are rebooted cleanly"
