@@ -75,7 +75,7 @@ pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, 
     let Task::Command(command) = &goal.task else {
         return Ok(target);
     };
-    target.title = format!("run `{command}` for {}", goal.reboot.selection);
+    target.title = format!("run `{command}`: {}", goal.reboot.selection);
     for part in &mut target.parts {
         let Part::Stage(stage) = part else { continue };
         stage.name = PartName::new("maintenance")?;
