@@ -90,11 +90,30 @@ async fn a_command_is_run_once_for_each_empty_node_and_again_by_the_next_run() {
 #[tokio::test]
 async fn a_node_is_not_maintained_by_a_command_that_fails() {
     let setup = made().await;
+    let (Task::Command(writes), file) = writes(&setup) else {
+        unreachable!("a command")
+    };
+    let fails = format!("{writes}; test {{node}} != n3 || {{ echo the disk is full; exit 1; }}");
     let mut lives = Lives::new(&setup);
-    lives.task = Task::Command("test {node} != n3 || { echo the disk is full; exit 1; }".to_owned());
+    lives.task = Task::Command(fails);
     let end = lives.live().await;
-    assert!(!matches!(end, End::Over(Ending::Done)), "{end:?}");
+    let End::Held(reason) = &end else {
+        panic!("{end:?}")
+    };
+    assert!(reason.to_string().contains("the disk is full"), "{reason}");
+    assert_eq!(
+        lines(&file).get("n3"),
+        Some(&2),
+        "it is tried once more, as a reboot is"
+    );
     let world = setup.world();
+    assert_eq!(world.now.nodes["n3"].role, "D", "it stays empty");
+    assert!(
+        !world
+            .layout()
+            .values()
+            .any(|(node, _, runs)| node == "n3" && *runs)
+    );
     assert_eq!(world.violations, [""; 0]);
     let done = |node: &str| {
         let tags = &world.now.nodes[node].tags;
