@@ -91,7 +91,9 @@ impl JobHistory {
                 times.push(time);
             }
         }
-        took.values_mut().for_each(|times| times.sort_unstable());
+        for times in took.values_mut() {
+            times.sort_unstable();
+        }
         Self { took }
     }
 

@@ -42,21 +42,18 @@ impl GanetiPlanner {
         evacuation: &EvacuationGoal,
     ) -> Result<Snapshot, BackendError> {
         const TRIED: &str = "make sense of the cluster's facts";
-        match &facts.live {
-            Some(live) => live_snapshot(&self.name, live, &facts.cluster, None, evacuation, &self.visits)
-                .map_err(|error| BackendError::transient(TRIED, in_full(&error))),
-            None => {
-                let view = View {
-                    name: self.name.clone(),
-                    at: facts.at,
-                    durations: evacuation.durations.clone(),
-                    ignore_ipolicy: evacuation.ignore_ipolicy,
-                };
-                // A file gives the same again.
-                snapshot(&facts.cluster, &view)
-                    .map_err(|error| BackendError::permanent(TRIED, in_full(&error)))
-            }
+        if let Some(live) = &facts.live {
+            return live_snapshot(&self.name, live, &facts.cluster, None, evacuation, &self.visits)
+                .map_err(|error| BackendError::transient(TRIED, in_full(&error)));
         }
+        let view = View {
+            name: self.name.clone(),
+            at: facts.at,
+            durations: evacuation.durations.clone(),
+            ignore_ipolicy: evacuation.ignore_ipolicy,
+        };
+        // A file gives the same again.
+        snapshot(&facts.cluster, &view).map_err(|error| BackendError::permanent(TRIED, in_full(&error)))
     }
 }
 

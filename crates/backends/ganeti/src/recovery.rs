@@ -77,7 +77,7 @@ impl GanetiBackend {
     async fn keep_lock(&self, claim: &LockRecord, token: u64) -> LockError {
         let expires = self.lock_expires();
         // As for a run: a sixth before its expiry it counts as lost.
-        let lasts = expires - expires / 6;
+        let lasts = expires.saturating_sub(expires / 6);
         // To take it may have meant to watch another's claim for longer than ours lasts: the first renewal counts.
         let mut since = Instant::now();
         let mut pause = Duration::ZERO;

@@ -11,6 +11,7 @@ use super::goal::Words;
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
+#[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct Reboot {
     #[command(flatten)]
     /// Which nodes, and how.
@@ -68,7 +69,6 @@ impl Exec {
 #[group(skip)]
 #[expect(
     clippy::struct_excessive_bools,
-    clippy::struct_field_names,
     reason = "each is a switch, under its own name"
 )]
 pub(crate) struct Visit {

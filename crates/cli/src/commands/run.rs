@@ -392,7 +392,9 @@ async fn look_back(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Val
     };
     match lines {
         Ok(lines) => {
-            lines.iter().for_each(|line| print::talk(line));
+            for line in &lines {
+                print::talk(line);
+            }
             if lines.is_empty() {
                 return;
             }
