@@ -10,8 +10,9 @@ use stagger_core::model::ClusterName;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::{Answers, facts};
 use stagger_ganeti::loaders::{iallocator, text};
-use stagger_ganeti::maintenance::snapshot::live::{EvacuationGoal, live_snapshot};
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::translate::live::live_snapshot;
+use stagger_ganeti::translate::{View, snapshot};
 use stagger_ganeti::model::Cluster;
 
 /// The memory of a node's operating system, in MiB, where nothing says it.
@@ -39,6 +40,7 @@ fn answers(bytes: &[u8]) {
     };
     let mut take = |what: &str| all.get_mut(what).map(Value::take).unwrap_or_default();
     let answers = Answers {
+        jobs: take("jobs"),
         info: take("info"),
         groups: take("groups"),
         nodes: take("nodes"),

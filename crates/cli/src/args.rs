@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{
-    Compat, Ganeti, GanetiGuards, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover,
-    SharedSecondary,
+    Compat, Exec, Ganeti, GanetiGuards, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover,
+    SharedSecondary, Visit,
 };
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
 pub(crate) use help::command;
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     /// Verify a plan independently of the planner.
     #[command(after_help = "Example: stagger check plan.json")]
     Check(Check),
-    /// Carry out an upgrade or a reboot, wave by wave.
+    /// Carry out an upgrade, a reboot or a maintenance, wave by wave.
     #[command(after_help = "Examples: stagger run plan.json\n          stagger run upgrade --to 18.2.7")]
     Run(Run),
     /// Resume a run that was interrupted, held or paused.
@@ -576,7 +576,8 @@ mod tests {
             "upgrade --to 18.2.7 --max-in-parallel 3 --no-growth --no-barriers --interrupt mgr --interrupt=-x --partial --improve 2s",
             "reboot --max-in-parallel 20% --group a --group b --node-tags t1,t2 --matching ^n --nodes n1,n2 --offline n3 \
              --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
-             --degraded-meanwhile --local-storage file --ignore-ipolicy --takes node=300,migrate=20",
+             --degraded-meanwhile --local-storage file --ignore-ipolicy --print-moves --takes node=300,migrate=20",
+            "exec --command true --nodes n1 --assume-down --print-moves",
             "reboot --accept-non-redundant --assume-down --non-drbd one --accept-untested-release --needs-reboot true \
              --since 2026-11-20T00:00:00Z",
             "reboot --needs-reboot --limit 3 --host h1",

@@ -83,37 +83,19 @@ pub(crate) trait Cluster: Send + Sync {
     async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError>;
 
     /// What a plan is made of, and a copy of the cluster on which it is rehearsed.
-    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
-        let planning = self.planning_input(goal).await?;
-        Ok(RehearsalInput {
-            copy: ClusterCopy::drained(planning.snapshot.clone(), POLL, Vec::new()),
-            planning,
-        })
-    }
+    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError>;
 
     /// Which release each unit runs.
-    async fn versions(&self) -> Result<VersionReport, CliError> {
-        Ok(VersionReport {
-            answers: true,
-            snapshot: self.snapshot().await?,
-            services: Vec::new(),
-        })
-    }
+    async fn versions(&self) -> Result<VersionReport, CliError>;
 
     /// Known risks on the way to that release, or to any; those of these files too. `None`: it is not upgraded.
-    async fn risks(&self, _files: &[PathBuf], _to: Option<&str>) -> Result<Option<RiskReport>, CliError> {
-        Ok(None)
-    }
+    async fn risks(&self, files: &[PathBuf], to: Option<&str>) -> Result<Option<RiskReport>, CliError>;
 
     /// The commands that a run of this plan needs and the configuration does not give.
-    fn missing_commands(&self, _plan: &Plan) -> Vec<Reason> {
-        Vec::new()
-    }
+    fn missing_commands(&self, plan: &Plan) -> Vec<Reason>;
 
     /// How a plan is carried out where no `stagger run` does it.
-    fn carried_out_by(&self) -> Option<&'static str> {
-        None
-    }
+    fn carried_out_by(&self) -> Option<&'static str>;
 }
 
 /// A cluster of a configuration, on which runs are carried out.
@@ -133,14 +115,10 @@ pub(crate) trait ManagedCluster: Cluster {
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
 
     /// What is to be said when that run is over, of what it has left in the cluster and of where guests are by now.
-    async fn look_back(&self, _run: &RunId, _baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
-        Ok(Vec::new())
-    }
+    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError>;
 
     /// Who keeps its guards; `None`: there are none that outlive a visit.
-    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
-        Ok(None)
-    }
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError>;
 }
 
 /// What the command line names.
@@ -158,7 +136,9 @@ pub(crate) async fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dy
 pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliError> {
     let config = config::read(cli)?;
     if let Some(settings) = config.ganeti() {
-        return Ok(Box::new(ganeti::live::LiveGaneti::new(cli, config, settings)));
+        return Ok(Box::new(Opened::<ganeti::Ganeti<'_>>::of_config(
+            cli, config, settings,
+        )?));
     }
     if let Some(settings) = config.ironic() {
         return Ok(Box::new(Opened::<ironic::Ironic>::of_config(config, settings)?));
@@ -171,7 +151,7 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
 fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    if let Some(described) = ganeti::GanetiFile::at(cli, path)? {
+    if let Some(described) = Opened::<ganeti::Ganeti<'_>>::of_tools(cli, path)? {
         return Ok(Box::new(described));
     }
     if path.is_dir() {
@@ -180,7 +160,9 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
     let inventory = read_inventory(path)?;
     match inventory.system.as_str() {
         stagger_ceph::source::SYSTEM => Ok(Box::new(Opened::<ceph::Ceph>::recorded(cli, path, &inventory)?)),
-        ganeti::SYSTEM => ganeti::recorded(cli, path, &inventory),
+        stagger_ganeti::source::SYSTEM => Ok(Box::new(Opened::<ganeti::Ganeti<'_>>::recorded(
+            cli, path, &inventory,
+        )?)),
         stagger_ironic::source::SYSTEM => Ok(Box::new(Opened::<ironic::Ironic>::recorded(
             cli, path, &inventory,
         )?)),

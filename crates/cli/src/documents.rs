@@ -249,8 +249,8 @@ impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
     }
 }
 
-impl From<stagger_ganeti::executor::guards::HeldGuard> for HeldGuard {
-    fn from(held: stagger_ganeti::executor::guards::HeldGuard) -> Self {
+impl From<stagger_ganeti::guards::HeldGuard> for HeldGuard {
+    fn from(held: stagger_ganeti::guards::HeldGuard) -> Self {
         Self {
             guard: held.guard,
             on: Vec::new(),

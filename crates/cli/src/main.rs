@@ -10,6 +10,7 @@ mod error;
 mod exit;
 mod forecasts;
 mod improve;
+mod look_back;
 mod notify;
 mod plan_diff;
 mod plan_file;

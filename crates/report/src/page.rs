@@ -47,6 +47,8 @@ pub struct Report<'a> {
     pub broken: Option<&'a IllegalEvent>,
     /// What was expected by earlier runs, and how far that was off before; `None`: it is not told.
     pub forecasts: Option<&'a Forecasts>,
+    /// What the cluster said when the run was over: where guests were by then, and what the run has left; empty: nobody asked.
+    pub look_back: &'a [String],
     /// Which release of the program made the page.
     pub version: &'a str,
 }
@@ -98,6 +100,7 @@ fn details(report: &Report<'_>) -> Markup {
     html! {
         main {
             (now(view, history))
+            (look_back(report.look_back))
             @if view.ended_at.is_none() { (units::map(history)) }
             (laws(report.verification))
             (parts::timeline(history))
@@ -108,6 +111,18 @@ fn details(report: &Report<'_>) -> Markup {
             (decisions(history))
             (guards(history))
             (journal(report.lines))
+        }
+    }
+}
+
+/// What was found when it was over.
+fn look_back(lines: &[String]) -> Markup {
+    html! {
+        @if !lines.is_empty() {
+            section {
+                h2 { "When it was over" }
+                @for line in lines { p { (line) } }
+            }
         }
     }
 }

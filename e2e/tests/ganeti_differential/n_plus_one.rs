@@ -12,10 +12,11 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Move, PlanningInput, Wave, plan_waves};
 use stagger_e2e::ganeti::Htools;
+use stagger_ganeti::goal::RebootGoal;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
-use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
 use stagger_ganeti::model::{Cluster, NodeIx, Template};
+use stagger_ganeti::target::reboot;
+use stagger_ganeti::translate::{View, snapshot};
 
 use crate::case::Case;
 

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::model::{EvacuationPolicy, Growth, Limit, LocalGuests, Policy, Search, Standbys};
 use stagger_core::plan::{PlanningInput, plan};
+use stagger_ganeti::goal::RebootGoal;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
-use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
+use stagger_ganeti::target::reboot;
+use stagger_ganeti::translate::{View, snapshot};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);

@@ -13,6 +13,7 @@ use serde_json::Value;
 use stagger_core::model::Storage;
 
 use self::notes::NodeNotes;
+use crate::job_history::kept;
 use crate::loaders::rapi::{Bodies, RapiError, without_parameters};
 use crate::model::{Cluster, Status, Template};
 
@@ -188,6 +189,9 @@ pub struct Answers {
     pub boots: Value,
     /// `/2/instances?bulk=1`
     pub instances: Value,
+    /// `/2/jobs?bulk=1`, as far as it tells how long things take; null: it was not asked for.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub jobs: Value,
 }
 
 impl Answers {
@@ -201,6 +205,7 @@ impl Answers {
             nodes,
             boots: self.boots.clone(),
             instances,
+            jobs: kept(&self.jobs),
         }
     }
 

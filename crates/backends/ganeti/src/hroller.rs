@@ -17,11 +17,12 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{LeftAlone, Plan, PlanningInput, Wave, plan_waves};
 
-use crate::maintenance::selection::{SelectError, Selection};
-use crate::maintenance::snapshot::capacity::named;
-use crate::maintenance::snapshot::{TranslateError, View, snapshot};
-use crate::maintenance::target::{RebootGoal, TargetError, stage};
+use crate::goal::RebootGoal;
 use crate::model::{Cluster, Instance, NodeIx, Template};
+use crate::selection::{SelectError, Selection};
+use crate::target::{TargetError, stage};
+use crate::translate::capacity::named;
+use crate::translate::{TranslateError, View, snapshot};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
 /// 42,000 to 310,000 for 27 groups, in 12 of 18 searches less than this.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
+use crate::client::{ApiError, Method, Rapi};
 use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
-use crate::executor::client::{ApiError, Method, Rapi};
 
 const OF_NODES: &[&str] = &["node", "master", "reason"];
 const OF_MASTERS: &[&str] = &["successor", "master", "reason"];

@@ -11,12 +11,73 @@ use super::goal::Words;
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
+#[expect(clippy::struct_field_names, reason = "called as its flag")]
+pub(crate) struct Reboot {
+    #[command(flatten)]
+    /// Which nodes, and how.
+    pub(crate) visit: Visit,
+    /// Leave out nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and
+    /// with 0 for those that do [default: of a Ceph, whether there is /var/run/reboot-required].
+    #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) needs_reboot: Option<String>,
+    /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl Reboot {
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self {
+            visit,
+            needs_reboot,
+            since,
+        } = self;
+        let mut words = Words(vec!["reboot".to_owned()]);
+        words.0.extend(visit.words());
+        // Every word that follows is a flag.
+        words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
+        words.value(
+            "--needs-reboot",
+            needs_reboot.as_ref().filter(|command| !command.is_empty()),
+        );
+        words.value("--since", since.as_ref());
+        words.0
+    }
+}
+
+/// `exec`
+#[derive(Debug, Args, Default, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[group(skip)]
+pub(crate) struct Exec {
+    /// The command, run here for each {node} once it is empty; its exit code 0 ends the visit. {master} and {reason} are
+    /// filled in too.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) command: String,
+    #[command(flatten)]
+    /// Which nodes, and how.
+    pub(crate) visit: Visit,
+}
+
+impl Exec {
+    pub(super) fn words(&self) -> Vec<String> {
+        let Self { command, visit } = self;
+        let mut words = Words(vec!["exec".to_owned()]);
+        words.value("--command", Some(command));
+        words.0.extend(visit.words());
+        words.0
+    }
+}
+
+/// What `reboot` and `exec` have: which nodes are visited, and how.
+#[derive(Debug, Args, Default, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[group(skip)]
 #[expect(
     clippy::struct_excessive_bools,
-    clippy::struct_field_names,
     reason = "each is a switch, under its own name"
 )]
-pub(crate) struct Reboot {
+pub(crate) struct Visit {
     #[command(flatten)]
     /// Which.
     pub(crate) nodes: Nodes,
@@ -54,20 +115,16 @@ pub(crate) struct Reboot {
     /// Run also on a release of Ganeti that stagger is not tested with.
     #[arg(long)]
     pub(crate) accept_untested_release: bool,
-    /// Leave out nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and
-    /// with 0 for those that do [default: of a Ceph, whether there is /var/run/reboot-required].
-    #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
-    pub(crate) needs_reboot: Option<String>,
-    /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) since: Option<Timestamp>,
+    /// Show every planned move, for each node.
+    #[arg(long)]
+    pub(crate) print_moves: bool,
     /// Seconds that each operation takes, for the forecast: node=300,migrate=20,relocate=600,replace-standby=900.
     #[arg(long, value_name = "WHAT=SECONDS", value_delimiter = ',')]
     pub(crate) takes: Vec<String>,
 }
 
-impl Reboot {
-    pub(crate) fn words(&self) -> Vec<String> {
+impl Visit {
+    fn words(&self) -> Vec<String> {
         let Self {
             nodes,
             accept_non_redundant,
@@ -81,11 +138,10 @@ impl Reboot {
             local_storage,
             ignore_ipolicy,
             accept_untested_release,
-            needs_reboot,
-            since,
+            print_moves,
             takes,
         } = self;
-        let mut words = Words(vec!["reboot".to_owned()]);
+        let mut words = Words::default();
         words.0.extend(nodes.words());
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
@@ -98,13 +154,7 @@ impl Reboot {
         words.values("--local-storage", local_storage);
         words.switch("--ignore-ipolicy", *ignore_ipolicy);
         words.switch("--accept-untested-release", *accept_untested_release);
-        // Every word that follows is a flag.
-        words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
-        words.value(
-            "--needs-reboot",
-            needs_reboot.as_ref().filter(|command| !command.is_empty()),
-        );
-        words.value("--since", since.as_ref());
+        words.switch("--print-moves", *print_moves);
         words.values("--takes", takes);
         words.0
     }

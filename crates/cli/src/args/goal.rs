@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use stagger_core::model::{Kind, Limit, UnitId};
 use stagger_core::plan::Selection;
 
-use super::Reboot;
+use super::{Exec, Reboot, Visit};
 
 /// A goal as a subcommand, with the flags that a command has beside it.
 #[derive(Debug, Subcommand)]
@@ -25,6 +25,15 @@ pub(crate) enum GoalWith<T: Args> {
         #[command(flatten)]
         /// Which nodes, and how.
         reboot: Box<Reboot>,
+        #[command(flatten)]
+        /// What every goal has.
+        flags: GoalFlags<T>,
+    },
+    /// Run a command for each node of a Ganeti, with its instances evacuated.
+    Exec {
+        #[command(flatten)]
+        /// The command, for which nodes, and how.
+        exec: Box<Exec>,
         #[command(flatten)]
         /// What every goal has.
         flags: GoalFlags<T>,
@@ -52,6 +61,7 @@ impl<T: Args> GoalWith<T> {
         let (action, flags) = match self {
             Self::Upgrade { upgrade, flags } => (Action::Upgrade(upgrade.clone()), flags),
             Self::Reboot { reboot, flags } => (Action::Reboot(reboot.clone()), flags),
+            Self::Exec { exec, flags } => (Action::Exec(exec.clone()), flags),
         };
         Goal {
             action,
@@ -63,7 +73,9 @@ impl<T: Args> GoalWith<T> {
     /// The flags of the command.
     pub(crate) fn with(&self) -> &T {
         match self {
-            Self::Upgrade { flags, .. } | Self::Reboot { flags, .. } => &flags.with,
+            Self::Upgrade { flags, .. } | Self::Reboot { flags, .. } | Self::Exec { flags, .. } => {
+                &flags.with
+            }
         }
     }
 }
@@ -88,6 +100,8 @@ pub(crate) enum Action {
     Upgrade(Upgrade),
     /// It is rebooted.
     Reboot(Box<Reboot>),
+    /// A command is run for it.
+    Exec(Box<Exec>),
 }
 
 impl Goal {
@@ -100,11 +114,26 @@ impl Goal {
         }
     }
 
+    /// Whether every move is shown.
+    pub(crate) fn print_moves(&self) -> bool {
+        self.visit().is_some_and(|visit| visit.print_moves)
+    }
+
+    /// Which nodes of a Ganeti are visited, and how; `None`: the goal is of another kind of cluster.
+    fn visit(&self) -> Option<&Visit> {
+        match &self.action {
+            Action::Upgrade(_) => None,
+            Action::Reboot(reboot) => Some(&reboot.visit),
+            Action::Exec(exec) => Some(&exec.visit),
+        }
+    }
+
     /// The words that say the same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let action = match &self.action {
             Action::Upgrade(upgrade) => upgrade.words(),
             Action::Reboot(reboot) => reboot.words(),
+            Action::Exec(exec) => exec.words(),
         };
         [action, self.policy.words(), self.select.words()].concat()
     }

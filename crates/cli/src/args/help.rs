@@ -65,13 +65,16 @@ pub(crate) fn command() -> Command {
 
 /// The page of a goal shows no flags of clusters that do not have it: no Ganeti is one of Rook's.
 fn of_their_kind(command: Command) -> Command {
+    const GANETI: [&str; 2] = ["reboot", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
     const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
     LOOK.into_iter().fold(command, |all, name| {
         all.mut_subcommand(name, |looks| {
-            looks.mut_subcommand("reboot", |reboot| {
-                ROOK.into_iter()
-                    .fold(reboot, |reboot, flag| reboot.mut_arg(flag, |arg| arg.hide(true)))
+            GANETI.into_iter().fold(looks, |looks, goal| {
+                looks.mut_subcommand(goal, |goal| {
+                    ROOK.into_iter()
+                        .fold(goal, |goal, flag| goal.mut_arg(flag, |arg| arg.hide(true)))
+                })
             })
         })
     })

@@ -67,11 +67,13 @@ impl System for Ceph {
                 Goal::reboot_of_hosts(reboot)?;
                 Ok(CephGoal::Reboot(RebootGoal::default()))
             }
-            Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
+            Action::Upgrade(_) | Action::Exec(_) => {
+                Ok(CephGoal::Upgrade(goal.upgrade(Self::KIND)?.to.clone()))
+            }
         }
     }
 
-    async fn complete(
+    async fn goal_by_asking(
         &self,
         wanted: CephGoal,
         goal: &Goal,
@@ -79,7 +81,7 @@ impl System for Ceph {
         facts: &Facts,
     ) -> Result<CephGoal, CliError> {
         match &goal.action {
-            Action::Upgrade(_) => Ok(wanted),
+            Action::Upgrade(_) | Action::Exec(_) => Ok(wanted),
             Action::Reboot(asked) => {
                 let daemons = planner.snapshot(facts)?;
                 let hosts = reboot::meant(facts, &daemons, &goal.select)?;

@@ -1,218 +1,205 @@
 //! A Ganeti: the one of the configuration, an inventory of it, or what Ganeti's own tools write.
 
-mod files;
 mod goal;
-pub(crate) mod live;
-mod recorded;
+mod htools;
+mod narrowing;
+mod remarks;
+mod source;
 
-use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use stagger_core::model::{ClusterName, Policy, Snapshot};
-use stagger_engine::inventory::Inventory;
-use stagger_ganeti::facts::Answers;
-use stagger_ganeti::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY};
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
-use stagger_ganeti::model::Cluster as Ganeti;
-use stagger_ganeti::unheeded::unheeded;
+use stagger_core::model::{ClusterId, Reason, RunId};
+use stagger_engine::cluster::Backend;
+use stagger_engine::preflight::Check;
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::config::Settings;
+use stagger_ganeti::goal::MaintenanceGoal;
+use stagger_ganeti::leftovers::Leftovers;
+use stagger_ganeti::memory::Memory;
+use stagger_ganeti::planner::GanetiPlanner;
+use stagger_ganeti::preflight;
+use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
+use stagger_ganeti::source::ClusterFacts;
 
-use super::{Cluster, unusable};
-use crate::args::{self, Cli, Goal};
-use crate::config;
+use super::guards::GuardHolder;
+use super::opened::{Managed, Opened, System};
+use crate::args::{Cli, Goal};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::PlanRequest;
 use crate::print;
-use goal::{durations, target};
+use crate::show;
 
-pub(crate) use files::{bodies_at, luxi_at, request_at, text_at};
 pub(crate) use goal::selection;
+pub(crate) use htools::{bodies_at, cluster_at, luxi_at, request_at, text_at};
+pub(crate) use source::to_recover;
 
-/// What an inventory of one says that it is.
-pub(crate) const SYSTEM: &str = "ganeti";
-
-/// What an inventory keeps of a Ganeti.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum GanetiAnswers {
-    /// What its RAPI answered.
-    Rapi(Answers),
-    /// Its text format, as `hroller -S` writes it.
-    Text(String),
-    /// Bodies of RAPI, in files.
-    Bodies(BTreeMap<String, Box<RawValue>>),
-}
-
-/// A Ganeti as a file or folder describes it: without what only RAPI tells, as boot ids.
-pub(crate) struct GanetiFile<'a> {
+/// What a Ganeti does its own way.
+pub(crate) struct Ganeti<'a> {
+    /// Names the journals of earlier runs.
     cli: &'a Cli,
-    path: &'a Path,
-    name: ClusterName,
-    /// When it was asked; files say nothing of it, and the same file makes the same plan.
-    at: Timestamp,
-    kept: GanetiAnswers,
-    cluster: Ganeti,
+    /// What messages call it: by its name, or by that of a file.
+    called: String,
+    /// How it is reached; `None`: it was recorded.
+    settings: Option<Settings>,
 }
 
-impl<'a> GanetiFile<'a> {
-    /// What is there, if it is a Ganeti.
-    pub(crate) fn at(cli: &'a Cli, path: &'a Path) -> Result<Option<Self>, CliError> {
-        let (kept, cluster) = if path.is_dir() {
-            if !FILES.iter().all(|file| path.join(file).is_file()) {
-                return Ok(None);
-            }
-            let bodies = files::bodies_kept(path)?;
-            let cluster = cluster_of_bodies(&bodies)?;
-            (GanetiAnswers::Bodies(bodies), cluster)
-        } else {
-            if !files::starts_as_text(path) {
-                return Ok(None);
-            }
-            let text = files::text_of(path)?;
-            let cluster = files::cluster_of_text(path, &text)?;
-            (GanetiAnswers::Text(text), cluster)
-        };
-        let stem = path.file_stem().unwrap_or(path.as_os_str());
-        let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
-        let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
-        Self::of(cli, path, (name, Timestamp::UNIX_EPOCH), kept, cluster).map(Some)
-    }
-
-    fn of(
-        cli: &'a Cli,
-        path: &'a Path,
-        (name, at): (ClusterName, Timestamp),
-        kept: GanetiAnswers,
-        cluster: Ganeti,
-    ) -> Result<Self, CliError> {
-        if let Some(config) = &cli.config
-            && config::read(cli)?.ganeti().is_none()
-        {
-            return Err(CliError::usage(format!(
-                "the configuration {} is for another kind of cluster, and {} is a Ganeti",
-                config.display(),
-                path.display()
-            ))
-            .hint("leave out --config; flags say what is wished"));
-        }
-        Ok(Self {
-            cli,
-            path,
-            name,
-            at,
-            kept,
-            cluster,
+impl Ganeti<'_> {
+    fn settings(&self) -> Result<&Settings, CliError> {
+        self.settings.as_ref().ok_or_else(|| {
+            CliError::new(
+                Exit::Internal,
+                format!("{} was recorded, and is not reached", self.called),
+            )
         })
     }
 
-    fn snapshot_for(&self, reboot: Option<&args::Reboot>) -> Result<Snapshot, CliError> {
-        let view = View {
-            name: self.name.clone(),
-            at: self.at,
-            durations: reboot.map_or_else(|| Ok(BTreeMap::new()), |reboot| durations(&reboot.takes))?,
-            ignore_ipolicy: reboot.is_some_and(|reboot| reboot.ignore_ipolicy),
+    /// A backend that only looks.
+    fn looker(&self) -> Result<GanetiBackend, CliError> {
+        Ok(GanetiBackend::new(self.settings()?.clone(), None)?)
+    }
+
+    /// Refuses a cluster that is itself brought to another release, and asks about a release that no test knows.
+    async fn can_be_relied_on(&self, release: &str, accepted: bool) -> Result<(), CliError> {
+        let under_way = match upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)? {
+            None => preflight::drained(self.looker()?.rapi()).await,
+            found => found,
         };
-        snapshot(&self.cluster, &view).map_err(|error| CliError::caused(Exit::Usage, &error))
+        if let Some(why) = under_way {
+            return Err(CliError::new(Exit::No, format!("not begun: {why}"))
+                .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"));
+        }
+        let Some(why) = untested(release) else {
+            return Ok(());
+        };
+        if accepted {
+            return Ok(());
+        }
+        if std::io::stdin().is_terminal() && print::ask(&format!("{why}. Run all the same?")) {
+            return Ok(());
+        }
+        Err(CliError::new(Exit::No, format!("not begun: {why}"))
+            .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
     }
 }
 
 #[async_trait]
-impl Cluster for GanetiFile<'_> {
-    async fn snapshot(&self) -> Result<Snapshot, CliError> {
-        self.snapshot_for(None)
-    }
+impl System for Ganeti<'_> {
+    type Planner = GanetiPlanner;
 
-    async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
-        let inventory = Inventory::new(SYSTEM, self.name.clone(), self.at, &self.kept)
-            .map_err(|error| CliError::new(Exit::Internal, error.to_string()))?;
-        Ok((inventory, self.snapshot_for(None)?))
-    }
+    const KIND: &'static str = "a Ganeti";
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
-        let reboot = goal.reboot(&self.path.display().to_string())?;
-        goal::can_be_told_from_a_file(reboot)?;
-        warn(&self.cluster);
-        let policy = if self.cli.config.is_some() {
-            config::read(self.cli)?.policy(&goal.policy)?
-        } else {
-            config::over(Policy::default(), &goal.policy)?
-        };
-        Ok(PlanRequest {
-            snapshot: self.snapshot_for(Some(reboot))?,
-            target: target(&self.cluster, reboot)?,
-            policy,
-            risks: Vec::new(),
-        })
-    }
-}
-
-/// An inventory of a Ganeti that was read from that file.
-pub(crate) fn recorded<'a>(
-    cli: &'a Cli,
-    path: &'a Path,
-    inventory: &Inventory,
-) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    let kept: GanetiAnswers = inventory.answers().map_err(|error| unusable(path, &error))?;
-    let cluster = match &kept {
-        GanetiAnswers::Rapi(answers) => {
-            let recorded = recorded::GanetiInventory::new(cli, path, inventory, answers.clone())?;
-            return Ok(Box::new(recorded));
+    fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
+        let asked = goal.maintenance(&self.called)?;
+        if self.settings.is_none() {
+            goal::can_be_told_from_a_file(&asked)?;
         }
-        GanetiAnswers::Text(text) => files::cluster_of_text(path, text)?,
-        GanetiAnswers::Bodies(bodies) => cluster_of_bodies(bodies)?,
-    };
-    let named = (inventory.cluster.clone(), inventory.taken);
-    Ok(Box::new(GanetiFile::of(cli, path, named, kept, cluster)?))
+        goal::maintenance(&asked)
+    }
+
+    async fn goal_by_asking(
+        &self,
+        wanted: MaintenanceGoal,
+        goal: &Goal,
+        _planner: &GanetiPlanner,
+        facts: &ClusterFacts,
+    ) -> Result<MaintenanceGoal, CliError> {
+        if self.settings.is_none() {
+            return Ok(wanted);
+        }
+        self.narrowed(wanted, &goal.maintenance(&self.called)?, facts)
+            .await
+    }
+
+    fn refused(&self, _goal: &MaintenanceGoal, _facts: &ClusterFacts, reasons: &[Reason]) -> CliError {
+        CliError::refused("the maintenance", reasons)
+    }
+
+    fn remarks(&self, planner: &GanetiPlanner, facts: &ClusterFacts, goal: &MaintenanceGoal) -> Vec<String> {
+        let visits = self.settings.is_some().then(|| planner.visits());
+        let warnings = remarks::warnings(facts, visits, &goal.task).into_iter();
+        warnings
+            .map(|warning| format!("warning: {warning}"))
+            .chain(remarks::of_jobs(facts, goal).map(|note| format!("note: {note}")))
+            .collect()
+    }
 }
 
-/// The cluster that such bodies describe, by the names of their files.
-fn cluster_of_bodies(bodies: &BTreeMap<String, Box<RawValue>>) -> Result<Ganeti, CliError> {
-    let body = |file: &str| bodies.get(file).map_or("null", |body| body.get()).to_owned();
-    let [groups, nodes, instances, info] = FILES.map(body);
-    let bodies = Bodies {
-        groups,
-        nodes,
-        instances,
-        info,
-    };
-    let cluster = bodies.cluster_with(KVM_NODE_MEMORY);
-    cluster.map_err(|error| CliError::caused(Exit::Usage, &error))
-}
+#[async_trait]
+impl Managed for Ganeti<'_> {
+    fn backend(
+        &self,
+        memory: Option<Memory>,
+        identity: Option<&ClusterId>,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        let settings = source::of_identity(self.settings()?, identity);
+        Ok(Arc::new(GanetiBackend::new(settings, memory)?))
+    }
 
-/// Says which tags are not heeded, and on which nodes memory or disk does not add up: less is free there than should be, and
-/// nothing else tells why a plan has no room.
-fn warn(cluster: &Ganeti) {
-    const NAMED: usize = 5;
-    for unheeded in unheeded(cluster) {
-        print::talk(&format!("warning: {unheeded}"));
+    async fn may_begin(&self, goal: &Goal, facts: &ClusterFacts) -> Result<(), CliError> {
+        let visit = goal.maintenance(&self.called)?.visit;
+        if visit.move_non_redundant && self.settings()?.cluster.visits.relocate.is_none() {
+            return Err(CliError::usage(
+                "--move-non-redundant needs a command, since Ganeti's RAPI cannot move disks",
+            )
+            .hint("give `relocate` under [cluster.visits]"));
+        }
+        let release = facts.live.as_ref().map_or("", |live| live.release.as_str());
+        self.can_be_relied_on(release, visit.accept_untested_release)
+            .await
     }
-    let missing = cluster.missing();
-    let named: Vec<String> = missing
-        .iter()
-        .take(NAMED)
-        .map(|missing| {
-            let amounts = [(missing.memory, 512, "memory"), (missing.disk, 1024, "disk")];
-            let amounts: Vec<String> = amounts
-                .into_iter()
-                .filter(|(amount, bound, _)| amount > bound)
-                .map(|(amount, _, what)| format!("{amount} MiB of {what}"))
-                .collect();
-            format!("{} ({})", missing.node, amounts.join(", "))
-        })
-        .collect();
-    if named.is_empty() {
-        return;
+
+    async fn preflight(opened: &Opened<Self>, _to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        let system = &opened.system;
+        let subject = "cluster";
+        let mut checks = match opened.source.facts().await {
+            Ok(ClusterFacts { cluster, .. }) => {
+                let master: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
+                let nodes = cluster.nodes.len();
+                vec![Check::passed(
+                    subject,
+                    format!("{nodes} nodes; its master is {}", master.join(", ")),
+                )]
+            }
+            Err(error) => return Ok(vec![Check::unreachable(subject, error)]),
+        };
+        checks.extend(preflight::look(system.settings()?, system.looker()?.rapi()).await);
+        Ok(checks)
     }
-    let more = match missing.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    print::talk(&format!(
-        "warning: neither free nor in use, and so not counted on: {}{more}",
-        named.join(", ")
-    ));
+
+    async fn look_back(
+        opened: &Opened<Self>,
+        run: &RunId,
+        memory: Option<Memory>,
+    ) -> Result<Vec<String>, CliError> {
+        let Some(live) = opened.source.facts().await?.live else {
+            return Ok(Vec::new());
+        };
+        let mut lines = Vec::new();
+        if let Some(memory) = memory {
+            let moved = memory.not_at_home(&live);
+            lines.push(match moved.as_slice() {
+                [] => format!(
+                    "every instance that ran before is on its original primary ({} compared)",
+                    memory.homes.len()
+                ),
+                moved => format!("NOT ON ITS ORIGINAL PRIMARY  {}", moved.join("; ")),
+            });
+        }
+        let left = Leftovers::of(&live, &[]).of_run(run);
+        if !left.visits.is_empty() {
+            lines.push(format!(
+                "this run has left behind:\n{}",
+                show::leftovers::leftovers(&left)
+            ));
+            lines.push("`stagger ganeti recover` gives it back".to_owned());
+        }
+        Ok(lines)
+    }
+
+    fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
+        Ok(Some(GuardHolder::Ganeti(Box::new(self.looker()?))))
+    }
 }

@@ -1,6 +1,8 @@
 //! Which goals each kind of cluster has.
 
-use crate::args::{Action, Goal, Reboot, Upgrade};
+use jiff::Timestamp;
+
+use crate::args::{Action, Goal, Reboot, Upgrade, Visit};
 use crate::error::CliError;
 
 impl Goal {
@@ -17,16 +19,28 @@ impl Goal {
             .hint(
                 "`upgrade --to RELEASE`; for the others: a configuration with kind = \"ganeti\" or \"ceph\", or --from",
             )),
+            Action::Exec(_) => Err(of_a_ganeti("exec", kind)),
         }
     }
 
-    /// Which nodes are rebooted and how, the one goal of a Ganeti. `cluster`: what it is called.
+    /// What is done to nodes, to which and how: the goals of a Ganeti. `cluster`: what it is called.
     ///
     /// # Errors
     /// Another goal is given.
-    pub(super) fn reboot(&self, cluster: &str) -> Result<&Reboot, CliError> {
+    pub(super) fn maintenance(&self, cluster: &str) -> Result<Maintenance<'_>, CliError> {
         match &self.action {
-            Action::Reboot(reboot) => Ok(reboot),
+            Action::Reboot(reboot) => Ok(Maintenance {
+                visit: &reboot.visit,
+                command: None,
+                needs_reboot: reboot.needs_reboot.as_deref(),
+                since: reboot.since,
+            }),
+            Action::Exec(exec) => Ok(Maintenance {
+                visit: &exec.visit,
+                command: Some(&exec.command),
+                needs_reboot: None,
+                since: None,
+            }),
             Action::Upgrade(_) => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti, and `upgrade` is for a Ceph or an Ironic"
             ))
@@ -59,4 +73,22 @@ impl Goal {
         ))
         .hint("hosts of a Ceph are selected by --host, --domain, --limit, --needs-reboot and --since"))
     }
+}
+
+/// What is done to the nodes of a Ganeti.
+pub(super) struct Maintenance<'a> {
+    /// Which, and how.
+    pub(super) visit: &'a Visit,
+    /// The command that is run for each; `None`: it is rebooted.
+    pub(super) command: Option<&'a str>,
+    /// The command that tells whether a node needs it.
+    pub(super) needs_reboot: Option<&'a str>,
+    /// Nodes that have booted since are left out.
+    pub(super) since: Option<Timestamp>,
+}
+
+/// That goal is not for that kind of cluster.
+fn of_a_ganeti(goal: &str, kind: &str) -> CliError {
+    CliError::usage(format!("`{goal}` is for a Ganeti, and this is {kind}"))
+        .hint("`upgrade --to RELEASE`; for a Ganeti: a configuration with kind = \"ganeti\", or --from")
 }

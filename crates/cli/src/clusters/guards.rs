@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
-use stagger_ganeti::executor::backend::GanetiBackend;
-use stagger_ganeti::executor::reason::EMERGENCY;
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::reason::EMERGENCY;
 
 use crate::documents::HeldGuard;
 use crate::error::CliError;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
-use stagger_core::model::{ClusterId, Policy, Reason, Snapshot, Target};
+use stagger_core::model::{ClusterId, Policy, Reason, RunId, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planned, Planner, PlannerError, Source};
 use stagger_engine::inventory::Inventory;
@@ -22,6 +22,7 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
+use crate::print;
 
 /// What a system's planner plans by.
 pub(crate) type FactsOf<S> = <<S as System>::Planner as Planner>::Facts;
@@ -39,11 +40,12 @@ pub(crate) trait System: Send + Sync + Sized {
     /// What it is called: `a Ceph`.
     const KIND: &'static str;
 
-    /// What the flags want of it.
+    /// What the flags want of it. Nothing is asked: what is wrong with flags is said before.
     fn goal(&self, goal: &Goal) -> Result<GoalOf<Self>, CliError>;
 
-    /// The same goal with what has to be asked of the cluster's hosts for it.
-    async fn complete(
+    /// The goal as the cluster itself or earlier runs of it make it, where flags alone do not say it: the nodes of a Ganeti, or
+    /// the hosts of a Ceph, that need a reboot are found by asking each.
+    async fn goal_by_asking(
         &self,
         wanted: GoalOf<Self>,
         _goal: &Goal,
@@ -51,6 +53,11 @@ pub(crate) trait System: Send + Sync + Sized {
         _facts: &FactsOf<Self>,
     ) -> Result<GoalOf<Self>, CliError> {
         Ok(wanted)
+    }
+
+    /// What is to be known of such a cluster beside a plan to that goal, a line each: `warning: …`, `note: …`.
+    fn remarks(&self, _planner: &Self::Planner, _facts: &FactsOf<Self>, _goal: &GoalOf<Self>) -> Vec<String> {
+        Vec::new()
     }
 
     /// Why the way to that goal is not begun.
@@ -113,8 +120,23 @@ pub(crate) trait Managed: System {
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError>;
 
+    /// Refuses before anything begins what would fail in the middle of a run, where no plan shows it.
+    async fn may_begin(&self, _goal: &Goal, _facts: &FactsOf<Self>) -> Result<(), CliError> {
+        Ok(())
+    }
+
     /// What a run would miss. `to`: and whether that release can be reached.
     async fn preflight(opened: &Opened<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError>;
+
+    /// What is to be said when a run is over: what it has left in the cluster, and where guests are by now. `memory`: what it
+    /// remembers, if that can be read.
+    async fn look_back(
+        _opened: &Opened<Self>,
+        _run: &RunId,
+        _memory: Option<MemoryOf<Self>>,
+    ) -> Result<Vec<String>, CliError> {
+        Ok(Vec::new())
+    }
 
     /// Who keeps its guards; `None`: there are none that outlive a visit.
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
@@ -153,27 +175,45 @@ impl<S: System> Opened<S> {
         crate::risks::known(configured.chain(files))
     }
 
+    /// What the flags want, and by which policy. Both are read once for a plan.
+    fn request(&self, goal: &Goal) -> Result<(GoalOf<S>, Policy), CliError> {
+        Ok((self.system.goal(goal)?, self.policy(&goal.policy)?))
+    }
+
     async fn look(&self, goal: &Goal) -> Result<Looked<S>, CliError> {
         // What is wrong with the flags is said before the cluster is asked.
-        self.system.goal(goal)?;
-        self.policy(&goal.policy)?;
+        let (wanted, policy) = self.request(goal)?;
         let facts = self.source.facts().await?;
-        self.plan(facts, goal).await
+        let asked = self.system.goal_by_asking(wanted, goal, &self.planner, &facts);
+        let wanted = asked.await?;
+        for remark in self.system.remarks(&self.planner, &facts, &wanted) {
+            print::talk(&remark);
+        }
+        self.plan_for(facts, goal, &wanted, policy).await
     }
 
     /// What a plan to that goal is made of, by these facts.
     pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<Looked<S>, CliError> {
-        let (wanted, policy) = (self.system.goal(goal)?, self.policy(&goal.policy)?);
-        let wanted = self.system.complete(wanted, goal, &self.planner, &facts).await?;
+        let (wanted, policy) = self.request(goal)?;
+        self.plan_for(facts, goal, &wanted, policy).await
+    }
+
+    async fn plan_for(
+        &self,
+        facts: FactsOf<S>,
+        goal: &Goal,
+        wanted: &GoalOf<S>,
+        policy: Policy,
+    ) -> Result<Looked<S>, CliError> {
         let Planned {
             snapshot,
             target,
             memory,
         } = self
             .planner
-            .plan(&facts, &wanted, &policy)
+            .plan(&facts, wanted, &policy)
             .map_err(|error| match error {
-                PlannerError::Refused(refusal) => self.system.refused(&wanted, &facts, &refusal.0),
+                PlannerError::Refused(refusal) => self.system.refused(wanted, &facts, &refusal.0),
                 other => other.into(),
             })?;
         let risks = self.findings(goal, &facts, &snapshot, &target).await?;
@@ -263,7 +303,12 @@ where
     MemoryOf<S>: DeserializeOwned,
 {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
-        let Looked { planning, memory, .. } = self.look(goal).await?;
+        let Looked {
+            facts,
+            planning,
+            memory,
+        } = self.look(goal).await?;
+        self.system.may_begin(goal, &facts).await?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         let identity = self.system.backend(None, None)?.identity().await?;
@@ -290,6 +335,10 @@ where
 
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {
         S::preflight(self, to).await
+    }
+
+    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
+        S::look_back(self, run, serde_json::from_value(baseline.clone()).ok()).await
     }
 
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {

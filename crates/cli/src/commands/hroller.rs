@@ -187,6 +187,6 @@ async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
     };
     match address.strip_prefix("file://") {
         Some(folder) => ganeti::bodies_at(Path::new(folder), own),
-        None => ganeti::live::cluster_at(Some(cli), address, own, args.accept_any_certificate).await,
+        None => ganeti::cluster_at(Some(cli), address, own, args.accept_any_certificate).await,
     }
 }

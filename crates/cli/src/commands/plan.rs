@@ -1,13 +1,14 @@
 //! `plan`, `check` and `explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{Limit, Snapshot};
-use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_ganeti::maintenance::snapshot::REBOOTED;
+use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
+use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
+use stagger_ganeti::translate::{MAINTAINED, REBOOTED};
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -20,7 +21,7 @@ use crate::planning::{PlanRequest, made_for, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
-use crate::show::plan::Beside;
+use crate::show::plan::{Beside, Detail};
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
@@ -68,12 +69,18 @@ fn print_plan(
                 risks: &input.risks,
                 learned,
             },
-            args.all,
+            Detail {
+                all: args.all,
+                moves: goal.print_moves(),
+            },
             print::width(),
             &next,
         ));
     }
-    if let Some(line) = larger_share(input, made) {
+    for line in larger_share(input, made)
+        .into_iter()
+        .chain(assumed(input, made).filter(|_| learned.is_none()))
+    {
         print::talk(&line);
     }
     for missing in cluster.missing_commands(made) {
@@ -104,6 +111,11 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
+/// Whether the nodes of a Ganeti are maintained, whatever is done to them.
+fn is_maintenance(stage: &PlannedStage) -> bool {
+    [REBOOTED, MAINTAINED].contains(&stage.revision.as_str())
+}
+
 /// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
 /// cluster. Only for what reboots nodes, whose own constraints say what is safe together.
 fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
@@ -112,7 +124,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
     };
     let stage = made
         .stages()
-        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && stage.revision.as_str() == REBOOTED)?;
+        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && is_maintenance(stage))?;
     let all = stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
     let mut policy = input.policy.clone();
     policy.max_in_parallel = Limit::Percent(100);
@@ -133,6 +145,34 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
             made.waves()
         )
     })
+}
+
+/// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
+fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
+    let stages = || made.stages().filter(|stage| is_maintenance(stage));
+    let moves: BTreeSet<How> = stages()
+        .flat_map(|stage| &stage.waves)
+        .flat_map(|wave| &wave.moves)
+        .map(|a_move| a_move.how)
+        .collect();
+    let visit = stages().next().map(|stage| (stage.kind.as_str(), USUAL_VISIT))?;
+    let all = iter::once(visit).chain(moves.iter().map(|how| (how.name(), how.usual())));
+    let unknown = all.filter(|(name, _)| {
+        let kind = Kind::new(*name).ok();
+        kind.and_then(|kind| input.snapshot.duration(&kind)).is_none()
+    });
+    let unknown: Vec<(&str, i64)> = unknown.map(|(name, takes)| (name, takes.as_secs())).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let join = |sep: &str, word: &dyn Fn(&(&str, i64)) -> String| {
+        unknown.iter().map(word).collect::<Vec<_>>().join(sep)
+    };
+    Some(format!(
+        "note: nothing tells how long these take, so it is assumed: {}; --takes {} says it",
+        join(", ", &|(name, takes)| format!("{name} {takes} s")),
+        join(",", &|(name, _)| format!("{name}=SECONDS")),
+    ))
 }
 
 /// `check`

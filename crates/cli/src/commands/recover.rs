@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Lock as _, LockError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
-use stagger_ganeti::executor::recovery::Recovered;
+use stagger_ganeti::recovery::Recovered;
 
 use crate::args::{self, Cli};
-use crate::clusters::ganeti::live;
+use crate::clusters::ganeti;
 use crate::documents::LEFTOVERS;
 use crate::documents::leftovers::Leftovers;
 use crate::error::CliError;
@@ -17,7 +17,7 @@ use crate::show;
 
 /// `ganeti recover`: 0 when nothing is left, 1 when something is.
 pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, CliError> {
-    let backend = live::to_recover(cli).await?;
+    let backend = ganeti::to_recover(cli).await?;
     let mut left = backend.leftovers().await?;
     if let Some(node) = &args.node {
         left = left.of_node(node);
@@ -106,14 +106,17 @@ fn refused(error: LockError) -> CliError {
                 "what a run has in hand it gives back by itself: `stagger abort {run}` there, and then this again"
             ))
         }
-        other => SuperviseError::Lock(other).into(),
+        lost @ LockError::Lost(_) => CliError::from(SuperviseError::Lock(lost)).hint(
+            "what was given back by then stays so, and nothing more was begun: this again goes on from there",
+        ),
+        other @ LockError::Backend(_) => SuperviseError::Lock(other).into(),
     }
 }
 
 /// `ganeti guards`
 pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuards) -> Result<Exit, CliError> {
     if args.drop {
-        let backend = live::to_recover(cli).await?;
+        let backend = ganeti::to_recover(cli).await?;
         for held in backend.drop_guards(&name(Timestamp::now())?).await? {
             print::talk(&format!("{} of run {} was given back", held.guard, held.run));
         }

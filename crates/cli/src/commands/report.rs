@@ -13,8 +13,9 @@ use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::forecasts;
+use crate::look_back;
 use crate::print;
-use crate::state::store;
+use crate::state::{artifacts, store};
 
 /// `report`
 pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
@@ -40,6 +41,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
     };
     let mut seen = view::run(&run, None);
     let mut earlier = Vec::new();
+    let mut after = Vec::new();
     // Who carries out what a file or a cluster tells of is not known here, nor are earlier runs.
     if args.of.from.is_none() && !args.of.kube.is_meant() {
         let store = store(cli)?;
@@ -47,6 +49,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
             seen = seen.without_a_holder(why);
         }
         let start = run.start();
+        after = look_back::kept(&artifacts(cli)?, &start.run);
         earlier = forecasts::earlier(&*store, &start.cluster, start.identity.as_ref(), Some(&start.run));
     }
     let told = EarlierRun::of(readable).map(|run| Forecasts::of(&run, &earlier));
@@ -57,6 +60,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         verification: &verification,
         lines: &lines,
         broken: broken.as_ref(),
+        look_back: &after,
         version: env!("CARGO_PKG_VERSION"),
     });
     match &args.out {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{Reason, RunId, Topology, UnitId};
 use stagger_core::plan::Plan;
-use stagger_core::run::{Command, Ending, Entry};
+use stagger_core::run::{Command, Ending, Entry, Seq};
 use stagger_core::view::{self, RunView};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
@@ -25,6 +25,7 @@ use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::forecasts::{self, Outlook};
+use crate::look_back;
 use crate::notify::{self, Notifier};
 use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
@@ -32,7 +33,7 @@ use crate::planning::{made_for, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::Beside;
+use crate::show::plan::{Beside, Detail};
 use stagger_report::sentences;
 
 /// `run`
@@ -129,7 +130,10 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
             risks: &planning.risks,
             learned: forecasts::of_plan(cli, &planning, &plan),
         },
-        false,
+        Detail {
+            moves: args.goal.print_moves(),
+            ..Detail::default()
+        },
         print::width(),
         &next,
     ));
@@ -316,6 +320,7 @@ async fn carry_out(
     let next = view::mixed(driver.run());
     let selected = driver.run().start().target.only.is_some();
     let baseline = driver.run().start().baseline.clone();
+    let last = view::run(driver.run(), None).seq;
     drop(driver);
     // What it came to is told before anybody is told here that it is over.
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
@@ -345,7 +350,7 @@ async fn carry_out(
             if let Some(next) = next {
                 print::talk(&next);
             }
-            look_back(cli, &run, &baseline).await;
+            look_back(cli, &run, last, &baseline).await;
             match ending {
                 Ending::Done => Exit::Done,
                 Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
@@ -378,14 +383,26 @@ async fn tell_of_guards(cli: &Cli, run: &RunId) {
     }
 }
 
-/// Says what a run that is over has left, and where guests are by now: nobody should have to look for that.
-async fn look_back(cli: &Cli, run: &RunId, baseline: &serde_json::Value) {
+/// Says what a run that is over has left, and where guests are by now: nobody should have to look for that. The report has it
+/// too. `last`: the run's last event.
+async fn look_back(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Value) {
     let lines = match clusters::of_config(cli) {
         Ok(cluster) => cluster.look_back(run, baseline).await,
         Err(error) => Err(error),
     };
     match lines {
-        Ok(lines) => lines.iter().for_each(|line| print::talk(line)),
+        Ok(lines) => {
+            for line in &lines {
+                print::talk(line);
+            }
+            if lines.is_empty() {
+                return;
+            }
+            let kept = artifacts(cli).and_then(|artifacts| look_back::keep(&artifacts, run, last, &lines));
+            if let Err(error) = kept {
+                print::talk(&format!("the report will not have this: {}", error.message));
+            }
+        }
         Err(error) => print::talk(&format!(
             "what the run has left could not be read: {}",
             error.message

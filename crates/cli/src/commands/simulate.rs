@@ -24,7 +24,7 @@ use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::Beside;
+use crate::show::plan::{Beside, Detail};
 use stagger_report::{duration, sentences};
 
 /// How long a simulation lasts for those who watch, in seconds.
@@ -205,7 +205,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
         &made,
         &snapshot,
         &Beside::default(),
-        false,
+        Detail::default(),
         print::width(),
         "carried out now, in simulation\n",
     ));

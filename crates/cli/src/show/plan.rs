@@ -22,6 +22,9 @@ const PICTURE: usize = 10;
 /// Waves listed before the rest is summed up.
 const LISTED: usize = 12;
 
+/// Units listed with what leaves them before the rest is summed up.
+const EMPTIED: usize = 4;
+
 /// So many lines of a terminal has each thing that is uncomfortable at most.
 const LINES: usize = 6;
 
@@ -44,15 +47,25 @@ pub(crate) struct Beside<'a> {
     pub(crate) learned: Option<Learned>,
 }
 
+/// How much of a plan is listed: without these the first waves and moves, and how many more there are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Detail {
+    /// Every unit of every wave, with what leaves it.
+    pub(crate) all: bool,
+    /// Every move.
+    pub(crate) moves: bool,
+}
+
 /// What, shape, waves; then what is uncomfortable; then the summary and the next command.
 pub(crate) fn plan(
     plan: &Plan,
     snapshot: &Snapshot,
     beside: &Beside<'_>,
-    all: bool,
+    detail: Detail,
     width: usize,
     next: &str,
 ) -> String {
+    let Detail { all, .. } = detail;
     let mut text = String::new();
     let (units, terms) = (snapshot.units().len(), snapshot.terms());
     let _ = writeln!(
@@ -104,6 +117,7 @@ pub(crate) fn plan(
         text.push('\n');
         waves(&mut text, stage, &places, all, width);
     }
+    emptied(&mut text, plan, detail, width);
     uncomfortable(&mut text, plan, terms, beside.risks, width);
     let distinct = self::units(plan);
     let visits = match plan.units() {
@@ -252,6 +266,34 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
             for line in moves_of_units(wave) {
                 let _ = writeln!(text, "  {:<column$}         {line}", "");
             }
+        }
+    }
+}
+
+/// Who is emptied, in the order of the waves, and where its guests go; where every wave is listed it stands there.
+fn emptied(text: &mut String, plan: &Plan, detail: Detail, width: usize) {
+    for stage in plan.stages() {
+        let lines: Vec<String> = stage.waves.iter().flat_map(moves_of_units).collect();
+        if detail.all || lines.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "\n  moves of {}:", stage.name);
+        let listed = if detail.moves || lines.len() <= EMPTIED + 1 {
+            lines.len()
+        } else {
+            EMPTIED
+        };
+        for line in &lines[..listed] {
+            let line = if detail.moves {
+                line.clone()
+            } else {
+                fit(line, width.saturating_sub(4).max(40))
+            };
+            let _ = writeln!(text, "    {line}");
+        }
+        if listed < lines.len() {
+            let more = lines.len() - listed;
+            let _ = writeln!(text, "    and {more} more units (--print-moves lists them)");
         }
     }
 }

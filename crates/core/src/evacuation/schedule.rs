@@ -8,22 +8,13 @@ mod live;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::model::{
-    Growth, How, Ix, Kind, Move, PlannedStage, PlanningInput, Schedule, ScheduledVisit, Snapshot, StageSpec,
+    Growth, Ix, Kind, Move, PlannedStage, PlanningInput, Schedule, ScheduledVisit, Snapshot, StageSpec,
     USUAL_VISIT, UnitId,
 };
 use live::Live;
 
 /// At each end of a visit so many of those that wait are looked at, in their order.
 const LOOKED_AT: usize = 256;
-
-/// How long a move takes where nothing was measured or given, in seconds. A migration with its resync took 11 s
-/// on a Ganeti of virtual nodes; copies of disks depend on their size, and these are only a place to begin.
-fn usual_move(how: How) -> i64 {
-    match how {
-        How::Migrate => 11,
-        How::Relocate | How::ReplaceStandby => 120,
-    }
-}
 
 /// How long the moves of a unit and the rest of its visit take, in seconds: one move after another, there and back.
 fn visit_seconds(snapshot: &Snapshot, stage: &StageSpec, moves: &[&Move]) -> u32 {
@@ -33,7 +24,7 @@ fn visit_seconds(snapshot: &Snapshot, stage: &StageSpec, moves: &[&Move]) -> u32
         .map(|a_move| {
             let kind = Kind::new(a_move.how.name()).ok();
             let measured = kind.and_then(|kind| snapshot.duration(&kind));
-            2 * measured.map_or(usual_move(a_move.how), |measured| measured.as_secs())
+            2 * measured.unwrap_or(a_move.how.usual()).as_secs()
         })
         .sum();
     u32::try_from(visit.saturating_add(moves)).unwrap_or(u32::MAX)

@@ -188,6 +188,10 @@ fn the_most_that_are_down_at_once_is_no_more_than_a_plan_permits() {
 }
 
 fn the_page(entries: &[Entry]) -> String {
+    page_with(entries, &[])
+}
+
+fn page_with(entries: &[Entry], look_back: &[String]) -> String {
     let (run, lines) = told(entries).unwrap().unwrap();
     let earlier = EarlierRun::of(self::entries(DEMO).as_slice()).unwrap();
     let forecasts = EarlierRun::of(entries).map(|run| Forecasts::of(&run, &[earlier]));
@@ -198,6 +202,7 @@ fn the_page(entries: &[Entry]) -> String {
         verification: &verify(entries).unwrap(),
         lines: &lines,
         broken: None,
+        look_back,
         version: "0.1.0",
     })
 }
@@ -222,6 +227,18 @@ fn a_page_needs_nothing_from_elsewhere_and_has_every_part() {
             assert!(page.contains(part), "{part}");
         }
     }
+}
+
+#[test]
+fn where_guests_are_when_the_run_is_over_stands_in_the_page() {
+    let moved = "NOT ON ITS ORIGINAL PRIMARY  web is on n3, and was on n1";
+    let page = page_with(&entries(DEMO), &[moved.to_owned(), "<script>".to_owned()]);
+    assert!(page.contains("When it was over") && page.contains(moved));
+    assert!(!page.contains("<script"));
+    assert!(
+        !the_page(&entries(DEMO)).contains("When it was over"),
+        "nobody asked"
+    );
 }
 
 /// Names are the cluster's own, and reasons quote what it says.

@@ -36,6 +36,7 @@ impl Drawn {
                 verification,
                 lines: &[],
                 broken: None,
+                look_back: &[],
                 version: env!("CARGO_PKG_VERSION"),
             })
         });

@@ -3,6 +3,9 @@
 //!
 //! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since 1970. Releases
 //! before this one wrote no run into the note: such a note is of the last run that is noted on its node without a time.
+//!
+//! `stagger:done:CALL` is no note of a visit: it stays, and says that the last maintenance other than a reboot was carried out by
+//! that call. Like a boot id it is only compared with what stood there before a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +20,7 @@ const STOPPED: &str = "stagger:stopped:";
 const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
 const RUN: &str = "stagger:run:";
+const DONE: &str = "stagger:done:";
 /// Between a note and its run, and between a run and its time.
 const OF: char = '@';
 
@@ -122,6 +126,9 @@ impl Notes {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeNotes {
     visits: BTreeMap<Option<RunId>, Notes>,
+    /// The calls by which maintenance other than a reboot was carried out last; several, where a process died between writing
+    /// the newest and taking away the one before.
+    pub done: BTreeSet<String>,
     /// Tags of ours that this release does not know.
     pub unknown: Vec<String>,
 }
@@ -130,6 +137,7 @@ impl From<Notes> for NodeNotes {
     fn from(notes: Notes) -> Self {
         Self {
             visits: BTreeMap::from([(notes.run.clone(), notes)]),
+            done: BTreeSet::new(),
             unknown: Vec::new(),
         }
     }
@@ -150,6 +158,10 @@ impl NodeNotes {
             if let Some((run, since)) = run_of(tag) {
                 let visit = notes.visit(Some(run), tag);
                 visit.since = visit.since.or(since);
+                continue;
+            }
+            if let Some(call) = tag.strip_prefix(DONE) {
+                notes.done.insert(call.to_owned());
                 continue;
             }
             let (what, run) = match tag.split_once(OF) {
@@ -207,6 +219,11 @@ impl NodeNotes {
     pub fn of_others<'a>(&'a self, run: Option<&'a RunId>) -> impl Iterator<Item = &'a Notes> {
         self.visits().filter(move |notes| notes.run.as_ref() != run)
     }
+}
+
+/// The tag that says that maintenance other than a reboot was carried out by that call.
+pub fn done_tag(call: &str) -> String {
+    format!("{DONE}{call}")
 }
 
 /// The run and the time of a tag that says that a visit has begun.
@@ -287,6 +304,14 @@ mod tests {
         let nobodys = read(&["stagger:stopped:u2"]);
         assert_eq!(nobodys.of(None).stopped.len(), 1);
         assert!(nobodys.of(Some(&runs[0])).is_empty());
+    }
+
+    #[test]
+    fn what_was_carried_out_is_no_note_of_a_visit() {
+        let tag = done_tag("20261122-0537-ab12-9-1");
+        let notes = read(&[&tag]);
+        assert!(notes.is_empty() && notes.unknown.is_empty());
+        assert_eq!(notes.done, BTreeSet::from(["20261122-0537-ab12-9-1".to_owned()]));
     }
 
     #[test]

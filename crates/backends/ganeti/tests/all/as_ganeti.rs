@@ -2,10 +2,10 @@
 
 use stagger_core::explain::explain;
 use stagger_core::model::{Code, Evacuate, EvacuationPolicy, Limit, Policy, Spare};
+use stagger_ganeti::goal::RebootGoal;
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
-use stagger_ganeti::maintenance::target::RebootGoal;
 use stagger_ganeti::model::Cluster;
+use stagger_ganeti::translate::{View, snapshot};
 
 use crate::planning::{bold, made, planned, planned_by, told, view, with};
 

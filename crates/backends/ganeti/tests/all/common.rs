@@ -9,10 +9,11 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, Policy, Revision, RunId};
 use stagger_engine::cluster::{Call, LockRecord};
 use stagger_engine::hosts::Hosts;
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::client::Rapi;
 use stagger_ganeti::config::{Pace, RapiConfig, Settings, Visits};
-use stagger_ganeti::executor::backend::GanetiBackend;
-use stagger_ganeti::executor::client::Rapi;
-use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal};
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::memory::Memory;
 
 use crate::double::World;
 use crate::double::http::{Shared, serve};
@@ -88,14 +89,14 @@ impl Setup {
         Rapi::new(&self.settings).unwrap()
     }
 
-    pub fn backend(&self, memory: Option<Baseline>) -> GanetiBackend {
+    pub fn backend(&self, memory: Option<Memory>) -> GanetiBackend {
         GanetiBackend::new(self.settings.clone(), memory).unwrap()
     }
 
     /// How things are now, as a run remembers them.
-    pub async fn memory(&self) -> Baseline {
+    pub async fn memory(&self) -> Memory {
         let facts = self.rapi().facts().await.unwrap();
-        Baseline::of(&facts, rebooted(), EvacuationGoal::default())
+        Memory::of(&facts, rebooted(), EvacuationGoal::default())
     }
 
     pub fn world(&self) -> std::sync::MutexGuard<'_, World> {

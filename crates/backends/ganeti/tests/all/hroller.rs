@@ -6,8 +6,8 @@ use stagger_core::model::Standbys;
 use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
 use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::maintenance::selection::Selection;
 use stagger_ganeti::model::{Cluster, Status, Template};
+use stagger_ganeti::selection::Selection;
 
 const CELL: &str = "\
 default|u1|preferred||

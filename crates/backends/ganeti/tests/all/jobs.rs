@@ -1,9 +1,9 @@
 //! Jobs: found again by their reason, and never carried out twice.
 
 use serde_json::json;
-use stagger_ganeti::executor::client::Method;
-use stagger_ganeti::executor::fence;
-use stagger_ganeti::executor::jobs::{Status, Work};
+use stagger_ganeti::client::Method;
+use stagger_ganeti::fence;
+use stagger_ganeti::jobs::{Status, Work};
 
 use crate::common::{Setup, call, setup};
 use crate::double::queue::Op;
@@ -110,8 +110,7 @@ async fn a_full_queue_is_told_apart_from_a_lost_answer() {
 async fn a_predecessors_jobs_are_waited_for() {
     let setup = world().await;
     let rapi = setup.rapi();
-    let reason =
-        stagger_ganeti::executor::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
+    let reason = stagger_ganeti::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
     let path = format!("/2/instances/web/migrate?reason={reason}");
     rapi.write(Method::Put, &path, Some(&json!({ "mode": "live" })))
         .await

@@ -8,12 +8,14 @@ use stagger_core::model::Storage;
 use stagger_core::model::{ClusterName, How, UnitId};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::executor::visit::{Batch, LeaveProgress, PlannedMoves, enter, leave, may_reboot};
 use stagger_ganeti::facts::notes::NodeNotes;
 use stagger_ganeti::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
-use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::memory::Memory;
 use stagger_ganeti::model;
 use stagger_ganeti::model::{AllocPolicy, Cluster, GroupIx, NodeIx, Resources, Status, Template};
+use stagger_ganeti::translate::live::live_snapshot;
+use stagger_ganeti::visit::{Batch, LeaveProgress, PlannedMoves, enter, leave, may_reboot};
 
 use crate::common::rebooted;
 
@@ -384,7 +386,7 @@ proptest! {
         prop_assume!(one != other);
         let lab = ClusterName::new("lab").unwrap();
         let goal = EvacuationGoal::default();
-        let memory = Baseline::of(&facts, rebooted(), goal.clone());
+        let memory = Memory::of(&facts, rebooted(), goal.clone());
         let cluster = described(&facts);
         let make = || live_snapshot(&lab, &facts, &cluster, Some(&memory), &goal, &visits()).unwrap();
         let (snapshot, again) = (make(), make());

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use stagger_conformance::hasty::{Hasty, Retake};
 pub use stagger_conformance::process::End;
 use stagger_conformance::process::{Processes, RunStart};
-use stagger_core::model::{EvacuationPolicy, OnFailure, Policy};
+use stagger_core::model::{EvacuationPolicy, OnFailure, Policy, Revision};
 use stagger_engine::cluster::LockError;
-use stagger_ganeti::executor::backend::GanetiBackend;
-use stagger_ganeti::executor::fence;
-use stagger_ganeti::maintenance::selection::Selection;
-use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal};
-use stagger_ganeti::maintenance::target::{RebootGoal, reboot, with_guards_and_gates};
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::fence;
+use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
+use stagger_ganeti::memory::Memory;
+use stagger_ganeti::selection::Selection;
+use stagger_ganeti::target::{maintenance, with_guards_and_gates};
+use stagger_ganeti::translate::MAINTAINED;
 
 use crate::common::{Setup, policy, rebooted};
 use crate::double::World;
@@ -52,8 +54,10 @@ pub fn with_failover(setup: &mut Setup) -> PathBuf {
 pub struct Lives<'a> {
     pub setup: &'a Setup,
     pub moving: EvacuationPolicy,
+    /// What is done to each node.
+    pub task: Task,
     pub processes: Processes,
-    begun: Option<(Baseline, RunStart)>,
+    begun: Option<(Memory, RunStart)>,
     /// With the lock in the cluster, which takes its time where another held it.
     pub locks: bool,
     /// What becomes of a wave that fails.
@@ -64,6 +68,7 @@ impl<'a> Lives<'a> {
     pub fn new(setup: &'a Setup) -> Self {
         Self {
             moving: EvacuationPolicy::default(),
+            task: Task::Reboot,
             processes: Processes::in_folder(setup.folder.path()),
             begun: None,
             setup,
@@ -75,22 +80,26 @@ impl<'a> Lives<'a> {
     /// How things are before the run, and what is wanted of them.
     pub async fn begin(&mut self) {
         let (facts, cluster) = self.setup.rapi().observe().await.unwrap();
-        let goal = EvacuationGoal {
-            moving: self.moving,
-            ..EvacuationGoal::default()
+        let wanted = MaintenanceGoal {
+            task: self.task.clone(),
+            reboot: RebootGoal {
+                selection: Selection::default(),
+                moving: self.moving,
+                local_storage: Vec::new(),
+            },
+            ..MaintenanceGoal::default()
         };
-        let memory = Baseline::of(&facts, rebooted(), goal);
-        let wanted = RebootGoal {
-            selection: Selection::default(),
-            moving: self.moving,
-            local_storage: Vec::new(),
+        let after = match self.task {
+            Task::Reboot => rebooted(),
+            Task::Command(_) => Revision::new(MAINTAINED).unwrap(),
         };
+        let memory = Memory::of(&facts, after, wanted.evacuation());
         let policy = Policy {
             on_failure: self.on_failure,
             ..policy()
         };
         let visits = &self.setup.settings.cluster.visits;
-        let target = with_guards_and_gates(reboot(&cluster, &wanted).unwrap(), visits, &policy).unwrap();
+        let target = with_guards_and_gates(maintenance(&cluster, &wanted).unwrap(), visits, &policy).unwrap();
         let start = RunStart {
             target,
             policy,

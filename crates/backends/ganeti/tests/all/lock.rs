@@ -5,7 +5,7 @@ use std::time::Duration;
 use stagger_conformance::lock;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Lock as _, LockError};
-use stagger_ganeti::executor::lock::{hand_over, same_host};
+use stagger_ganeti::lock::{hand_over, same_host};
 
 use crate::common::{Setup, claim, setup};
 use crate::double::World;

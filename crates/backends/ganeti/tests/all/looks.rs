@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use stagger_core::model::{ClusterName, How, RunId, UnitId, UnitState, Verdict};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::executor::visit::{
-    Batch, LeaveProgress, MoveMethod, PlannedMoves, enter, leave, may_reboot, successor,
-};
 use stagger_ganeti::facts::notes::{Notes, PriorRole};
 use stagger_ganeti::facts::{Facts, Role, RunState, in_sync};
-use stagger_ganeti::maintenance::snapshot::live::{Baseline, EvacuationGoal, NODES_ANSWER, live_snapshot};
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::memory::Memory;
 use stagger_ganeti::model::Cluster;
+use stagger_ganeti::translate::live::{NODES_ANSWER, live_snapshot};
+use stagger_ganeti::visit::{
+    Batch, LeaveProgress, MoveMethod, PlannedMoves, enter, leave, may_reboot, successor,
+};
 
 use crate::common::{rebooted, setup};
 use crate::double::World;
@@ -356,7 +358,7 @@ async fn what_may_go_together_follows_from_the_copies() {
     .await;
     let name = ClusterName::new("lab").unwrap();
     let goal = EvacuationGoal::default();
-    let memory = Baseline::of(&facts, rebooted(), goal.clone());
+    let memory = Memory::of(&facts, rebooted(), goal.clone());
     let visits = with_failover();
     let snapshot = live_snapshot(&name, &facts, &cluster, Some(&memory), &goal, &visits).unwrap();
     let ix = |name: &str| {
@@ -375,7 +377,7 @@ async fn what_may_go_together_follows_from_the_copies() {
 async fn a_node_is_rebooted_when_its_boot_id_is_another() {
     let before = facts(|_| {}).await;
     let goal = EvacuationGoal::default();
-    let memory = Baseline::of(&before, rebooted(), goal.clone());
+    let memory = Memory::of(&before, rebooted(), goal.clone());
     let (after, cluster) = observed(|world| {
         world.now.nodes.get_mut("n2").unwrap().boot = 2;
         world.now.nodes.get_mut("n3").unwrap().up = false;
@@ -406,7 +408,7 @@ async fn a_node_without_instances_serves_and_is_left_alone() {
         EvacuationGoal::default(),
         with_failover(),
     );
-    let memory = Baseline::of(&facts, rebooted(), goal.clone());
+    let memory = Memory::of(&facts, rebooted(), goal.clone());
     for memory in [None, Some(&memory)] {
         let snapshot = live_snapshot(&name, &facts, &cluster, memory, &goal, &visits).unwrap();
         let unit = snapshot.unit(snapshot.find(&UnitId::new("n1").unwrap()).unwrap());
@@ -449,7 +451,7 @@ fn a_baseline_that_was_stored_is_read_and_written_as_it_was() {
     let stored = r#"{"wished":{"moving":{},"ignore_ipolicy":true,"durations":{}},"rebooted":"boot-after","boots":{"n1":"a"},"up":["u1"],"master":"n1"}"#;
     let mut expected: serde_json::Value = serde_json::from_str(stored).unwrap();
     expected["wished"]["moving"] = serde_json::to_value(EvacuationGoal::default().moving).unwrap();
-    let baseline: Baseline = serde_json::from_value(expected.clone()).unwrap();
+    let baseline: Memory = serde_json::from_value(expected.clone()).unwrap();
     assert!(baseline.goal.ignore_ipolicy);
     assert_eq!(serde_json::to_value(&baseline).unwrap(), expected);
 }

@@ -4,7 +4,7 @@ use stagger_core::model::{How, Phase, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError};
-use stagger_ganeti::executor::backend::GanetiBackend;
+use stagger_ganeti::backend::GanetiBackend;
 
 use crate::common::{Setup, call, claim, rebooted, setup};
 use crate::double::World;

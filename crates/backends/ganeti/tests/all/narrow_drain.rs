@@ -7,7 +7,7 @@ use crate::double::World;
 use crate::double::queue::Op;
 use crate::lives::{End, Lives, mixed, with_failover};
 use stagger_core::run::Ending;
-use stagger_ganeti::executor::reason::EMERGENCY;
+use stagger_ganeti::reason::EMERGENCY;
 
 fn is_drained(world: &World) -> bool {
     world
@@ -101,7 +101,7 @@ async fn guards_are_dropped_by_a_word() {
     let backend = setup.backend(None);
     let guard = stagger_core::model::GuardName::new("drain").unwrap();
     let call = crate::common::call(1);
-    stagger_ganeti::executor::guards::take(backend.rapi(), &setup.settings, &call, &guard, 1800)
+    stagger_ganeti::guards::take(backend.rapi(), &setup.settings, &call, &guard, 1800)
         .await
         .unwrap();
     assert!(is_drained(&setup.world()));
@@ -130,7 +130,7 @@ async fn every_hook_is_told_a_reason_that_passes() {
         .collect();
     assert_eq!(reasons.len(), 8, "{told}");
     for reason in reasons {
-        let read = stagger_ganeti::executor::reason::JobReason::parse(reason).unwrap();
+        let read = stagger_ganeti::reason::JobReason::parse(reason).unwrap();
         assert!(read.key.starts_with("run-1-"), "{reason}");
     }
 }

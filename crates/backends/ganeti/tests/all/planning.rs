@@ -10,12 +10,13 @@ use stagger_core::model::{
     Standbys, Target, UnitId,
 };
 use stagger_core::plan::{Plan, PlanningInput, plan};
+use stagger_ganeti::goal::RebootGoal;
 use stagger_ganeti::loaders::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::maintenance::selection::Selection;
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
-use stagger_ganeti::maintenance::target::{RebootGoal, reboot};
 use stagger_ganeti::model::{Cluster, Template};
+use stagger_ganeti::selection::Selection;
+use stagger_ganeti::target::reboot;
+use stagger_ganeti::translate::{View, snapshot};
 
 /// Name, memory, status, primary, secondary, template, tags.
 type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);

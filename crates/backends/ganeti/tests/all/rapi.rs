@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use stagger_core::model::UnitState;
 use stagger_ganeti::loaders::rapi::{Bodies, RapiError};
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::maintenance::snapshot::{View, snapshot};
 use stagger_ganeti::model::{Status, Template};
+use stagger_ganeti::translate::{View, snapshot};
 
 fn recorded() -> Bodies {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::Storage;
 use stagger_core::model::{ClusterName, UnitState, Verdict};
+use stagger_ganeti::client::Rapi;
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::executor::client::Rapi;
 use stagger_ganeti::facts::{Answers, Role, RunState, facts};
-use stagger_ganeti::maintenance::snapshot::live::{EvacuationGoal, live_snapshot};
+use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::translate::live::live_snapshot;
 
 use crate::common::settings;
 
@@ -143,6 +144,7 @@ fn damaged_answers_are_errors_or_facts() {
         nodes: recorded("nodes_bulk"),
         boots: boots(),
         instances: recorded("instances_bulk"),
+        jobs: recorded("jobs_bulk"),
     };
     let name = ClusterName::new("lab").unwrap();
     let good = facts(Timestamp::UNIX_EPOCH, whole()).unwrap();

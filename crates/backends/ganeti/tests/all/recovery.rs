@@ -6,12 +6,12 @@ use stagger_core::model::{Evacuate, LocalGuests, RunId};
 use stagger_core::run::{Command, Ending};
 use stagger_engine::cluster::Lock as _;
 use stagger_engine::cluster::LockError;
-use stagger_ganeti::executor::leftovers::{Deed, words};
-use stagger_ganeti::executor::recovery::Recovered;
+use stagger_ganeti::leftovers::{Deed, words};
+use stagger_ganeti::recovery::Recovered;
 
 use crate::common::{Setup, claim, setup};
 use crate::double::queue::Op;
-use crate::double::{Dies, World};
+use crate::double::{Dies, Fault, World};
 use crate::lives::{End, Lives, mixed, with_failover};
 
 async fn recovered(setup: &Setup, only: Option<&str>) -> Recovered {
@@ -85,7 +85,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
         .snapshot(
             &snapshot.0,
             &snapshot.1,
-            &stagger_ganeti::maintenance::snapshot::live::EvacuationGoal::default(),
+            &stagger_ganeti::goal::EvacuationGoal::default(),
         )
         .unwrap();
     let n3 = snapshot
@@ -200,6 +200,73 @@ async fn what_a_run_has_in_hand_is_not_taken_from_it() {
         () = renews => unreachable!(),
     };
     assert!(matches!(refused, Err(LockError::Held(by)) if by.host == "ops2"));
+}
+
+/// Seen: while nothing answered, the lock ran out, and giving back went on beside whoever had it by then.
+#[tokio::test]
+async fn giving_back_stops_when_the_lock_cannot_be_renewed() {
+    let make = || {
+        let mut world = mixed();
+        let instance = world.now.instances.get_mut("s").unwrap();
+        instance.pnode = "n4".to_owned();
+        let tag = format!("stagger:away:{}@run-0", instance.uuid);
+        let tags = &mut world.now.nodes.get_mut("n2").unwrap().tags;
+        tags.insert(tag);
+        tags.insert("stagger:run:run-0@1795219724".to_owned());
+        world.shown = world.now.clone();
+        world
+    };
+    let setup = setup(make()).await;
+    // The first job of giving it back waits in the queue for longer than the lock lasts.
+    setup.world().holds_queued = u32::MAX;
+    let nobody_renews = async {
+        loop {
+            let submitted = !setup.world().jobs.is_empty();
+            if submitted {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let mut world = setup.world();
+        let claim = world
+            .now
+            .filters
+            .values()
+            .find(|filter| filter.reason.to_string().contains("recovery-1"))
+            .map(|filter| format!("PUT /2/filters/{}", filter.uuid))
+            .expect("the lock is claimed");
+        world
+            .faults
+            .extend(std::iter::repeat_n((claim, Fault::Status(503)), 100_000));
+        drop(world);
+        std::time::Instant::now()
+    };
+    let mut claim = claim("recovery", "ops1");
+    claim.run = RunId::new("recovery-1").unwrap();
+    let backend = setup.backend(None);
+    let (stopped, since) = tokio::join!(backend.recover(&claim, None), nobody_renews);
+    let Err(LockError::Lost(why)) = &stopped else {
+        panic!("{stopped:?}")
+    };
+    assert!(why.contains("was not renewed"), "{why}");
+    assert!(
+        since.elapsed() < setup.settings.pace.lock,
+        "after {:?}: another may have it by now",
+        since.elapsed()
+    );
+    let jobs = setup.world().jobs.len();
+    {
+        let mut world = setup.world();
+        world.faults.clear();
+        world.holds_queued = 0;
+        for _ in 0..20 {
+            world.tick();
+        }
+        assert_eq!(world.jobs.len(), jobs, "nothing more was begun");
+    }
+    let again = recovered(&setup, None).await;
+    assert!(again.failed.is_empty(), "{again:?}");
+    assert_eq!(setup.world().layout()["s"].0, "n2", "it is back");
 }
 
 /// How many points to leave out between two; the environment may ask for all (`EVERY=1`).

@@ -2,8 +2,8 @@
 
 use regex::Regex;
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::maintenance::selection::Selection;
 use stagger_ganeti::model::Cluster;
+use stagger_ganeti::selection::Selection;
 
 fn cluster() -> Cluster {
     let node = |name: &str, flag: &str, group: &str, tags: &str| {

@@ -3,37 +3,48 @@
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
-use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys, Target,
-};
-use stagger_ganeti::maintenance::selection::Selection;
-use stagger_ganeti::maintenance::snapshot::KIND;
-use stagger_ganeti::maintenance::snapshot::live::EvacuationGoal;
-use stagger_ganeti::maintenance::target::{RebootGoal, TargetError, reboot};
-use stagger_ganeti::model::{Cluster, Template};
+use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
+use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
+use stagger_ganeti::model::Template;
+use stagger_ganeti::selection::Selection;
+use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
+use crate::clusters::goals::Maintenance;
 use crate::error::CliError;
-use crate::exit::Exit;
 
 /// What is wanted of a cluster.
-pub(super) fn target(cluster: &Cluster, args: &args::Reboot) -> Result<Target, CliError> {
-    let wanted = RebootGoal {
-        selection: selection(&args.nodes)?,
-        moving: moving(args),
-        local_storage: templates(&args.local_storage)?,
+pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, CliError> {
+    let args = asked.visit;
+    let task = match asked.command {
+        None => Task::Reboot,
+        Some(command) => Task::Command(for_each_node(command)?),
     };
-    reboot(cluster, &wanted).map_err(|error| {
-        let exit = match &error {
-            TargetError::Masters { .. } => Exit::No,
-            TargetError::Select(_) | TargetError::NoSuchStorage(_) | TargetError::Name(_) => Exit::Usage,
-        };
-        CliError::new(exit, error.to_string())
+    Ok(MaintenanceGoal {
+        task,
+        reboot: RebootGoal {
+            selection: selection(&args.nodes)?,
+            moving: moving(args),
+            local_storage: templates(&args.local_storage)?,
+        },
+        ignore_ipolicy: args.ignore_ipolicy,
+        durations: durations(&args.takes)?,
     })
 }
 
+/// A command that names the node for which it is run.
+fn for_each_node(command: &str) -> Result<String, CliError> {
+    if !command.contains("{node}") {
+        return Err(
+            CliError::usage(format!("--command does not say {{node}}: {command}"))
+                .hint("it is run on this machine, once for each node: ssh root@{node} …"),
+        );
+    }
+    Ok(command.to_owned())
+}
+
 /// Refuses what only a cluster that answers can tell.
-pub(super) fn can_be_told_from_a_file(args: &args::Reboot) -> Result<(), CliError> {
+pub(super) fn can_be_told_from_a_file(args: &Maintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
             "--needs-reboot and --since ask a cluster that answers, and this one is in a file",
@@ -41,15 +52,6 @@ pub(super) fn can_be_told_from_a_file(args: &args::Reboot) -> Result<(), CliErro
         .hint("leave out --from, or name the nodes with --nodes"));
     }
     Ok(())
-}
-
-/// What is wished of instances.
-pub(super) fn wished(args: &args::Reboot) -> Result<EvacuationGoal, CliError> {
-    Ok(EvacuationGoal {
-        moving: moving(args),
-        ignore_ipolicy: args.ignore_ipolicy,
-        durations: durations(&args.takes)?,
-    })
 }
 
 /// Which nodes are meant.
@@ -68,7 +70,7 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-pub(super) fn moving(args: &args::Reboot) -> EvacuationPolicy {
+fn moving(args: &args::Visit) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {
@@ -126,7 +128,7 @@ fn templates(words: &[String]) -> Result<Vec<Template>, CliError> {
 }
 
 /// `--takes node=300,migrate=20`
-pub(super) fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
+fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliError> {
     const KNOWN: [&str; 4] = [KIND, "migrate", "relocate", "replace-standby"];
     given
         .iter()

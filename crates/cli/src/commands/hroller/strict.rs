@@ -324,9 +324,7 @@ async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<Cluster, Refuse
     if let Some(address) = master {
         return match address.strip_prefix("file://") {
             Some(folder) => ganeti::bodies_at(Path::new(folder), own).map_err(ours),
-            None => ganeti::live::cluster_at(cli, address, own, true)
-                .await
-                .map_err(ours),
+            None => ganeti::cluster_at(cli, address, own, true).await.map_err(ours),
         };
     }
     if let Some(socket) = luxi {

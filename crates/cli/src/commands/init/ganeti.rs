@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use stagger_ganeti::executor::fingerprint::presented_fingerprint;
+use stagger_ganeti::fingerprint::presented_fingerprint;
 
 use super::{head, write_new};
 use crate::args::{self, Cli, GanetiInit};

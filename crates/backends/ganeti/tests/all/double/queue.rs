@@ -69,6 +69,14 @@ impl Job {
         !["queued", "waiting", "canceled"].contains(&self.status)
     }
 
+    fn summary(&self) -> String {
+        match &self.op {
+            Op::Migrate { instance, .. } => format!("INSTANCE_MIGRATE({instance})"),
+            Op::Replace { instance, .. } => format!("INSTANCE_REPLACE_DISKS({instance})"),
+            other => format!("{other:?}"),
+        }
+    }
+
     pub fn document(&self) -> Value {
         let trail: Vec<Value> = self
             .reasons
@@ -78,7 +86,9 @@ impl Job {
         json!({
             "id": self.id,
             "status": self.status,
-            "summary": [format!("{:?}", self.op)],
+            "summary": [self.summary()],
+            "start_ts": self.has_begun().then_some([1_795_219_724 + 100 * self.id, 250_000]),
+            "end_ts": self.is_final().then_some([1_795_219_730 + 100 * self.id, 750_000]),
             "ops": [{ "OP_ID": "OP", "reason": trail }],
             "opstatus": [self.status],
             "opresult": [self.result],

@@ -4,17 +4,17 @@ use std::time::Instant;
 
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 
-use super::client::Rapi;
-use super::commands;
-use super::jobs::{Job, Work};
-use super::limits::Limits;
-use super::lock::same_host;
-use super::visit::PlannedMoves;
+use crate::client::Rapi;
+use crate::commands;
 use crate::config::Settings;
 use crate::facts::{Facts, InstanceFacts};
+use crate::jobs::{Job, Work};
+use crate::limits::Limits;
+use crate::lock::same_host;
+use crate::visit::PlannedMoves;
 
 /// ssh's own exit code.
-pub(super) const SSH_LOST: i32 = 255;
+pub(crate) const SSH_LOST: i32 = 255;
 
 /// One call, carried out.
 pub struct Visitor<'a> {
@@ -35,7 +35,7 @@ pub struct Visitor<'a> {
 impl Visitor<'_> {
     /// Asks again what may pass, for as long as a change of the master may take: RAPI is away then, and so it is while it is
     /// restarted. Nothing is changed by what is asked.
-    pub(super) async fn patient<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
+    pub(crate) async fn patient<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
     where
         F: Future<Output = Result<T, BackendError>>,
     {
@@ -54,20 +54,20 @@ impl Visitor<'_> {
         }
     }
 
-    pub(super) async fn facts(&self) -> Result<Facts, BackendError> {
+    pub(crate) async fn facts(&self) -> Result<Facts, BackendError> {
         self.patient(|| self.rapi.facts()).await
     }
 
-    pub(super) async fn predecessors(&self) -> Result<Vec<Job>, BackendError> {
+    pub(crate) async fn predecessors(&self) -> Result<Vec<Job>, BackendError> {
         self.patient(|| self.rapi.wait_for_predecessors(self.call)).await
     }
 
-    pub(super) async fn instance(&self, name: &str) -> Result<Option<InstanceFacts>, BackendError> {
+    pub(crate) async fn instance(&self, name: &str) -> Result<Option<InstanceFacts>, BackendError> {
         self.patient(|| self.rapi.instance(name)).await
     }
 
     /// Nobody would go on if the node went away on which this process is. A master is no such node: it hands over.
-    pub(super) fn goes_on_without(&self, node: &str) -> Result<(), BackendError> {
+    pub(crate) fn goes_on_without(&self, node: &str) -> Result<(), BackendError> {
         if self.host.is_none_or(|host| !same_host(host, node)) {
             return Ok(());
         }
@@ -79,12 +79,12 @@ impl Visitor<'_> {
         )
     }
 
-    pub(super) async fn job(&self, work: &Work) -> Result<(), BackendError> {
+    pub(crate) async fn job(&self, work: &Work) -> Result<(), BackendError> {
         self.rapi.carry_out(self.call, work).await.map(|_| ())
     }
 
     /// Runs a command on this machine, once for the call.
-    pub(super) async fn command(
+    pub(crate) async fn command(
         &self,
         which: &str,
         command: &str,
@@ -96,7 +96,7 @@ impl Visitor<'_> {
     }
 
     /// What others have to do around a visit.
-    pub(super) async fn hook(&self, which: &str, node: &str) -> Result<(), BackendError> {
+    pub(crate) async fn hook(&self, which: &str, node: &str) -> Result<(), BackendError> {
         let hooks = &self.settings.cluster.visits.hooks;
         let hook = if which == "enter" {
             &hooks.enter

@@ -23,6 +23,8 @@ pub const KIND: &str = "node";
 pub const BEFORE: &str = "before";
 /// See [`BEFORE`].
 pub const REBOOTED: &str = "rebooted";
+/// What a node runs after maintenance other than a reboot.
+pub const MAINTAINED: &str = "maintained";
 
 /// How a cluster is looked at.
 #[derive(Debug, Clone)]

@@ -2,15 +2,16 @@
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    ConditionName, EvacuationPolicy, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind,
-    Maintenance, OneAtATime, Part, PartName, Phase, Policy, SharedGuests, StageSpec, Target, UnitId, Width,
+    ConditionName, Gate, GoingBack, GuardName, GuardScope, GuardSpec, IdError, Kind, Maintenance, OneAtATime,
+    Part, PartName, Phase, Policy, SharedGuests, StageSpec, Target, UnitId, Width,
 };
 
-use super::selection::{SelectError, Selection};
-use super::snapshot::live::{INSTANCES_UP, NODES_ANSWER};
-use super::snapshot::{KIND, REBOOTED};
 use crate::config::Visits;
+use crate::goal::{MaintenanceGoal, RebootGoal, Task};
 use crate::model::{Cluster, GroupIx, Template};
+use crate::selection::SelectError;
+use crate::translate::live::{INSTANCES_UP, NODES_ANSWER};
+use crate::translate::{KIND, MAINTAINED, REBOOTED};
 
 /// The guard by which only jobs of this maintenance run. Those of others wait; they are not refused, for that would
 /// cancel them.
@@ -18,17 +19,6 @@ pub const DRAIN: &str = "drain";
 
 /// The guard by which Ganeti's watcher repairs nothing meanwhile.
 pub const WATCHER: &str = "watcher-pause";
-
-/// Which nodes are rebooted, and what becomes of their instances.
-#[derive(Debug, Clone, Default)]
-pub struct RebootGoal {
-    /// Which nodes.
-    pub selection: Selection,
-    /// What becomes of their instances.
-    pub moving: EvacuationPolicy,
-    /// Templates whose storage is on the nodes' own disks: these nodes go one at a time.
-    pub local_storage: Vec<Template>,
-}
 
 /// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +64,27 @@ pub fn reboot(cluster: &Cluster, goal: &RebootGoal) -> Result<Target, TargetErro
         parts: vec![Part::Stage(stage)],
         only: None,
     })
+}
+
+/// The one stage that maintains the nodes that are meant, by a reboot or by a command.
+///
+/// # Errors
+/// As of [`reboot`].
+pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, TargetError> {
+    let mut target = reboot(cluster, &goal.reboot)?;
+    let Task::Command(command) = &goal.task else {
+        return Ok(target);
+    };
+    target.title = format!("run `{command}`: {}", goal.reboot.selection);
+    for part in &mut target.parts {
+        let Part::Stage(stage) = part else { continue };
+        stage.name = PartName::new("maintenance")?;
+        stage.revision = MAINTAINED.parse()?;
+        stage.going_back = GoingBack::Impossible {
+            why: "what a command has done to a node is not known".to_owned(),
+        };
+    }
+    Ok(target)
 }
 
 /// The stage alone, for whoever has its own mind about masters.

@@ -3,7 +3,7 @@
 //! Whoever does that is the one writer while it lasts: it takes the lock as a run does, raises the fence, and waits for jobs of
 //! those before. Then each visit is left as its own run would have left it, in the order in which [`leftovers`] has it.
 //!
-//! [`leftovers`]: super::leftovers
+//! [`leftovers`]: crate::leftovers
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
 use stagger_engine::life::Pulse;
 
-use super::backend::GanetiBackend;
-use super::fence;
-use super::guards::{self, HeldGuard};
-use super::leftovers::{Leftovers, may_give_back};
-use super::lock;
-use super::visit::PlannedMoves;
-use super::visitor::Visitor;
+use crate::backend::GanetiBackend;
+use crate::fence;
+use crate::guards::{self, HeldGuard};
+use crate::leftovers::{Leftovers, may_give_back};
+use crate::lock;
+use crate::visit::PlannedMoves;
+use crate::visitor::Visitor;
 
 /// What came of giving back.
 #[derive(Debug, Clone, Default)]
@@ -59,23 +59,52 @@ impl GanetiBackend {
         let recovered = {
             let work = self.give_all_back(claim, token, only, may_wake);
             tokio::pin!(work);
-            loop {
-                tokio::select! {
-                    recovered = &mut work => break recovered,
-                    () = tokio::time::sleep(self.lock_expires() / 3) => {
-                        match self.renew(claim, token).await {
-                            // Nobody can be asked now; the lock lasts for a while.
-                            Ok(()) | Err(LockError::Backend(_)) => {}
-                            Err(lost @ (LockError::Held(_) | LockError::Lost(_))) => return Err(lost),
-                        }
-                    }
-                }
+            let keeping = self.keep_lock(claim, token);
+            tokio::pin!(keeping);
+            // What is under way when the lock is lost is dropped: its jobs carry our token, for which a successor waits.
+            tokio::select! {
+                lost = &mut keeping => return Err(lost),
+                recovered = &mut work => recovered,
             }
         };
         let given_back = self.unlock(claim, token).await;
         let recovered = recovered.map_err(LockError::Backend)?;
         given_back?;
         Ok(recovered)
+    }
+
+    /// Renews the lock until that fails for so long that another may have it by now: that is what it returns.
+    async fn keep_lock(&self, claim: &LockRecord, token: u64) -> LockError {
+        let expires = self.lock_expires();
+        // As for a run: a sixth before its expiry it counts as lost.
+        let lasts = expires.saturating_sub(expires / 6);
+        // To take it may have meant to watch another's claim for longer than ours lasts: the first renewal counts.
+        let mut since = Instant::now();
+        let mut pause = Duration::ZERO;
+        let mut failed: Option<BackendError> = None;
+        loop {
+            tokio::time::sleep(pause).await;
+            let begun = Instant::now();
+            let left = lasts.saturating_sub(since.elapsed());
+            match tokio::time::timeout(left, self.renew(claim, token)).await {
+                Ok(Ok(())) => {
+                    since = begun;
+                    pause = expires / 3;
+                    continue;
+                }
+                Ok(Err(LockError::Backend(error))) => failed = Some(error),
+                Ok(Err(lost @ (LockError::Held(_) | LockError::Lost(_)))) => return lost,
+                Err(_) => {}
+            }
+            if since.elapsed() >= lasts {
+                let why = failed.map_or_else(|| "there was no answer".to_owned(), |error| error.to_string());
+                return LockError::Lost(format!(
+                    "it was not renewed for {} s: {why}",
+                    since.elapsed().as_secs()
+                ));
+            }
+            pause = expires / 12;
+        }
     }
 
     /// Gives back all guards at once, of whatever run: jobs of others go on. A run that is at work takes them again with its
@@ -184,7 +213,7 @@ impl GanetiBackend {
         recovered: &mut Recovered,
     ) -> Result<(), BackendError> {
         const TRIED: &str = "take away what filters remember";
-        let failed = |error: super::client::ApiError| error.of(TRIED, true);
+        let failed = |error: crate::client::ApiError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
         for request in &left.records.refused {
             if request.until > now {

@@ -11,9 +11,9 @@ use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{WHENEVER, last_words};
 use stagger_engine::template;
 
-use super::client::Rapi;
-use super::reason::{JobReason, PREFIX};
+use crate::client::Rapi;
 use crate::config::Settings;
+use crate::reason::{JobReason, PREFIX};
 
 /// A command that has ended.
 #[derive(Debug)]

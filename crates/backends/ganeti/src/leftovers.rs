@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use stagger_core::model::{RunId, Storage};
 
-use super::fence::{self, Fence};
-use super::filters::ListedFilter;
-use super::guards::{self, HeldGuard};
-use super::lock::{self, Claim, Handover};
-use super::visit::{self, Batch, LeaveProgress, Refusal};
 use crate::facts::notes::{NodeNotes, Notes, PriorRole};
 use crate::facts::{Facts, Role, RunState};
+use crate::fence::{self, Fence};
+use crate::filters::ListedFilter;
+use crate::guards::{self, HeldGuard};
+use crate::lock::{self, Claim, Handover};
+use crate::visit::{self, Batch, LeaveProgress, Refusal};
 
 /// More batches than any visit takes to be left.
 const BATCHES: usize = 20;

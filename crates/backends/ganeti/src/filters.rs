@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::client::{ApiError, Method, Rapi};
-use super::reason::Range;
+use crate::client::{ApiError, Method, Rapi};
+use crate::reason::Range;
 
 /// By this source our records are known in a filter's reason trail.
 const SOURCE: &str = "stagger";

@@ -2,10 +2,10 @@
 
 use stagger_engine::cluster::BackendError;
 
-use super::visit::Batch;
+use crate::visit::Batch;
 
 /// So often the cluster is looked at for what was just done.
-pub(super) const LOOKS: u32 = 20;
+pub(crate) const LOOKS: u32 = 20;
 
 /// More batches than a visit can need.
 const MOST_BATCHES: u32 = 40;

@@ -10,16 +10,16 @@ use serde_json::json;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Retryability};
 
-use super::client::Method;
-use super::commands;
-use super::jobs::{Job, Work};
-use super::master::fail_over;
-use super::moves::{all_of, done_before};
-use super::pacer::Pacer;
-use super::visit::{self, Batch, LeaveProgress, Refusal};
-use super::visitor::{SSH_LOST, Visitor};
+use crate::client::Method;
+use crate::commands;
 use crate::config::RebootMethod;
 use crate::facts::Role;
+use crate::jobs::{Job, Work};
+use crate::master::fail_over;
+use crate::moves::{all_of, done_before};
+use crate::pacer::Pacer;
+use crate::visit::{self, Batch, LeaveProgress, Refusal};
+use crate::visitor::{SSH_LOST, Visitor};
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
@@ -327,7 +327,7 @@ impl Visitor<'_> {
         }
     }
 
-    async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
+    pub(crate) async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
         for some in tags.chunks(TAGS_AT_ONCE) {
             let mut work = Work::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
             for tag in some {

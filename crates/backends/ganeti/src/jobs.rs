@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, Call};
 
-use super::client::{ApiError, Method, Rapi, encoded};
-use super::fence;
-use super::reason::JobReason;
+use crate::client::{ApiError, Method, Rapi, encoded};
+use crate::fence;
+use crate::reason::JobReason;
 
 /// So often a job is submitted whose answers were lost.
 const SUBMISSIONS: u32 = 3;

@@ -7,17 +7,17 @@ use serde_json::json;
 use stagger_core::model::Storage;
 use stagger_engine::cluster::{BackendError, Retryability};
 
-use super::client::{Method, encoded};
-use super::jobs::{Job, Status, Work};
-use super::pacer::LOOKS;
-use super::reason::JobReason;
-use super::visit::{Copy, Move, MoveMethod};
-use super::visitor::Visitor;
+use crate::client::{Method, encoded};
 use crate::config::MigrationMode;
 use crate::facts::{Facts, RunState, in_sync};
+use crate::jobs::{Job, Status, Work};
+use crate::pacer::LOOKS;
+use crate::reason::JobReason;
+use crate::visit::{Copy, Move, MoveMethod};
+use crate::visitor::Visitor;
 
 impl Visitor<'_> {
-    pub(super) async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {
+    pub(crate) async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {
         let path = format!("/2/instances/{name}/{verb}");
         let mut work = Work::new(format!("{verb}-{name}"), Method::Put, path);
         if verb == "shutdown" {
@@ -28,7 +28,7 @@ impl Visitor<'_> {
 
     /// An instance is to run there. A mirrored one that is migrated twice is back where it was: so it is
     /// looked at right before, and after its job until the cluster tells that it is there.
-    pub(super) async fn move_one(&self, each: &Move, before: &[Job]) -> Result<(), BackendError> {
+    pub(crate) async fn move_one(&self, each: &Move, before: &[Job]) -> Result<(), BackendError> {
         let Move {
             instance,
             from,
@@ -127,7 +127,7 @@ impl Visitor<'_> {
     }
 
     /// The second copy of an instance is to be there; its job ends when that is in sync.
-    pub(super) async fn replace_one(&self, each: &Copy) -> Result<(), BackendError> {
+    pub(crate) async fn replace_one(&self, each: &Copy) -> Result<(), BackendError> {
         let Copy { instance, from, to } = each;
         let what = format!("copy-{instance}-to-{to}");
         let _permits = self.limits.take(from, to).await;
@@ -166,7 +166,7 @@ impl Visitor<'_> {
         Ok(in_sync(&ended.result[0][name]))
     }
 
-    pub(super) async fn sync_one(&self, name: &str) -> Result<(), BackendError> {
+    pub(crate) async fn sync_one(&self, name: &str) -> Result<(), BackendError> {
         let begun = Instant::now();
         let mut activated = false;
         loop {
@@ -189,7 +189,7 @@ impl Visitor<'_> {
     }
 
     /// Before a node goes away, no instance may depend on its copy alone.
-    pub(super) async fn disks_are_in_sync(&self, facts: &Facts, node: &str) -> Result<(), BackendError> {
+    pub(crate) async fn disks_are_in_sync(&self, facts: &Facts, node: &str) -> Result<(), BackendError> {
         let mirrored = facts.instances.values().filter(|instance| {
             instance.storage == Storage::Copied && instance.touches(node) && instance.doing == RunState::Up
         });
@@ -203,14 +203,14 @@ impl Visitor<'_> {
     }
 }
 
-pub(super) fn done_before(jobs: &[Job], what: &str) -> bool {
+pub(crate) fn done_before(jobs: &[Job], what: &str) -> bool {
     jobs.iter().any(|job| {
         job.status == Status::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
     })
 }
 
 /// All results; the first error, with how many more there are. One that may still land stands for all.
-pub(super) fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), BackendError> {
+pub(crate) fn all_of(tried: &str, results: Vec<Result<(), BackendError>>) -> Result<(), BackendError> {
     let errors: Vec<BackendError> = results.into_iter().filter_map(Result::err).collect();
     let first = errors
         .iter()

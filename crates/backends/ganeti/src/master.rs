@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use stagger_engine::cluster::BackendError;
 
-use super::visitor::{SSH_LOST, Visitor};
-use super::{commands, lock};
+use crate::visitor::{SSH_LOST, Visitor};
+use crate::{commands, lock};
 
 /// What a command ends with that was cut off at its limit.
 const CUT_OFF: i32 = 124;

@@ -12,13 +12,13 @@ use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 use stagger_engine::hosts::last_words;
 
-use super::client::{ApiError, Rapi};
-use super::commands;
-use super::fence;
-use super::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
-use super::reason::{EMERGENCY, Range};
+use crate::client::{ApiError, Rapi};
+use crate::commands;
 use crate::config::Settings;
-use crate::maintenance::target::{DRAIN, WATCHER};
+use crate::fence;
+use crate::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::reason::{EMERGENCY, Range};
+use crate::target::{DRAIN, WATCHER};
 
 /// A guard as kept in its filters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use stagger_engine::cluster::BackendError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::tls::written;
-use super::wire::Address;
+use crate::tls::written;
+use crate::wire::Address;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -1,97 +1,29 @@
 //! The snapshot of a cluster that answers, with what is so now beside how things were when the run began.
 //!
-//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot.
+//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot. Where the maintenance is no
+//! reboot, it is what a visit has noted there ([`notes`](crate::facts::notes)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{
-    Budgets, ClusterName, Condition, ConditionName, Drained, EvacuationPolicy, IdError, Ix, Kind, Reason,
-    Revision, Snapshot, Unit, UnitId, UnitState, Verdict,
+    Budgets, ClusterName, Condition, ConditionName, Drained, IdError, Ix, Kind, Reason, Revision, Snapshot,
+    Unit, UnitId, UnitState, Verdict,
 };
 
 use super::capacity::capacity;
-use super::{KIND, TERMS, TranslateError, not_vm_capable, pairs};
+use super::{BEFORE, KIND, TERMS, TranslateError, not_vm_capable, pairs};
 use crate::config::Visits;
 use crate::facts::notes::PriorRole;
 use crate::facts::{Facts, NodeFacts, Role, RunState};
+use crate::goal::EvacuationGoal;
+use crate::memory::Memory;
 use crate::model::Cluster;
 
 /// Nodes that answered before the run do so now.
 pub const NODES_ANSWER: &str = "nodes-answer";
 /// Instances that ran before the run do so now, unless their owners stopped them.
 pub const INSTANCES_UP: &str = "instances-up";
-
-/// What becomes of the instances while their nodes are away. It stays so for the whole run.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct EvacuationGoal {
-    /// What becomes of instances while their nodes are away.
-    pub moving: EvacuationPolicy,
-    /// Instances outside of their policy may be moved all the same.
-    pub ignore_ipolicy: bool,
-    /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`.
-    pub durations: BTreeMap<Kind, SignedDuration>,
-}
-
-/// What a run keeps of how things were before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Baseline {
-    /// What was asked for.
-    #[serde(rename = "wished")]
-    pub goal: EvacuationGoal,
-    /// What a node runs that has had its reboot.
-    pub rebooted: Revision,
-    /// Each node's boot id.
-    pub boots: BTreeMap<String, String>,
-    /// The ids of the instances that ran.
-    pub up: BTreeSet<String>,
-    /// The master.
-    #[serde(default)]
-    pub master: Option<String>,
-    /// On which node each of the instances ran, by its id. Releases before this one did not keep it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub homes: BTreeMap<String, String>,
-}
-
-impl Baseline {
-    /// Of what is so now.
-    pub fn of(facts: &Facts, rebooted: Revision, goal: EvacuationGoal) -> Self {
-        let boots = facts.nodes.values();
-        let up = facts.instances.values();
-        Self {
-            goal,
-            rebooted,
-            boots: boots
-                .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
-                .collect(),
-            up: up
-                .filter(|instance| instance.doing == RunState::Up)
-                .map(|instance| instance.uuid.clone())
-                .collect(),
-            master: Some(facts.master.clone()),
-            homes: facts
-                .instances
-                .values()
-                .filter(|instance| instance.doing == RunState::Up)
-                .map(|instance| (instance.uuid.clone(), instance.primary.clone()))
-                .collect(),
-        }
-    }
-
-    /// The instances that ran before and are not on their original primary now, each in words. One that is gone has none.
-    pub fn not_at_home(&self, facts: &Facts) -> Vec<String> {
-        let moved = facts.instances.values().filter_map(|instance| {
-            let home = self.homes.get(&instance.uuid)?;
-            let now = &instance.primary;
-            (now != home).then(|| format!("{} is on {now}, and was on {home}", instance.name))
-        });
-        moved.collect()
-    }
-}
 
 /// The snapshot of these facts.
 ///
@@ -101,7 +33,7 @@ pub fn live_snapshot(
     name: &ClusterName,
     facts: &Facts,
     cluster: &Cluster,
-    memory: Option<&Baseline>,
+    memory: Option<&Memory>,
     goal: &EvacuationGoal,
     visits: &Visits,
 ) -> Result<Snapshot, TranslateError> {
@@ -148,7 +80,7 @@ fn unit(
     kind: &Kind,
     facts: &Facts,
     node: &NodeFacts,
-    memory: Option<&Baseline>,
+    memory: Option<&Memory>,
     visits: &Visits,
 ) -> Result<Unit, IdError> {
     let state = match (node.role, &node.boot) {
@@ -170,8 +102,21 @@ fn unit(
     })
 }
 
-fn revision(node: &NodeFacts, memory: Option<&Baseline>) -> Result<Option<Revision>, IdError> {
+fn revision(node: &NodeFacts, memory: Option<&Memory>) -> Result<Option<Revision>, IdError> {
     let Some(boot) = &node.boot else { return Ok(None) };
+    if let Some(memory) = memory.filter(|memory| !memory.goal.task.is_reboot()) {
+        if !memory.boots.contains_key(&node.name) {
+            return Ok(None);
+        }
+        // Whoever writes a note takes the one before away, which says nothing of this run.
+        let before = memory.done.get(&node.name);
+        let is_new = |call: &String| before.is_none_or(|before| !before.contains(call));
+        return if node.notes.done.iter().any(is_new) {
+            Ok(Some(memory.rebooted.clone()))
+        } else {
+            Revision::new(BEFORE).map(Some)
+        };
+    }
     if let Some(memory) = memory {
         match memory.boots.get(&node.name) {
             Some(before) if before == boot => {}
@@ -182,7 +127,7 @@ fn revision(node: &NodeFacts, memory: Option<&Baseline>) -> Result<Option<Revisi
     Revision::new(format!("boot-{boot}")).map(Some)
 }
 
-fn untouchable(node: &NodeFacts, memory: Option<&Baseline>, visits: &Visits) -> Option<Reason> {
+fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Option<Reason> {
     let name = &node.name;
     let by_us = !node.notes.is_empty();
     if let Role::Drained | Role::Offline = node.role
@@ -282,7 +227,7 @@ fn condition(name: &str, wrong: &[String], fine: String) -> Result<Condition, Id
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
-fn nodes_answer(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, IdError> {
+fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
     let silent: Vec<String> = facts
         .nodes
         .values()
@@ -295,7 +240,7 @@ fn nodes_answer(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, I
     condition(NODES_ANSWER, &silent, format!("{} nodes", facts.nodes.len()))
 }
 
-fn instances_up(facts: &Facts, memory: Option<&Baseline>) -> Result<Condition, IdError> {
+fn instances_up(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
     let stopped_by_us: BTreeSet<&str> = facts
         .nodes
         .values()

@@ -9,10 +9,10 @@ use serde_json::Value;
 use stagger_engine::cluster::BackendError;
 use tokio::sync::Semaphore;
 
-use super::tls;
-pub use super::wire::Method;
-use super::wire::{Address, Answer, Login, NoAnswer, Wire};
 use crate::config::{Pace, RapiConfig, Settings};
+use crate::tls;
+pub use crate::wire::Method;
+use crate::wire::{Address, Answer, Login, NoAnswer, Wire};
 
 /// So often a read is tried.
 const READS: u32 = 3;

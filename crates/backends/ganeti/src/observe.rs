@@ -1,11 +1,12 @@
 //! The cluster as its RAPI tells it now.
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use stagger_engine::cluster::BackendError;
 
-use super::client::{ApiError, Method, Rapi};
+use crate::client::{ApiError, Method, Rapi};
 use crate::facts::{Answers, Facts, FactsError, InstanceFacts, boots, facts, instance, read};
+use crate::job_history::JobHistory;
 use crate::model::Cluster;
 
 /// So often facts that contradict each other are read.
@@ -37,12 +38,29 @@ impl Rapi {
     /// # Errors
     /// As of [`Rapi::facts`].
     pub async fn answers_to_keep(&self) -> Result<(Timestamp, Answers), BackendError> {
+        let jobs = self.listed_jobs().await;
         self.read_whole(|at, answers| {
-            let kept = answers.to_keep();
-            facts(at, answers)?;
-            Ok((at, kept))
+            facts(at, answers.clone())?;
+            Ok((at, answers))
         })
         .await
+        .map(|(at, answers)| {
+            let answers = Answers { jobs, ..answers };
+            (at, answers.to_keep())
+        })
+    }
+
+    /// How long moves took, by the jobs that the queue has. Nothing is known where it does not say: an estimate is no reason not to
+    /// plan.
+    pub async fn job_history(&self) -> JobHistory {
+        JobHistory::of(&self.listed_jobs().await)
+    }
+
+    async fn listed_jobs(&self) -> Value {
+        self.get("/2/jobs?bulk=1").await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "nothing tells how long things take");
+            Value::Null
+        })
     }
 
     async fn read_whole<T>(
@@ -82,6 +100,7 @@ impl Rapi {
             nodes,
             boots,
             instances,
+            jobs: Value::Null,
         })
     }
 

@@ -8,28 +8,30 @@ use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{
-    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
+    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
 
-use super::client::Rapi;
-use super::commands;
-use super::fence;
-use super::guards::{self, GuardSweep, HeldGuard};
-use super::limits::Limits;
-use super::lock::{self, FilterLock};
-use super::visit::PlannedMoves;
-use super::visitor::Visitor;
+use crate::client::Rapi;
+use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings};
 use crate::facts::Facts;
-use crate::maintenance::snapshot::live::{Baseline, EvacuationGoal, live_snapshot};
+use crate::fence;
+use crate::goal::{EvacuationGoal, Task};
+use crate::guards::{self, GuardSweep, HeldGuard};
+use crate::limits::Limits;
+use crate::lock::{self, FilterLock};
+use crate::memory::Memory;
 use crate::model::Cluster;
+use crate::translate::live::live_snapshot;
+use crate::visit::PlannedMoves;
+use crate::visitor::Visitor;
 
 /// A Ganeti cluster.
 #[derive(Debug)]
 pub struct GanetiBackend {
     rapi: Rapi,
     settings: Settings,
-    memory: Option<Baseline>,
+    memory: Option<Memory>,
     lock: FilterLock,
     limits: Limits,
     seen: Mutex<LastObserved>,
@@ -47,7 +49,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// What in the configuration cannot be used.
-    pub fn new(settings: Settings, memory: Option<Baseline>) -> Result<Self, BackendError> {
+    pub fn new(settings: Settings, memory: Option<Memory>) -> Result<Self, BackendError> {
         Ok(Self {
             rapi: Rapi::new(&settings)?,
             memory,
@@ -63,11 +65,11 @@ impl GanetiBackend {
         &self.rapi
     }
 
-    pub(super) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    pub(super) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
@@ -92,13 +94,8 @@ impl GanetiBackend {
         goal: &EvacuationGoal,
     ) -> Result<Snapshot, BackendError> {
         let RapiConfig { name, visits, .. } = &self.settings.cluster;
-        live_snapshot(name, facts, cluster, self.memory.as_ref(), goal, visits).map_err(|error| {
-            let why = match std::error::Error::source(&error) {
-                Some(source) => format!("{error}: {source}"),
-                None => error.to_string(),
-            };
-            BackendError::transient("make sense of the cluster's facts", why)
-        })
+        live_snapshot(name, facts, cluster, self.memory.as_ref(), goal, visits)
+            .map_err(|error| BackendError::transient("make sense of the cluster's facts", in_full(&error)))
     }
 
     /// The guards that are held in the cluster, of whatever run.
@@ -143,9 +140,18 @@ impl GanetiBackend {
                     || visits.hooks.enter.is_some()
                     || visits.relocate.is_some()
             }
-            Phase::Change => visits.reboot_method() != RebootMethod::Powercycle,
+            Phase::Change => match self.task() {
+                Task::Reboot => visits.reboot_method() != RebootMethod::Powercycle,
+                Task::Command(_) => true,
+            },
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
+    }
+
+    /// What is done to nodes while they are empty.
+    fn task(&self) -> &Task {
+        const REBOOT: &Task = &Task::Reboot;
+        self.memory.as_ref().map_or(REBOOT, |memory| &memory.goal.task)
     }
 
     fn bound_of_commands(&self) -> Fencing {
@@ -244,14 +250,26 @@ impl Executor for GanetiBackend {
                 // The node serves on with what it has: nothing is laid out for a reboot.
                 Phase::Prepare => Ok(String::new()),
                 Phase::Enter => visitor.enter(unit.as_str()).await,
-                Phase::Change => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                Phase::Change => match self.task() {
+                    Task::Reboot => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                    Task::Command(command) => visitor.maintain(unit.as_str(), command).await,
+                },
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
             // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
-            Action::Restart { unit } => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
+            Action::Restart { unit } => match self.task() {
+                Task::Reboot => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
+                Task::Command(command) => {
+                    let before = self
+                        .memory
+                        .as_ref()
+                        .and_then(|memory| memory.done.get(unit.as_str()));
+                    visitor.maintain_again(unit.as_str(), command, before).await
+                }
+            },
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("bring {unit} back"),
-                "a reboot cannot be undone",
+                "what was done to it cannot be undone",
             )),
             Action::Step { step } => Err(BackendError::permanent(
                 format!("take the step {step}"),

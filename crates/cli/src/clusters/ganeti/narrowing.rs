@@ -1,0 +1,139 @@
+//! What flags alone do not say of a reboot: which nodes need it, by the word of a command or by what runs have done already;
+//! and how long things take, by the runs before.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use stagger_core::model::UnitId;
+use stagger_core::run::{Answer, Event, measured};
+use stagger_ganeti::commands;
+use stagger_ganeti::facts::Facts;
+use stagger_ganeti::goal::MaintenanceGoal;
+use stagger_ganeti::memory::Memory;
+use stagger_ganeti::model::Cluster;
+use stagger_ganeti::selection::{SelectError, Selection};
+use stagger_ganeti::source::ClusterFacts;
+
+use super::Ganeti;
+use crate::clusters::goals::Maintenance;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::state::{place, store};
+
+/// So many runs before tell how long things take.
+const RUNS: usize = 5;
+
+impl Ganeti<'_> {
+    /// The goal for those nodes that need a reboot. Things take as long as they did in the runs before, unless flags say how long.
+    pub(super) async fn narrowed(
+        &self,
+        mut wanted: MaintenanceGoal,
+        reboot: &Maintenance<'_>,
+        facts: &ClusterFacts,
+    ) -> Result<MaintenanceGoal, CliError> {
+        let selection = &mut wanted.reboot.selection;
+        if let (Some(since), Some(live)) = (reboot.since, &facts.live) {
+            selection.leave_out.extend(self.booted_since(since, live)?);
+        }
+        if reboot.needs_reboot == Some("") {
+            return Err(
+                CliError::usage("--needs-reboot has no command of its own for a Ganeti")
+                    .hint("--needs-reboot 'ssh root@{node} test -e /var/run/reboot-required'"),
+            );
+        }
+        if let Some(command) = reboot.needs_reboot {
+            self.leave_out_by(command, selection, &facts.cluster).await?;
+        }
+        let is_narrowed = reboot.since.is_some() || reboot.needs_reboot.is_some();
+        if is_narrowed && meant(selection, &facts.cluster)?.is_empty() {
+            return Err(CliError::new(
+                Exit::No,
+                "none of the selected nodes needs a reboot",
+            ));
+        }
+        self.learn_durations(&mut wanted)?;
+        Ok(wanted)
+    }
+
+    /// Leaves out the nodes for which that command exits with 1.
+    async fn leave_out_by(
+        &self,
+        command: &str,
+        selection: &mut Selection,
+        cluster: &Cluster,
+    ) -> Result<(), CliError> {
+        let backend = self.looker()?;
+        for node in meant(selection, cluster)? {
+            let names = [("node", node.as_str())];
+            match commands::ask(backend.rapi(), self.settings()?, command, &names).await? {
+                Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => {}
+                Answer::No { .. } => selection.leave_out.push(node.to_string()),
+                Answer::Unknown { why } => {
+                    return Err(CliError::new(
+                        Exit::Unreachable,
+                        format!("whether {node} needs a reboot could not be found out: {why}"),
+                    )
+                    .hint(
+                        "--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes that have booted since a run that began then or later: each run keeps how nodes had booted before it.
+    fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+        if !place(self.cli)?.exists() {
+            return Ok(Vec::new());
+        }
+        let store = store(self.cli)?;
+        let name = &self.settings()?.cluster.name;
+        let mut before: BTreeSet<(String, String)> = BTreeSet::new();
+        for listed in store.runs()? {
+            if listed.cluster != *name || listed.started < since {
+                continue;
+            }
+            let journal = store.journal(&listed.run)?;
+            let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
+                continue;
+            };
+            if let Ok(memory) = serde_json::from_value::<Memory>(start.baseline.clone()) {
+                before.extend(memory.boots);
+            }
+        }
+        let booted = facts.nodes.values().filter(|node| {
+            let mut known = before.iter().filter(|(name, _)| *name == node.name);
+            known.any(|(_, boot)| node.boot.as_ref().is_some_and(|now| now != boot))
+        });
+        Ok(booted.map(|node| node.name.clone()).collect())
+    }
+
+    fn learn_durations(&self, wanted: &mut MaintenanceGoal) -> Result<(), CliError> {
+        // Who only looks makes no store.
+        if !place(self.cli)?.exists() {
+            return Ok(());
+        }
+        let store = store(self.cli)?;
+        let name = &self.settings()?.cluster.name;
+        let runs = store.runs()?.into_iter();
+        let journals = runs
+            .filter(|listed| listed.cluster == *name)
+            .take(RUNS)
+            .map(|listed| store.journal(&listed.run))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut durations = measured(journals.iter().map(Vec::as_slice));
+        durations.append(&mut wanted.durations);
+        wanted.durations = durations;
+        Ok(())
+    }
+}
+
+/// The nodes that are meant; none, where each condition leaves some and all together leave nothing.
+fn meant(selection: &Selection, cluster: &Cluster) -> Result<Vec<UnitId>, CliError> {
+    match selection.of(cluster) {
+        Ok(meant) => Ok(meant),
+        Err(SelectError::Nothing(_)) => Ok(Vec::new()),
+        Err(error) => Err(CliError::usage(error.to_string())),
+    }
+}

@@ -1,0 +1,107 @@
+//! What is to be known of a Ganeti beside a plan for it.
+
+use stagger_ganeti::config::{RebootMethod, Visits};
+use stagger_ganeti::goal::{MaintenanceGoal, Task};
+use stagger_ganeti::leftovers::Leftovers;
+use stagger_ganeti::model::Cluster;
+use stagger_ganeti::release::untested;
+use stagger_ganeti::source::ClusterFacts;
+use stagger_ganeti::unheeded::unheeded;
+use stagger_report::duration;
+
+/// So many nodes are named whose memory or disk does not add up.
+const NAMED: usize = 5;
+
+/// A sentence for each thing that is amiss. `visits`: how nodes are visited, of a cluster that answers.
+pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>, task: &Task) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let (Some(live), Some(visits)) = (&facts.live, visits) {
+        warnings.extend(of_leftovers(&Leftovers::of(live, &[])));
+        if task.is_reboot() && visits.reboot_method() == RebootMethod::Powercycle {
+            warnings.push(
+                "nodes are powercycled (`reboot = \"powercycle\"`): nothing is synchronized or unmounted before, so what was just \
+                 installed may be lost; without `reboot` they are rebooted cleanly"
+                    .to_owned(),
+            );
+        }
+    }
+    warnings.extend(unheeded(&facts.cluster));
+    warnings.extend(missing(&facts.cluster));
+    let release = facts.live.as_ref().map(|live| live.release.as_str());
+    warnings.extend(release.and_then(untested));
+    warnings
+}
+
+/// How long moves are expected to take by the cluster's own jobs, if nothing else says it.
+pub(super) fn of_jobs(facts: &ClusterFacts, goal: &MaintenanceGoal) -> Option<String> {
+    let told = facts
+        .jobs
+        .times()
+        .filter(|(kind, _)| !goal.durations.contains_key(*kind));
+    let told: Vec<String> = told
+        .map(|(kind, times)| {
+            format!(
+                "{kind} {} (median of {}; 90 % within {})",
+                duration(times.median),
+                match times.jobs {
+                    1 => "1 job".to_owned(),
+                    more => format!("{more} jobs"),
+                },
+                duration(times.ninth_decile)
+            )
+        })
+        .collect();
+    (!told.is_empty()).then(|| {
+        format!(
+            "moves are expected to take as long as the cluster's own jobs did: {}",
+            told.join(", ")
+        )
+    })
+}
+
+/// Which nodes carry notes of other runs: nothing of them is touched.
+fn of_leftovers(left: &Leftovers) -> impl Iterator<Item = String> {
+    left.visits.iter().map(|visit| {
+        let since = visit
+            .notes
+            .since
+            .map(|since| format!(", since {since}"))
+            .unwrap_or_default();
+        format!(
+            "{} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
+            visit.node,
+            visit.notes.whose(),
+            visit.node
+        )
+    })
+}
+
+/// On which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a plan has no
+/// room.
+fn missing(cluster: &Cluster) -> Option<String> {
+    let missing = cluster.missing();
+    let named: Vec<String> = missing
+        .iter()
+        .take(NAMED)
+        .map(|missing| {
+            let amounts = [(missing.memory, 512, "memory"), (missing.disk, 1024, "disk")];
+            let amounts: Vec<String> = amounts
+                .into_iter()
+                .filter(|(amount, bound, _)| amount > bound)
+                .map(|(amount, _, what)| format!("{amount} MiB of {what}"))
+                .collect();
+            format!("{} ({})", missing.node, amounts.join(", "))
+        })
+        .collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = match missing.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "neither free nor in use, and so not counted on: {}{more}",
+        named.join(", ")
+    ))
+}

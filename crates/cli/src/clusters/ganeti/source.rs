@@ -1,0 +1,159 @@
+//! Which Ganeti the command line names, and how it is reached.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::value::RawValue;
+use stagger_core::model::{ClusterId, ClusterName};
+use stagger_engine::cluster::Lock as _;
+use stagger_engine::inventory::Inventory;
+use stagger_ganeti::backend::GanetiBackend;
+use stagger_ganeti::config::Settings;
+use stagger_ganeti::loaders::rapi::{FILES, without_parameters};
+use stagger_ganeti::planner::GanetiPlanner;
+use stagger_ganeti::source::{LiveGaneti, RecordedError, RecordedGaneti};
+
+use super::Ganeti;
+use super::htools::{no_text, text_of};
+use crate::args::Cli;
+use crate::clusters::opened::Opened;
+use crate::clusters::unusable;
+use crate::config::{self, Config};
+use crate::error::CliError;
+use crate::exit::Exit;
+
+impl<'a> Opened<Ganeti<'a>> {
+    /// That of this configuration.
+    pub(in crate::clusters) fn of_config(
+        cli: &'a Cli,
+        config: Config,
+        settings: Settings,
+    ) -> Result<Self, CliError> {
+        let cluster = &settings.cluster;
+        Ok(Self {
+            source: Box::new(LiveGaneti::new(&settings)?),
+            planner: GanetiPlanner::new(cluster.name.clone(), cluster.visits.clone()),
+            system: Ganeti {
+                cli,
+                called: cluster.name.to_string(),
+                settings: Some(settings),
+            },
+            config: Some(config),
+        })
+    }
+
+    /// What Ganeti's own tools have written there, if that is what it is: its text format, or a folder of bodies of RAPI.
+    pub(in crate::clusters) fn of_tools(cli: &'a Cli, path: &Path) -> Result<Option<Self>, CliError> {
+        let stem = path.file_stem().unwrap_or(path.as_os_str());
+        let name = || {
+            let name = stem.to_string_lossy().replace(char::is_whitespace, "-");
+            ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))
+        };
+        let recorded = if path.is_dir() {
+            if !FILES.iter().all(|file| path.join(file).is_file()) {
+                return Ok(None);
+            }
+            RecordedGaneti::bodies(name()?, bodies_of(path)?)
+        } else {
+            if !starts_as_text(path) {
+                return Ok(None);
+            }
+            RecordedGaneti::text(name()?, text_of(path)?)
+        };
+        let recorded = recorded.map_err(|error| unreadable(path, &error))?;
+        Self::of_recorded(cli, path, recorded).map(Some)
+    }
+
+    /// An inventory that was read from that file.
+    pub(in crate::clusters) fn recorded(
+        cli: &'a Cli,
+        path: &Path,
+        inventory: &Inventory,
+    ) -> Result<Self, CliError> {
+        let recorded = RecordedGaneti::read(inventory).map_err(|error| unreadable(path, &error))?;
+        Self::of_recorded(cli, path, recorded)
+    }
+
+    /// What was recorded is judged by the configuration, where one is named.
+    fn of_recorded(cli: &'a Cli, path: &Path, recorded: RecordedGaneti) -> Result<Self, CliError> {
+        let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
+        let settings = config.as_ref().zip(cli.config.as_ref()).map(|(config, file)| {
+            config.ganeti().ok_or_else(|| {
+                CliError::usage(format!(
+                    "the configuration {} is for another kind of cluster, and {} is a Ganeti",
+                    file.display(),
+                    path.display()
+                ))
+                .hint("leave out --config; flags say what is wished")
+            })
+        });
+        let visits = settings
+            .transpose()?
+            .map(|settings| settings.cluster.visits)
+            .unwrap_or_default();
+        Ok(Self {
+            planner: GanetiPlanner::new(recorded.name().clone(), visits),
+            source: Box::new(recorded),
+            system: Ganeti {
+                cli,
+                called: path.display().to_string(),
+                settings: None,
+            },
+            config,
+        })
+    }
+}
+
+/// The settings for runs of that cluster.
+pub(super) fn of_identity(settings: &Settings, identity: Option<&ClusterId>) -> Settings {
+    let mut settings = settings.clone();
+    if let Some(identity) = identity {
+        settings.hosts = settings.hosts.of_identity(identity);
+    }
+    settings
+}
+
+/// The Ganeti of the configuration, to give back what runs have left in it.
+pub(crate) async fn to_recover(cli: &Cli) -> Result<GanetiBackend, CliError> {
+    let Some(settings) = config::read(cli)?.ganeti() else {
+        return Err(CliError::usage("the configuration is not of a Ganeti")
+            .hint("--config names the configuration of its cluster"));
+    };
+    let identity = GanetiBackend::new(settings.clone(), None)?.identity().await?;
+    Ok(GanetiBackend::new(of_identity(&settings, Some(&identity)), None)?)
+}
+
+fn unreadable(path: &Path, error: &RecordedError) -> CliError {
+    match error {
+        RecordedError::Inventory(error) => unusable(path, error),
+        RecordedError::Text(error) => no_text(path, error.to_string()),
+        RecordedError::Bodies(error) => CliError::caused(Exit::Usage, error),
+        RecordedError::Facts(error) => CliError::caused(Exit::Usage, error),
+    }
+}
+
+/// Its first line is a group: fields between bars, of which the third is an allocation policy.
+fn starts_as_text(path: &Path) -> bool {
+    use std::io::Read as _;
+    let mut start = Vec::new();
+    let read = std::fs::File::open(path).map(|file| file.take(4096).read_to_end(&mut start));
+    if !matches!(read, Ok(Ok(_))) {
+        return false;
+    }
+    let start = String::from_utf8_lossy(&start);
+    let first = start.lines().next().unwrap_or_default();
+    !first.trim_start().starts_with(['{', '[']) && first.split('|').count() >= 4
+}
+
+/// The bodies in a folder, as an inventory keeps them.
+fn bodies_of(folder: &Path) -> Result<BTreeMap<String, Box<RawValue>>, CliError> {
+    let bodies = FILES.into_iter().map(|file| {
+        let path = folder.join(file);
+        let wrong = |why: String| CliError::usage(format!("read {}: {why}", path.display()));
+        let text = std::fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
+        let body = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let body = serde_json::value::to_raw_value(&without_parameters(body));
+        Ok((file.to_owned(), body.map_err(|error| wrong(error.to_string()))?))
+    });
+    bodies.collect()
+}
