@@ -14,6 +14,7 @@ pub mod pod_revision;
 pub mod policy;
 pub mod rook_operator;
 pub mod settings;
+pub(crate) mod sparing_client;
 pub(crate) mod watches;
 
 pub(crate) use error::failed;

@@ -30,6 +30,7 @@ use crate::agent::agents::AgentRollout;
 use crate::api::cluster::CephCluster;
 use crate::api::maintenance::{CephMaintenance, Desired, Manage};
 use crate::api::names::LEASE;
+use crate::api::sparing_client::sparing_client;
 use crate::observability::health::Health;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
@@ -90,10 +91,13 @@ pub async fn run(
         metrics: Arc::clone(&metrics),
         health: Arc::clone(&health),
     };
-    let client = ClientBuilder::try_from(config)
-        .map_err(OperatorError::Client)?
-        .with_layer(&counted)
-        .build();
+    let client = if config.proxy_url.is_none() {
+        let sparing = sparing_client(&config).map_err(OperatorError::Client)?;
+        sparing.with_layer(&counted).build()
+    } else {
+        let proxied = ClientBuilder::try_from(config).map_err(OperatorError::Client)?;
+        proxied.with_layer(&counted).build()
+    };
     if options.image.is_none() {
         options.image = image::of_this_pod(&client, &options.namespace).await;
     }
