@@ -14,8 +14,10 @@ use stagger_ceph::facts::versions::Versions;
 use stagger_ceph::facts::{ParseError, read_metadata};
 use stagger_ceph::oktostop::Theirs;
 
+type Parser = fn(&[u8]) -> Result<(), ParseError>;
+
 /// In the order of the first byte of a seed, which `xtask/src/fuzz.rs` writes.
-const PARSERS: [fn(&[u8]) -> Result<(), ParseError>; 13] = [
+const PARSERS: [Parser; 13] = [
     |b| OsdMap::read(b, "it").map(drop),
     |b| CrushTree::read(b, "it").map(drop),
     |b| osd::read_metadata(b, "it").map(drop),

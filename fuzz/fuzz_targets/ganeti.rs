@@ -9,11 +9,11 @@ use serde_json::Value;
 use stagger_core::model::ClusterName;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::{Answers, facts};
-use stagger_ganeti::loaders::{iallocator, text};
 use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::loaders::{iallocator, text};
+use stagger_ganeti::model::Cluster;
 use stagger_ganeti::translate::live::live_snapshot;
 use stagger_ganeti::translate::{View, snapshot};
-use stagger_ganeti::model::Cluster;
 
 /// The memory of a node's operating system, in MiB, where nothing says it.
 const KEPT: u64 = 1024;

@@ -143,13 +143,13 @@ pub(crate) struct Report {
     lane: &'static str,
 }
 
+/// What stands before each line of something that runs beside others, and what it is.
+type Lane<'a> = (&'static str, &'a (dyn Fn(&mut Report) -> Result<()> + Sync));
+
 impl Report {
     /// Runs things side by side, each in a report of its own whose lines begin with its name; then their rows stand here, in
     /// the order in which they were given.
-    pub(crate) fn beside<const N: usize>(
-        &mut self,
-        lanes: [(&'static str, &(dyn Fn(&mut Self) -> Result<()> + Sync)); N],
-    ) -> Result<()> {
+    pub(crate) fn beside<const N: usize>(&mut self, lanes: [Lane<'_>; N]) -> Result<()> {
         std::thread::scope(|scope| {
             let running = lanes.map(|(lane, run)| {
                 scope.spawn(move || {

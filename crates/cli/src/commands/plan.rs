@@ -168,11 +168,17 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
     let join = |sep: &str, word: &dyn Fn(&(&str, i64)) -> String| {
         unknown.iter().map(word).collect::<Vec<_>>().join(sep)
     };
-    Some(format!(
-        "note: nothing tells how long these take, so it is assumed: {}; --takes {} says it",
-        join(", ", &|(name, takes)| format!("{name} {takes} s")),
-        join(",", &|(name, _)| format!("{name}=SECONDS")),
-    ))
+    let note = format!(
+        "note: nothing tells how long these take, so it is assumed: {}",
+        join(", ", &|(name, seconds)| format!("{name} {seconds} s"))
+    );
+    // Only a Ganeti is told.
+    let is_told = input.snapshot.capacity().is_some();
+    let told = is_told.then(|| {
+        let takes = join(",", &|(name, _)| format!("{name}=SECONDS"));
+        format!("; --takes {takes} says it")
+    });
+    Some(note + &told.unwrap_or_default())
 }
 
 /// `check`

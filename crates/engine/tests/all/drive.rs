@@ -1,7 +1,5 @@
 //! The loop that carries a run out, and what it hears.
 
-#![expect(clippy::unwrap_used, reason = "what is made here is made of valid names")]
-
 use crate::one_unit;
 
 use std::collections::VecDeque;

@@ -330,7 +330,7 @@ fn hand_on(answers: &mut impl BufRead, waiting: &Mutex<Waiting>) -> Result<(), S
         }) if head.rc == 0 => {
             let (to, coming) = sync_channel(CHUNKS);
             drop(answer.send(Ok((head, Body::Coming(Chunks::new(coming, patience))))));
-            by_chunks(answers, wanted, to)
+            by_chunks(answers, wanted, Some(to))
         }
         Some(Asker { answer, .. }) => {
             let body = whole(answers, wanted);
@@ -338,7 +338,7 @@ fn hand_on(answers: &mut impl BufRead, waiting: &Mutex<Waiting>) -> Result<(), S
             drop(answer.send(body.map(|body| (head, Body::Whole(body)))));
             ended
         }
-        None => by_chunks(answers, wanted, sync_channel(0).0),
+        None => by_chunks(answers, wanted, None),
     }
 }
 
@@ -369,9 +369,8 @@ fn whole(answers: &mut impl BufRead, wanted: u64) -> Result<Vec<u8>, String> {
 fn by_chunks(
     answers: &mut impl BufRead,
     wanted: u64,
-    to: SyncSender<io::Result<Vec<u8>>>,
+    mut to: Option<SyncSender<io::Result<Vec<u8>>>>,
 ) -> Result<(), String> {
-    let mut to = Some(to);
     let mut missing = wanted;
     while missing > 0 {
         let mut chunk = Vec::with_capacity(missing.min(CHUNK as u64) as usize);
@@ -486,7 +485,7 @@ mod tests {
         let (answer, came) = oneshot::channel();
         let asker = Asker {
             answer,
-            by_chunks: by_chunks.then_some(Duration::from_secs(60)),
+            by_chunks: by_chunks.then_some(Duration::from_mins(1)),
         };
         held(waiting).answers.insert(id, asker);
         came
