@@ -1,4 +1,4 @@
-//! A story of each real system, in lanes side by side: most of its time a cluster is waited for. One that passed on this machine with the very inputs that it would be run with now is
+//! A story of each real system. One that passed on this machine with the very inputs that it would be run with now is
 //! not run again, and the summary says so.
 
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::report::{Outcome, Report, cache, ignored, root, said};
 
 /// One case on a real system, or all of a file.
 #[derive(Debug)]
-struct Story {
+pub(crate) struct Story {
     name: &'static str,
     /// The test file.
     file: &'static str,
@@ -23,8 +23,8 @@ struct Story {
 
 const KUBERNETES: &[&str] = &["crates/backends/ceph", "crates/backends/rook", "deploy"];
 
-/// What needs no Kubernetes, in the order in which it is run.
-const HOSTS: [Story; 5] = [
+/// All of them, in the order in which they are run.
+pub(crate) const STORIES: [Story; 9] = [
     Story {
         name: "Ceph: the story on a real cluster",
         file: "ceph_story",
@@ -43,22 +43,6 @@ const HOSTS: [Story; 5] = [
         case: None,
         crates: &["crates/backends/ironic"],
     },
-    Story {
-        name: "Ganeti: reboot groups beside those of the real hroller",
-        file: "ganeti_differential",
-        case: Some("hundreds_of_clusters_as_hroller_sees_them"),
-        crates: &["crates/backends/ganeti"],
-    },
-    Story {
-        name: "The page in a real browser",
-        file: "page_in_a_browser",
-        case: Some("what_a_person_does_with_the_page"),
-        crates: &["crates/report", "crates/serve"],
-    },
-];
-
-/// What is on a Kubernetes: about as long.
-const ON_KUBERNETES: [Story; 4] = [
     Story {
         name: "Kubernetes: the definitions on a real API server",
         file: "kubernetes_api",
@@ -83,6 +67,18 @@ const ON_KUBERNETES: [Story; 4] = [
         case: Some("stagger_updates_while_rook_runs"),
         crates: KUBERNETES,
     },
+    Story {
+        name: "Ganeti: reboot groups beside those of the real hroller",
+        file: "ganeti_differential",
+        case: Some("hundreds_of_clusters_as_hroller_sees_them"),
+        crates: &["crates/backends/ganeti"],
+    },
+    Story {
+        name: "The page in a real browser",
+        file: "page_in_a_browser",
+        case: Some("what_a_person_does_with_the_page"),
+        crates: &["crates/report", "crates/serve"],
+    },
 ];
 
 /// What each of them covers: what all systems share, the harness, and what it is all built with.
@@ -98,24 +94,9 @@ const SHARED: [&str; 9] = [
     "rust-toolchain.toml",
 ];
 
-/// Runs all, but for those that need not be run again.
-pub(crate) fn run(report: &mut Report, versions: &[String], again: bool) -> Result<()> {
-    let lane = |stories: &'static [Story]| {
-        move |report: &mut Report| {
-            stories
-                .iter()
-                .try_for_each(|story| story.run(report, versions, again))
-        }
-    };
-    report.beside([
-        ("hosts      | ", &lane(&HOSTS)),
-        ("kubernetes | ", &lane(&ON_KUBERNETES)),
-    ])
-}
-
 impl Story {
     /// Runs it, or tells since when there is no need. `versions` are those of the real systems' roots.
-    fn run(&self, report: &mut Report, versions: &[String], again: bool) -> Result<()> {
+    pub(crate) fn run(&self, report: &mut Report, versions: &[String], again: bool) -> Result<()> {
         let inputs = self.inputs(versions)?;
         let passed = self.passed()?;
         let before = std::fs::read_to_string(&passed).unwrap_or_default();
@@ -192,8 +173,7 @@ mod tests {
 
     #[test]
     fn every_crate_is_covered_and_another_version_is_another_input() {
-        let stories: Vec<&Story> = HOSTS.iter().chain(&ON_KUBERNETES).collect();
-        for story in &stories {
+        for story in &STORIES {
             for folder in SHARED.iter().chain(story.crates) {
                 assert!(root().join(folder).exists(), "{folder}");
             }
@@ -216,7 +196,7 @@ mod tests {
         for entry in std::fs::read_dir(root().join("crates/backends")).expect("there are backends") {
             let name = entry.expect("an entry").file_name();
             let folder = format!("crates/backends/{}", name.to_string_lossy());
-            let covered = stories
+            let covered = STORIES
                 .iter()
                 .any(|story| story.crates.contains(&folder.as_str()));
             assert!(covered || folder.ends_with("/sim"), "{folder}");

@@ -5,7 +5,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Outcome, Report, built, cargo, workspace};
-use crate::{fuzz, generate, layers, postgres, promtool, schemathesis, simulate, story, tools};
+use crate::story::STORIES;
+use crate::{fuzz, generate, layers, postgres, promtool, schemathesis, simulate, tools};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,9 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
         postgres::tests(&mut report)?;
         promtool::test(&mut report)?;
         let versions = versions()?;
-        story::run(&mut report, &versions, extent == Extent::All)?;
+        for story in &STORIES {
+            story.run(&mut report, &versions, extent == Extent::All)?;
+        }
     }
     if report.summary() {
         Ok(())
