@@ -1,7 +1,7 @@
 //! The reboot of hosts: what is wanted, and what speaks against it.
 //!
 //! [`RebootGoal`] names the hosts with the boot that each had when it was asked; [`target`] is the one stage that gives each
-//! of them another boot. Units are [`hosts`](crate::translate::hosts). Everything here is pure; [`visit`] carries it out, and
+//! of them another boot. Units are [`hosts`]. Everything here is pure; [`visit`] carries it out, and
 //! [`ask`] asks hosts for their boots.
 
 pub mod ask;
