@@ -172,7 +172,7 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
         "note: nothing tells how long these take, so it is assumed: {}",
         join(", ", &|(name, seconds)| format!("{name} {seconds} s"))
     );
-    // Only a Ganeti is told.
+    // The flag is of a Ganeti's goals alone.
     let is_told = input.snapshot.capacity().is_some();
     let told = is_told.then(|| {
         let takes = join(",", &|(name, _)| format!("{name}=SECONDS"));

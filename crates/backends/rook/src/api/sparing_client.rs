@@ -16,7 +16,7 @@ use tower::{BoxError, Service, ServiceBuilder};
 /// So many bytes of a connection are kept.
 const KEPT: usize = 1 << 16;
 
-/// A client as kube makes it, but for that. One proxy or another is kube's own business: whoever has one asks it.
+/// A client as kube makes it, but for that, and without a proxy: for a configuration that has one, kube's own is used.
 ///
 /// # Errors
 /// The certificates or credentials of the configuration cannot be used.
@@ -35,7 +35,6 @@ pub(crate) fn sparing_client(
 > {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
-    connector.set_connect_timeout(config.connect_timeout);
     let mut connector =
         hyper_timeout::TimeoutConnector::new(config.rustls_https_connector_with_connector(connector)?);
     connector.set_connect_timeout(config.connect_timeout);
