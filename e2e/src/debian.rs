@@ -18,11 +18,13 @@ const SUITE: &str = "bookworm";
 const PACKAGES: [&str; 1] = ["systemd"];
 
 /// The units that are checked; one of a template is given a name.
-const UNITS: [&str; 7] = [
+const UNITS: [&str; 9] = [
     "stagger-resume.service",
     "stagger-run@20.2.4.service",
     "stagger-guards@ceph.service",
     "stagger-guards@ceph.timer",
+    "stagger-ganeti-resume.service",
+    "stagger-ganeti-resume.timer",
     "stagger-operator.service",
     "stagger-serve.service",
     "stagger-serve.socket",

@@ -388,6 +388,16 @@ mod tests {
                 path.display()
             );
         }
+        let workspace: toml::Table = fs::read_to_string(checkout.join("Cargo.toml"))?.parse()?;
+        let members = workspace["workspace"]["members"]
+            .as_array()
+            .context("no members")?;
+        for member in members.iter().filter_map(toml::Value::as_str) {
+            ensure!(
+                copied.iter().any(|from| Path::new(member).starts_with(from)),
+                "{member} is a member of the workspace, and deploy/Containerfile copies only {copied:?}"
+            );
+        }
         Ok(())
     }
 }

@@ -31,6 +31,51 @@ const NAMESPACES: &str =
 const EACH_NAMESPACE: &str =
     "{{- range $namespace := default (list .Release.Namespace) .Values.watchNamespaces }}\n---\n";
 const END: &str = "{{- end }}\n";
+/// Where and how the operator's pods run, as people say it of every chart.
+const PLACED: &str = "      {{- range $name := list \"imagePullSecrets\" \"nodeSelector\" \"tolerations\" \"affinity\" \"priorityClassName\" }}\n      \
+                      {{- with index $.Values $name }}\n      {{ $name }}: {{ toJson . }}\n      {{- end }}\n      {{- end }}\n";
+/// What stands before it.
+const ACCOUNT: &str = "      serviceAccountName: stagger-operator\n";
+/// Where the base listens, with its webhook.
+const LISTEN: &str = "            - --webhook=0.0.0.0:9443\n";
+/// Where the chart does; what the program listens at by itself is not said.
+const LISTENS: &str = "            - --webhook={{ .Values.listen }}:9443\n";
+const LISTENS_ELSEWHERE: &str = "            {{- if ne .Values.listen \"0.0.0.0\" }}\n            \
+                                 - --metrics={{ .Values.listen }}:8080\n            {{- end }}\n";
+/// As whom the pods run, where the cluster does not choose.
+const IDENTITY: &str = "        runAsUser: 65532\n        runAsGroup: 65532\n        fsGroup: 65532\n";
+const UNLESS_OPENSHIFT: &str = "        {{- if not .Values.openshift }}\n";
+const END_OF_IDENTITY: &str = "        {{- end }}\n";
+/// With what the accounts of pods that the operator makes fetch its image.
+const SECRETS: &str = "{{- with .Values.imagePullSecrets }}\nimagePullSecrets: {{ toJson . }}\n{{- end }}\n";
+/// The right to see whether Rook's operator runs, where that is in a namespace of its own.
+const LOOK_FOR_ROOK: &str = "\
+{{- with .Values.rookOperatorNamespace }}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: stagger-rook-operator
+  namespace: {{ . }}
+rules:
+  - apiGroups: [apps]
+    resources: [deployments]
+    verbs: [list]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: stagger-rook-operator
+  namespace: {{ . }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: stagger-rook-operator
+subjects:
+  - kind: ServiceAccount
+    name: stagger-operator
+    namespace: {{ $.Release.Namespace }}
+{{- end }}
+";
 /// Only where new OSDs are wanted.
 const IF_PROVISIONING: &str = "{{- if .Values.provisioning }}\n";
 
@@ -95,7 +140,18 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
                  {{{{- range .Values.extraArgs }}}}\n            - {{{{ toJson . }}}}\n            {{{{- end }}}}\n"
             ),
         )?;
+        let template = replaced(&template, ACCOUNT, &format!("{ACCOUNT}{PLACED}"))?;
+        let template = replaced(&template, LISTEN, &format!("{LISTENS_ELSEWHERE}{LISTENS}"))?;
+        let template = replaced(
+            &template,
+            IDENTITY,
+            &format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}"),
+        )?;
         pages.push((format!("{TEMPLATES}/{file}"), template));
+        pages.push((
+            format!("{TEMPLATES}/rook-operator.yaml"),
+            LOOK_FOR_ROOK.to_owned(),
+        ));
         pages.push((
             format!("{CHART}/values.yaml"),
             values(image, replicas, &resources),
@@ -104,11 +160,17 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
     let (path, page) = PROVISIONING;
     let path = root().join(path);
     let rights = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-    let rights = replaced(
+    let mut rights = replaced(
         &rights,
         "namespace: rook-ceph\n",
         "namespace: {{ .Release.Namespace }}\n",
     )?;
+    for account in ["stagger-agent", "stagger-osd-prepare"] {
+        let whole = format!(
+            "kind: ServiceAccount\nmetadata:\n  name: {account}\n  namespace: {{{{ .Release.Namespace }}}}\n"
+        );
+        rights = replaced(&rights, &whole, &format!("{whole}{SECRETS}"))?;
+    }
     pages.push((
         format!("{TEMPLATES}/{page}"),
         format!("{IF_PROVISIONING}{rights}{END}"),
@@ -140,11 +202,24 @@ fn values(image: &str, replicas: &str, resources: &str) -> String {
          # One leads; the others wait for their turn.\n\
          replicas: {replicas}\n\
          # The namespaces whose clusters are seen to, each with rights of its own; none: that of the release.\n\
+         # One install serves them all. A second one in the same Kubernetes cluster is not supported: names of cluster-wide objects are fixed.\n\
          watchNamespaces: []\n\
+         # The namespace of Rook's operator, if that is none of these: there stagger may look whether it runs.\n\
+         rookOperatorNamespace: \"\"\n\
          # The rights for new OSDs, for clusters that no Rook looks after.\n\
          provisioning: false\n\
          # More words for `stagger operator`: docs/reference/commands.md lists them.\n\
          extraArgs: []\n\
+         # Where metrics, probes and the webhook are answered; \"[::]\" where pods have IPv6 addresses only.\n\
+         listen: \"0.0.0.0\"\n\
+         # Leaves user and groups of its pods to the cluster, as OpenShift wants it.\n\
+         openshift: false\n\
+         # Where and how its pods run. The secrets are also those of agents and of Jobs that prepare devices.\n\
+         imagePullSecrets: []\n\
+         nodeSelector: {{}}\n\
+         tolerations: []\n\
+         affinity: {{}}\n\
+         priorityClassName: \"\"\n\
          resources:\n{resources}"
     )
 }
@@ -239,7 +314,16 @@ mod tests {
 
     /// What Helm makes of a template: as much of it as the templates say.
     fn rendered(template: &str, values: &Value) -> String {
-        let mut text = template.replace(NAMESPACES, "$(NAMESPACE)");
+        assert_eq!(values["openshift"], json!(false));
+        let mut text = template
+            .replace(NAMESPACES, "$(NAMESPACE)")
+            .replace(
+                &format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}"),
+                IDENTITY,
+            )
+            .replace(LISTENS_ELSEWHERE, "")
+            .replace(SECRETS, "")
+            .replace(PLACED, "");
         for whole in [EACH_NAMESPACE, IF_PROVISIONING] {
             let inner = text.strip_prefix(whole).and_then(|rest| rest.strip_suffix(END));
             if let Some(inner) = inner {
@@ -281,8 +365,16 @@ mod tests {
             "image",
             "replicas",
             "watchNamespaces",
+            "rookOperatorNamespace",
             "provisioning",
             "extraArgs",
+            "listen",
+            "openshift",
+            "imagePullSecrets",
+            "nodeSelector",
+            "tolerations",
+            "affinity",
+            "priorityClassName",
             "resources",
         ];
         assert_eq!(names, BTreeSet::from(known));
@@ -297,12 +389,23 @@ mod tests {
             let used = pages
                 .iter()
                 .any(|(_, text)| text.contains(&format!(".Values.{name} ")));
-            assert!(used, "{name} changes nothing");
+            let is_placed = PLACED.contains(&format!("{name:?}"));
+            assert!(used || is_placed, "{name} changes nothing");
         }
         assert_eq!(
             parsed(&page(&format!("{CHART}/Chart.yaml"))).remove(0)["version"],
             VERSION
         );
+    }
+
+    #[test]
+    fn the_right_to_look_for_rook_is_the_same_in_both() {
+        let chart = LOOK_FOR_ROOK.strip_prefix("{{- with .Values.rookOperatorNamespace }}\n");
+        let chart = chart.and_then(|rest| rest.strip_suffix(END)).unwrap();
+        let chart = chart
+            .replace("{{ . }}", "rook")
+            .replace("{{ $.Release.Namespace }}", "rook-ceph");
+        assert_eq!(parsed(&chart), parsed(&read("deploy/rook-operator/rbac.yaml")));
     }
 
     #[test]
@@ -315,6 +418,10 @@ mod tests {
         );
         assert_eq!(
             listed("deploy/provisioning/kustomization.yaml"),
+            json!(["rbac.yaml"])
+        );
+        assert_eq!(
+            listed("deploy/rook-operator/kustomization.yaml"),
             json!(["rbac.yaml"])
         );
         let there: BTreeSet<String> = fs::read_dir(root().join(BASE))

@@ -10,19 +10,33 @@ use crate::modules::modules;
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 16] = [
-    ("stagger-versioned", &[]),
+const LAYERS: [(&str, &[&str]); 23] = [
+    ("stagger-versioned-derive", &[]),
+    ("stagger-versioned", &["stagger-versioned-derive"]),
+    ("stagger-versioned-rpc", &["stagger-versioned"]),
+    ("inventory-one", &["stagger-versioned"]),
+    ("inventory-two", &["stagger-versioned"]),
+    ("inventory-three", &["stagger-versioned"]),
+    (
+        "inventory",
+        &["inventory-one", "inventory-two", "inventory-three"],
+    ),
     ("stagger-core", &["stagger-versioned"]),
     ("stagger-engine", &["stagger-core", "stagger-versioned"]),
     ("stagger-conformance", &["stagger-core", "stagger-engine"]),
     ("stagger-sim", &["stagger-core", "stagger-engine"]),
-    ("stagger-ceph", &["stagger-core", "stagger-engine"]),
+    (
+        "stagger-ceph",
+        &["stagger-core", "stagger-engine", "stagger-risks"],
+    ),
     (
         "stagger-rook",
         &[
             "stagger-core",
             "stagger-engine",
             "stagger-ceph",
+            "stagger-gates",
+            "stagger-risks",
             "stagger-versioned",
         ],
     ),
@@ -31,6 +45,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
         "stagger-ironic",
         &["stagger-core", "stagger-engine", "stagger-versioned"],
     ),
+    ("stagger-gates", &["stagger-core", "stagger-engine"]),
     ("stagger-report", &["stagger-core"]),
     ("stagger-risks", &[]),
     (
@@ -46,6 +61,7 @@ const LAYERS: [(&str, &[&str]); 16] = [
             "stagger-ceph",
             "stagger-rook",
             "stagger-ganeti",
+            "stagger-gates",
             "stagger-ironic",
             "stagger-report",
             "stagger-risks",

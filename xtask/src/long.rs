@@ -14,10 +14,12 @@ use crate::simulate;
 use crate::test::{must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 23] = [
+const FILES: [&str; 24] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
+    // Three releases of an example, one after the other.
+    "inventory_upgrade",
     // Of the engine and of the commands: the same.
     "stores",
     "handover",
@@ -88,7 +90,7 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
             continue;
         }
         let mut command = ignored(file, Some(case));
-        if postgres::FILES.contains(file) {
+        if postgres::FILES.contains(file) || *file == postgres::LONG {
             postgres::told(&mut command)?;
         }
         let outcome = report.cases(case, &mut command)?;

@@ -11,7 +11,7 @@ mod modules;
 mod package;
 mod pictures;
 mod postgres;
-mod promtool;
+mod prometheus;
 mod report;
 mod schemathesis;
 mod simulate;
@@ -25,6 +25,7 @@ use anyhow::{Result, bail};
 
 const MENU: &str = "cargo xtask test [--quick | --all]            set up what the tests need, and run them; stories that passed here
                                               with the same inputs only with --all
+cargo xtask checks                            lints, pages, tools: all that only reads the code; part of `test`
 cargo xtask test --long [CASE…]               every named case; writes docs/long-run.md
 cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
 cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
@@ -56,6 +57,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["test", "--quick"] => test::test(test::Extent::Quick),
         ["test", "--all"] => test::test(test::Extent::All),
         ["test", "--long", cases @ ..] => long::long(cases),
+        ["checks"] => test::checks_alone(),
         ["simulate", "--worlds", worlds] => simulate::simulate(worlds.parse()?, None),
         ["simulate", "--worlds", worlds, "--seed", seed] => {
             simulate::simulate(worlds.parse()?, Some(seed.parse()?))

@@ -41,12 +41,15 @@ const ROOMS: [(&str, &Rooms); 1] = [(
 )];
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 14] = [
     "crates/cli",
     "crates/conformance",
     "crates/core",
     "crates/engine",
+    "crates/gates",
     "crates/versioned",
+    "crates/versioned-derive",
+    "crates/versioned-rpc",
     "crates/backends/ceph",
     "crates/backends/ganeti",
     "crates/backends/ironic",

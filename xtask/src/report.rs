@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, IsTerminal as _, PipeReader, Write as _, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -48,7 +49,7 @@ pub(crate) fn cargo(words: &[&str]) -> Command {
 /// features, or everything above a dependency of theirs would be built again.
 pub(crate) fn workspace(command: &str, more: &[&str]) -> Command {
     let features =
-        "stagger-versioned/lint,stagger-versioned/rpc,stagger-versioned/shapes,stagger-versioned/store";
+        "stagger-versioned/derive,stagger-versioned/lint,stagger-versioned/shapes,stagger-versioned/store";
     let mut words = vec![command, "--workspace", "--features", features];
     words.extend(more);
     cargo(&words)
@@ -58,6 +59,57 @@ pub(crate) fn workspace(command: &str, more: &[&str]) -> Command {
 pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
     // Of the workspace, as everything was built; of one package, its dependencies would be built again.
     let mut command = workspace("test", &["--quiet", "--test", file, "--"]);
+    cases_of(&mut command, case);
+    command
+}
+
+/// The same of a test program by itself, for whoever must not wait until no other `cargo` is at work.
+///
+/// # Errors
+/// The file is not built, or there are several of that name.
+pub(crate) fn ignored_of_program(file: &str, case: Option<&str>) -> Result<Command> {
+    #[derive(serde::Deserialize)]
+    struct Artifact {
+        target: Target,
+        manifest_path: PathBuf,
+        executable: Option<PathBuf>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Target {
+        kind: Vec<String>,
+        name: String,
+    }
+    static BUILT: OnceLock<Vec<Artifact>> = OnceLock::new();
+    if BUILT.get().is_none() {
+        // As the quick tests were built: other words would build other things.
+        let words = ["--no-run", "--quiet", "--message-format", "json"];
+        let messages = printed(&mut workspace("test", &words))?;
+        // There are messages of other kinds between them.
+        let artifacts = messages
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Artifact>(line).ok())
+            .filter(|artifact| artifact.target.kind == ["test"]);
+        BUILT.set(artifacts.collect()).ok();
+    }
+    let all = BUILT.get().into_iter().flatten();
+    let mut of_name = all.filter(|artifact| artifact.target.name == file);
+    let (one, more) = (of_name.next(), of_name.next());
+    ensure!(more.is_none(), "several test programs are called {file}");
+    let one = one.with_context(|| format!("no test program is called {file}"))?;
+    let program = one.executable.as_ref();
+    let mut command = Command::new(program.with_context(|| format!("{file} is not built"))?);
+    // As `cargo test` starts it.
+    let package = one
+        .manifest_path
+        .parent()
+        .context("a manifest is in its package's folder")?;
+    command.current_dir(package).env("CARGO_MANIFEST_DIR", package);
+    cases_of(&mut command, case);
+    Ok(command)
+}
+
+/// Which cases of a test program, and with what.
+fn cases_of(command: &mut Command, case: Option<&str>) {
     command.args(["--ignored", "--nocapture", "--test-threads", "1"]);
     if let Some(case) = case {
         command.args(["--exact", case]);
@@ -68,7 +120,36 @@ pub(crate) fn ignored(file: &str, case: Option<&str>) -> Command {
         binary.strip_prefix(root()).unwrap_or(&binary).display()
     ));
     command.env("STAGGER_BIN", binary);
-    command
+}
+
+/// So long one step on a real system takes at most: several times what any of them took.
+const LIMIT: &str = "25m";
+
+/// The same, ended with all that it started if it hangs: whoever waits for the whole would learn nothing. It is a group of its own, which a
+/// terminal's Ctrl-C does not reach, so it ends with this program, too.
+pub(crate) fn limited(command: &Command) -> Command {
+    let mut within = Command::new("setpriv");
+    within
+        .args([
+            "--pdeathsig",
+            "TERM",
+            "timeout",
+            "--verbose",
+            "--kill-after=1m",
+            LIMIT,
+        ])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => within.env(name, value),
+            None => within.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        within.current_dir(folder);
+    }
+    within
 }
 
 /// A program of this workspace, as `cargo build --workspace` left it. `cargo run --package` would build its
@@ -219,12 +300,12 @@ impl Report {
 
     /// Does something to its end.
     pub(crate) fn done(&mut self, name: &str, what: impl FnOnce() -> Result<()>) {
-        say(&format!("== {name}"));
+        say(&format!("{}== {name}", self.lane));
         let begun = Instant::now();
         let mut why = Vec::new();
         if let Err(error) = what() {
             why.push(format!("error: {error:#}"));
-            say(&why[0]);
+            say(&format!("{}{}", self.lane, why[0]));
         }
         let outcome = if why.is_empty() {
             Outcome::Passed
@@ -243,7 +324,7 @@ impl Report {
 
     /// What cannot be done here, and why.
     pub(crate) fn skipped(&mut self, name: &str, why: &str) {
-        say(&format!("== {name}: skipped, {why}"));
+        say(&format!("{}== {name}: skipped, {why}", self.lane));
         self.add(name, Outcome::Skipped, Duration::ZERO, vec![why.to_owned()]);
     }
 
@@ -255,6 +336,11 @@ impl Report {
             why,
             skipped: Vec::new(),
         });
+    }
+
+    /// Whether something failed.
+    pub(crate) fn has_failures(&self) -> bool {
+        self.rows.iter().any(|row| row.outcome == Outcome::Failed)
     }
 
     /// The summary, and whether all is well.
@@ -291,7 +377,7 @@ impl Report {
             "{passed} passed, {failed} failed, {skipped} skipped"
         )
         .ok();
-        count(Outcome::Failed) == 0
+        !self.has_failures()
     }
 }
 
@@ -338,7 +424,7 @@ fn skips(line: &str) -> Option<&str> {
 /// The lines that tell why: from the first word of an error on, else the last ones.
 fn why(said: Vec<String>) -> Vec<String> {
     let tells = |line: &String| {
-        ["Error: ", "error: ", "error[", "---- "]
+        ["Error: ", "error: ", "error[", "---- ", "timeout: "]
             .iter()
             .any(|word| line.starts_with(word))
             || line.contains("panicked at")
@@ -372,6 +458,14 @@ mod tests {
         assert_eq!(outcome.expect("sh starts"), Outcome::Skipped);
         assert_eq!(report.rows[0].why, ["two skipped there is no Rook"]);
         assert!(report.summary(), "it is no failure either");
+    }
+
+    #[test]
+    fn what_is_limited_is_the_same() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $ONE $PWD ${HOME-none}"]);
+        command.env("ONE", "1").env_remove("HOME").current_dir("/");
+        assert_eq!(printed(&mut limited(&command)).expect("it ends"), "1 / none");
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub(crate) fn api_case(
     report: &mut Report,
     name: &str,
     variable: &str,
-    bring: fn() -> Result<PathBuf>,
+    bring: impl FnOnce() -> Result<PathBuf>,
     case: &str,
 ) -> Result<()> {
     let program = match std::env::var_os(variable) {

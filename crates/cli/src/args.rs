@@ -578,9 +578,11 @@ mod tests {
              --move-non-redundant --non-drbd rolling --shared-secondary exclude --spend-spare --full-evacuation \
              --degraded-meanwhile --local-storage file --ignore-ipolicy --print-moves --takes node=300,migrate=20",
             "exec --command true --nodes n1 --assume-down --print-moves",
+            "exec --hold --nodes n1",
             "reboot --accept-non-redundant --assume-down --non-drbd one --accept-untested-release --needs-reboot true \
              --since 2026-11-20T00:00:00Z",
             "reboot --needs-reboot --limit 3 --host h1",
+            "patch --up-for 30d --since 2026-11-20T00:00:00Z",
             "upgrade --to 19.2.1 --accept-risk a --accept-risk b --risks site.toml",
             "upgrade --to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
         ];

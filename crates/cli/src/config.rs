@@ -1,6 +1,7 @@
 //! The configuration: one TOML file, flags over it. Unknown keys are refused with the nearest known one.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use stagger_ceph::config::{CephConfig, CephSettings, Reboot, SoftwareByKind};
@@ -13,6 +14,7 @@ use stagger_engine::preflight::Template;
 use stagger_engine::secrets;
 use stagger_engine::template::unknown;
 use stagger_ganeti::config::{RapiConfig, Settings as GanetiSettings};
+use stagger_gates::{AlertGate, Endpoint, GateSettings, Measures, MetricGate};
 use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
 
 use crate::args::{Cli, PolicyFlags};
@@ -75,7 +77,17 @@ impl ClusterSection {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Gates {
-    pgs: PgGate,
+    /// Of a Ceph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pgs: Option<PgGate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prometheus: Option<Endpoint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alertmanager: Option<Endpoint>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metric: Vec<MetricGate>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alert: Vec<AlertGate>,
 }
 
 impl Config {
@@ -154,19 +166,23 @@ impl Config {
         for receiver in &self.notify {
             receiver.verify()?;
         }
+        self.gate_settings().verify()?;
         if let ClusterSection::Ceph(_) = &self.cluster {
             let reboot = self.reboot.as_ref();
             return reboot.map_or(Ok(()), |reboot| reboot.verify(&self.hosts));
         }
         let sections = [
-            ("gates", self.gates.is_some()),
-            ("health", self.health.is_some()),
-            ("software", self.software.is_some()),
-            ("reboot", self.reboot.is_some()),
+            (
+                "`pgs` of [gates]",
+                self.gates.as_ref().is_some_and(|gates| gates.pgs.is_some()),
+            ),
+            ("[health]", self.health.is_some()),
+            ("[software]", self.software.is_some()),
+            ("[reboot]", self.reboot.is_some()),
         ];
         if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
             let kind = self.cluster.kind();
-            return Err(format!("[{section}] is for a Ceph, and the cluster is {kind}"));
+            return Err(format!("{section} is for a Ceph, and the cluster is {kind}"));
         }
         match &self.cluster {
             ClusterSection::Ironic(cluster) => cluster.verify(),
@@ -192,7 +208,37 @@ impl Config {
 
     /// The gate on placement groups.
     pub(crate) fn pg_gate(&self) -> PgGate {
-        self.gates.as_ref().map(|gates| gates.pgs).unwrap_or_default()
+        self.gates
+            .as_ref()
+            .and_then(|gates| gates.pgs)
+            .unwrap_or_default()
+    }
+
+    fn gate_settings(&self) -> GateSettings {
+        let Gates {
+            pgs: _,
+            prometheus,
+            alertmanager,
+            metric,
+            alert,
+        } = self.gates.clone().unwrap_or_default();
+        GateSettings {
+            prometheus,
+            alertmanager,
+            metric,
+            alert,
+        }
+    }
+
+    /// What others measure of the cluster, where a gate asks for it.
+    pub(crate) fn measures(&self) -> Result<Option<Arc<Measures>>, CliError> {
+        let settings = self.gate_settings();
+        if settings.is_empty() {
+            return Ok(None);
+        }
+        Measures::new(&settings)
+            .map(|measures| Some(Arc::new(measures)))
+            .map_err(CliError::usage)
     }
 
     /// The policy with the flags over it.
@@ -354,7 +400,7 @@ fn nearest(message: &str) -> Option<&str> {
 }
 
 /// The nearest of those names, if one is near enough to be meant.
-fn nearest_of<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest_of<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known
         .map(|known| (strsim::jaro_winkler(unknown, known), known))
         .filter(|(likeness, _)| *likeness > 0.7)

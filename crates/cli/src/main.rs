@@ -33,7 +33,7 @@ use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
     osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
-    verify, versions, watch,
+    succession, verify, versions, watch,
 };
 use error::CliError;
 use exit::Exit;
@@ -188,6 +188,8 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Ceph(Ceph::Guards(args)) => guards::guards(cli, args).await,
         Command::Ganeti(Ganeti::Guards(args)) => recover::guards(cli, args).await,
         Command::Ganeti(Ganeti::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
+        Command::Ganeti(Ganeti::Resume) => Box::pin(succession::resume(cli)).await,
+        Command::Ganeti(Ganeti::Done { nodes }) => recover::done(cli, nodes).await,
         Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
         Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         Command::Ironic(Ironic::Record {

@@ -60,19 +60,8 @@ pub(crate) fn accepted(flags: &RiskFlags, known: &[Risk]) -> Result<BTreeSet<Str
 /// Why no run is begun, by risks that apply and that nobody accepts.
 pub(crate) fn refusals(found: &[Finding]) -> Vec<Reason> {
     let refusing = found.iter().filter(|finding| finding.refuses());
-    let why = |finding: &Finding| {
-        let Finding {
-            id,
-            because,
-            what,
-            remedy,
-            source,
-            ..
-        } = finding;
-        format!("{id}: {what}; {because}; {remedy} ({})", source.join(" "))
-    };
     refusing
-        .map(|finding| Reason::of_backend("known-risk", why(finding)))
+        .map(|finding| Reason::of_backend("known-risk", finding.sentence()))
         .collect()
 }
 

@@ -9,6 +9,7 @@
 //! long the locks took, what was judged before is looked at once more by the sender, who says `go` or hangs up.
 //! The host's part is in [`script`].
 
+mod connections;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -237,6 +238,7 @@ impl Hosts {
         let failed = |why: String| {
             BackendError::transient(tried, why).hint(format!("try it by hand: {}", words.join(" ")))
         };
+        let connecting = connections::begin(host).await;
         let mut child = Command::new(&words[0])
             .args(&words[1..])
             .stdin(Stdio::piped())
@@ -258,6 +260,7 @@ impl Hosts {
         let longest = Duration::from_secs(self.timeout + SILENCE);
         let mut heard = Heard::default();
         let talk = async {
+            let mut connecting = connecting;
             // A shell that has ended does not read: its own words say why.
             stdin.write_all(script.as_bytes()).await.ok();
             // What asks for no word is sent none: its end is seen.
@@ -272,6 +275,8 @@ impl Hosts {
                     Ok(Ok(0)) => return Ok(()),
                     Ok(Ok(_)) => {}
                 }
+                // It is logged in.
+                drop(connecting.take());
                 let text = String::from_utf8_lossy(&line);
                 match mark.word(&text) {
                     None => heard.output.push_str(&text),

@@ -74,6 +74,19 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// All of it in a sentence: `ID: what happens; why it applies; what to do (where it is told)`.
+    pub fn sentence(&self) -> String {
+        let Self {
+            id,
+            because,
+            what,
+            remedy,
+            source,
+            ..
+        } = self;
+        format!("{id}: {what}; {because}; {remedy} ({})", source.join(" "))
+    }
+
     /// Whether a run is refused because of it.
     pub fn refuses(&self) -> bool {
         self.applies == Applies::Yes && self.effect == Effect::Refuse && !self.accepted

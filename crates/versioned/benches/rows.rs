@@ -79,6 +79,8 @@ async fn filled(store: &Store, rows: u64) {
     let (key, json) = match store.engine() {
         Engine::Sqlite => ("INTEGER", "TEXT"),
         Engine::Postgres => ("BIGINT", "JSONB"),
+        #[cfg(feature = "mysql")]
+        Engine::Mysql => ("BIGINT", "JSON"),
     };
     sql(store, "DROP TABLE IF EXISTS stagger_rows").await;
     let columns = format!("id {key} PRIMARY KEY, extra {json}, fake {json}, version VARCHAR(15)");
@@ -155,6 +157,8 @@ async fn measured(store: &Store, database: &'static str, rows: u64, batch: NonZe
     let version = match store.engine() {
         Engine::Sqlite => "SELECT sqlite_version()",
         Engine::Postgres => "SELECT current_setting('server_version')",
+        #[cfg(feature = "mysql")]
+        Engine::Mysql => "SELECT version()",
     };
     let version: String = sqlx::query_scalar(version).fetch_one(store.pool()).await.unwrap();
     Measured {

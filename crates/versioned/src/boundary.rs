@@ -16,9 +16,9 @@ use crate::Version;
 use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, no_form};
 use crate::envelope;
 use crate::loss::{Loss, differences, named};
-use crate::object::Versioned;
+use crate::object::{UnknownFields, Versioned};
 use crate::pin::{NotWhilePinned, Pin};
-use crate::unknown_fields::put_back;
+use crate::unknown_fields::{carry_over, put_back};
 
 /// An object, and in which version it came.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,16 @@ pub struct Held<T> {
     /// The fields as they came, where the newest version has no place for some. Services of an older release may still use
     /// those, so what nobody changed here goes back as it came wherever it leaves in a version that has it.
     origin: Option<Map<String, Value>>,
+    /// The fields as they came, where its type keeps those that it does not know and there are some.
+    kept: Option<Kept>,
+}
+
+/// What came with fields that are not known.
+#[derive(Debug, Clone, PartialEq)]
+struct Kept {
+    fields: Map<String, Value>,
+    /// Which are not known, as JSON pointers.
+    unknown: Vec<String>,
 }
 
 impl<T> Held<T> {
@@ -38,6 +48,7 @@ impl<T> Held<T> {
             value,
             came: None,
             origin: None,
+            kept: None,
         }
     }
 
@@ -188,6 +199,7 @@ impl<T: Versioned> Chain<T> {
                 value,
                 came: Some(version),
                 origin,
+                kept: None,
             },
             row,
         })
@@ -217,6 +229,7 @@ impl<T: Versioned> Chain<T> {
         row.fields.extend(set);
         held.came = Some(version);
         held.origin = self.removed(version).then(|| row.fields.clone());
+        held.kept = None;
     }
 
     /// What has to be written for an object that the store does not have yet: in the pin's version, in whichever it came.
@@ -263,6 +276,11 @@ impl<T: Versioned> Chain<T> {
                 object: T::NAME.to_owned(),
             })?;
         let value = self.read(version, Source::Text(text))?;
+        self.held(value, version, text)
+    }
+
+    /// An object that was read from that text, with what has to go out again as it came.
+    fn held(&self, value: T, version: Version, text: &str) -> Result<Held<T>, Unreadable> {
         let origin = if self.removed(version) {
             serde_json::from_str(text).ok()
         } else {
@@ -272,7 +290,30 @@ impl<T: Versioned> Chain<T> {
             value,
             came: Some(version),
             origin,
+            kept: self.kept(version, text)?,
         })
+    }
+
+    /// What is not known of a text, if its type asks for that.
+    fn kept(&self, version: Version, text: &str) -> Result<Option<Kept>, Unreadable> {
+        if T::UNKNOWN_FIELDS == UnknownFields::Dropped {
+            return Ok(None);
+        }
+        let unknown = self.unknown_in(version, text);
+        if unknown.is_empty() {
+            return Ok(None);
+        }
+        let malformed = |why: String| Unreadable::Malformed {
+            object: T::NAME.to_owned(),
+            version,
+            why,
+        };
+        if T::UNKNOWN_FIELDS == UnknownFields::Refused {
+            let unknown = unknown.join(", ");
+            return Err(malformed(format!("this version has no {unknown}")));
+        }
+        let fields = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        Ok(Some(Kept { fields, unknown }))
     }
 
     /// That text: in the pin's version, or in the object's own if that is newer. All of it, or a refusal.
@@ -347,7 +388,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
-        if held.origin.is_none() {
+        if held.origin.is_none() && held.kept.is_none() {
             let Converted { version, data, lost } = self.enveloped(&held.value, version)?;
             return Ok(Sent {
                 text: data,
@@ -365,7 +406,7 @@ impl<T: Versioned> Chain<T> {
 
     /// JSON in that version, with what came in older ones and was not changed here.
     fn in_text(&self, held: &Held<T>, version: Version) -> Result<Converted<String>, Unwritten> {
-        if held.origin.is_none() {
+        if held.origin.is_none() && held.kept.is_none() {
             return self.text(&held.value, version);
         }
         let Converted { version, data, lost } = self.in_fields(held, version)?;
@@ -383,7 +424,21 @@ impl<T: Versioned> Chain<T> {
         version: Version,
     ) -> Result<Converted<Map<String, Value>>, Unwritten> {
         let mut converted = self.fields(&held.value, version)?;
-        let lost = self.give_back(held, version, &mut converted.data)?;
+        let lost = match (&held.kept, held.came) {
+            // All that came with it is among what was kept.
+            (Some(kept), Some(came)) if version == came => {
+                let failed = |error: Unreadable| no_form::<T>(version, error);
+                let unchanged = self.read(came, Source::Fields(&kept.fields)).map_err(failed)?;
+                let seen = self.fields(&unchanged, came)?.data;
+                put_back(&mut converted.data, &seen, &kept.fields)
+            }
+            (Some(kept), _) => {
+                let mut lost = self.give_back(held, version, &mut converted.data)?;
+                lost.extend(carry_over(&mut converted.data, &kept.unknown, &kept.fields));
+                lost
+            }
+            (None, _) => self.give_back(held, version, &mut converted.data)?,
+        };
         converted.lost.extend(lost);
         Ok(converted)
     }
@@ -401,29 +456,29 @@ impl<T: Versioned> Chain<T> {
             });
         }
         let version = opened.version;
-        let mut origin = None;
-        let value = match opened.data {
-            envelope::Data::Newest(value) => value,
-            envelope::Data::Raw(_) if version > T::VERSION => {
-                return Err(Unreceived::Newer {
-                    object: T::NAME.to_owned(),
-                    version,
-                    ask_for: T::VERSION,
-                });
+        match opened.data {
+            // Where unknown fields are dropped nothing of the text is needed any more.
+            envelope::Data::Newest(value) if T::UNKNOWN_FIELDS == UnknownFields::Dropped => Ok(Held {
+                value,
+                came: Some(version),
+                origin: None,
+                kept: None,
+            }),
+            envelope::Data::Newest(value) => {
+                let no_envelope = |error: serde_json::Error| Self::not_opened(text, &error);
+                let data = envelope::data(text).map_err(no_envelope)?;
+                Ok(self.held(value, version, data.get())?)
             }
+            envelope::Data::Raw(_) if version > T::VERSION => Err(Unreceived::Newer {
+                object: T::NAME.to_owned(),
+                version,
+                ask_for: T::VERSION,
+            }),
             envelope::Data::Raw(raw) => {
                 let value = self.read(version, Source::Text(raw.get()))?;
-                if self.removed(version) {
-                    origin = serde_json::from_str(raw.get()).ok();
-                }
-                value
+                Ok(self.held(value, version, raw.get())?)
             }
-        };
-        Ok(Held {
-            value,
-            came: Some(version),
-            origin,
-        })
+        }
     }
 
     /// Data of the newest version is read with its envelope: which of the two was wrong?

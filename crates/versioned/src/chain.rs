@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use crate::Version;
 use crate::envelope;
 use crate::loss::{Loss, differences};
-use crate::object::{Child, Follows, Versioned};
+use crate::object::{Child, ConversionError, TryFollows, Versioned};
+use crate::unknown_fields;
 
 /// How the newest type `T` is read from and written in each version of its object.
 ///
@@ -52,11 +53,10 @@ pub struct Chain<T> {
     length: AtomicUsize,
 }
 
-type Read<T> = Arc<dyn Fn(Source<'_>) -> Result<T, serde_json::Error> + Send + Sync>;
+type Read<T> = Arc<dyn Fn(Source<'_>) -> Result<T, Failure> + Send + Sync>;
 /// Fields of the version given, in the version that it belongs to.
-type Raise =
-    Box<dyn Fn(Version, &Map<String, Value>) -> Result<Map<String, Value>, serde_json::Error> + Send + Sync>;
-type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, Back<T>), serde_json::Error> + Send + Sync>;
+type Raise = Box<dyn Fn(Version, &Map<String, Value>) -> Result<Map<String, Value>, Failure> + Send + Sync>;
+type Convert<T> = Box<dyn Fn(&T, Form) -> Result<(Written, Back<T>), Failure> + Send + Sync>;
 /// What comes of a copy that is brought back; `None` where that is the same again, as it nearly always is.
 type Back<T> = Option<Box<T>>;
 
@@ -71,6 +71,27 @@ struct Older<T> {
     raise: Raise,
     /// Writes a copy in that version; what comes of it stands beside.
     convert: Convert<T>,
+    /// What of a text it does not know.
+    unknown: fn(&str) -> Vec<String>,
+}
+
+/// Why a version could not be read or written.
+#[derive(Debug)]
+enum Failure {
+    /// It is not in the form of its type.
+    Form(serde_json::Error),
+    /// A conversion refused.
+    Refused {
+        from: Version,
+        to: Version,
+        why: ConversionError,
+    },
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Form(error)
+    }
 }
 
 /// What an object is read from.
@@ -166,6 +187,18 @@ pub enum Unreadable {
         /// What the parser says.
         why: String,
     },
+    /// A conversion on the way to the newest version refuses it.
+    #[error("{object} {from} cannot be converted to {to}: {why}")]
+    Refused {
+        /// The object.
+        object: String,
+        /// The version that it could be brought to.
+        from: Version,
+        /// The version that it could not be brought to.
+        to: Version,
+        /// Why not.
+        why: ConversionError,
+    },
 }
 
 /// An object that cannot be written in the version asked for.
@@ -192,6 +225,18 @@ pub enum Unwritten {
         version: Version,
         /// What the serializer says.
         why: String,
+    },
+    /// A conversion on the way to that version, or back, refuses it.
+    #[error("{object} {from} cannot be converted to {to}: {why}")]
+    Refused {
+        /// The object.
+        object: String,
+        /// The version that it could be brought to.
+        from: Version,
+        /// The version that it could not be brought to.
+        to: Version,
+        /// Why not.
+        why: ConversionError,
     },
 }
 
@@ -244,7 +289,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Goes on with the version after.
-    pub fn then<A: Follows<Before = T>>(self) -> Chain<A> {
+    pub fn then<A: TryFollows<Before = T>>(self) -> Chain<A> {
         const {
             assert!(same(A::NAME, T::NAME), "a chain is of one object");
             assert!(
@@ -269,26 +314,28 @@ impl<T: Versioned> Chain<T> {
             read,
             raise,
             convert,
+            unknown,
         } in older
         {
             lifted.push(Older {
                 version,
                 children,
                 removed: removed || !A::REMOVED.is_empty(),
-                read: Arc::new(move |source| read(source).map(A::up)),
+                read: Arc::new(move |source| up::<A>(read(source)?)),
                 raise,
                 convert: Box::new(move |value, form| {
-                    let before = value.down();
+                    let before = down(value)?;
                     let (written, back) = convert(&before, form)?;
-                    Ok((written, other(A::up(back.map_or(before, |back| *back)), value)))
+                    Ok((written, other(up(back.map_or(before, |back| *back))?, value)))
                 }),
+                unknown,
             });
         }
         lifted.push(Older {
             version: T::VERSION,
             children: T::CHILDREN,
             removed: !A::REMOVED.is_empty(),
-            read: Arc::new(|source| read::<T>(source).map(A::up)),
+            read: Arc::new(|source| up::<A>(read::<T>(source)?)),
             raise: Box::new(move |version, fields| {
                 let reader = readers.iter().find(|(known, _)| *known == version);
                 let value = match reader {
@@ -296,12 +343,13 @@ impl<T: Versioned> Chain<T> {
                     None => read::<T>(Source::Fields(fields))?,
                 };
                 // What is no map of fields is an error here.
-                serde_json::from_value(serde_json::to_value(&value)?)
+                Ok(serde_json::from_value(serde_json::to_value(&value)?)?)
             }),
             convert: Box::new(|value, form| {
-                let before = value.down();
-                Ok((write(&before, form)?, other(A::up(before), value)))
+                let before = down(value)?;
+                Ok((write(&before, form)?, other(up(before)?, value)))
             }),
+            unknown: unknown_fields::unknown::<T>,
         });
         Chain {
             older: lifted,
@@ -373,10 +421,11 @@ impl<T: Versioned> Chain<T> {
     /// The lowest version into which all of it fits.
     pub fn needs(&self, value: &T) -> Result<Version, Unwritten> {
         for older in &self.older {
-            let (_, back) =
-                (older.convert)(value, Form::Fields).map_err(|error| no_form::<T>(older.version, error))?;
-            if back.is_none() {
-                return Ok(older.version);
+            match (older.convert)(value, Form::Fields) {
+                Ok((_, None)) => return Ok(older.version),
+                // What is refused there does not fit there.
+                Ok((_, Some(_))) | Err(Failure::Refused { .. }) => {}
+                Err(failure) => return Err(unwritten::<T>(older.version, failure)),
             }
         }
         Ok(T::VERSION)
@@ -386,19 +435,23 @@ impl<T: Versioned> Chain<T> {
     pub(crate) fn read(&self, version: Version, source: Source<'_>) -> Result<T, Unreadable> {
         let read_it = match self.older(version) {
             Some(older) => (older.read)(source),
-            None if version == T::VERSION => read::<T>(source),
+            None if version == T::VERSION => read::<T>(source).map_err(Failure::Form),
             None => return Err(self.unknown(version)),
         };
-        read_it.map_err(|error| Unreadable::Malformed {
-            object: T::NAME.to_owned(),
-            version,
-            why: error.to_string(),
-        })
+        read_it.map_err(|failure| unreadable::<T>(version, failure))
     }
 
     /// Whether the newest type has no place for something of that version.
     pub(crate) fn removed(&self, version: Version) -> bool {
         self.older(version).is_some_and(|older| older.removed)
+    }
+
+    /// What of a text of that version its type does not know, as JSON pointers.
+    pub(crate) fn unknown_in(&self, version: Version, text: &str) -> Vec<String> {
+        match self.older(version) {
+            Some(older) => (older.unknown)(text),
+            None => unknown_fields::unknown::<T>(text),
+        }
     }
 
     /// Fields in their version or a later one, and no further: what only versions after that have no place for is still
@@ -409,17 +462,18 @@ impl<T: Versioned> Chain<T> {
         from: Version,
         to: Version,
     ) -> Result<Map<String, Value>, Unreadable> {
-        let malformed = |why: String| Unreadable::Malformed {
-            object: T::NAME.to_owned(),
-            version: from,
-            why,
-        };
         if let Some(older) = self.older(to) {
-            return (older.raise)(from, fields).map_err(|error| malformed(error.to_string()));
+            return (older.raise)(from, fields).map_err(|failure| unreadable::<T>(from, failure));
         }
         let value = self.read(from, Source::Fields(fields))?;
         let raised = self.fields(&value, to);
-        Ok(raised.map_err(|error| malformed(error.to_string()))?.data)
+        Ok(raised
+            .map_err(|error| Unreadable::Malformed {
+                object: T::NAME.to_owned(),
+                version: from,
+                why: error.to_string(),
+            })?
+            .data)
     }
 
     /// Why that version is not known.
@@ -451,10 +505,11 @@ impl<T: Versioned> Chain<T> {
     }
 
     fn convert(&self, value: &T, version: Version, form: Form) -> Result<(Written, Vec<Loss>), Unwritten> {
-        let failed = |error: serde_json::Error| no_form::<T>(version, error);
+        let failed = |failure: Failure| unwritten::<T>(version, failure);
         let Some(older) = self.older(version) else {
             if version == T::VERSION {
-                return Ok((write(value, form).map_err(failed)?, Vec::new()));
+                let written = write(value, form).map_err(Failure::Form);
+                return Ok((written.map_err(failed)?, Vec::new()));
             }
             return Err(Unwritten::NoSuchVersion {
                 object: T::NAME.to_owned(),
@@ -467,9 +522,56 @@ impl<T: Versioned> Chain<T> {
         let Some(back) = back else {
             return Ok((written, Vec::new()));
         };
-        let before = serde_json::to_value(value).map_err(failed)?;
-        let after = serde_json::to_value(&*back).map_err(failed)?;
-        Ok((written, differences(&before, &after)))
+        let json = |value: &T| serde_json::to_value(value).map_err(|error| failed(error.into()));
+        Ok((written, differences(&json(value)?, &json(&back)?)))
+    }
+}
+
+/// In the next version.
+fn up<A: TryFollows>(before: A::Before) -> Result<A, Failure> {
+    A::try_up(before).map_err(|why| Failure::Refused {
+        from: A::Before::VERSION,
+        to: A::VERSION,
+        why,
+    })
+}
+
+/// In the version before.
+fn down<A: TryFollows>(value: &A) -> Result<A::Before, Failure> {
+    value.try_down().map_err(|why| Failure::Refused {
+        from: A::VERSION,
+        to: A::Before::VERSION,
+        why,
+    })
+}
+
+fn unreadable<T: Versioned>(version: Version, failure: Failure) -> Unreadable {
+    let object = T::NAME.to_owned();
+    match failure {
+        Failure::Form(error) => Unreadable::Malformed {
+            object,
+            version,
+            why: error.to_string(),
+        },
+        Failure::Refused { from, to, why } => Unreadable::Refused {
+            object,
+            from,
+            to,
+            why,
+        },
+    }
+}
+
+fn unwritten<T: Versioned>(version: Version, failure: Failure) -> Unwritten {
+    let object = T::NAME.to_owned();
+    match failure {
+        Failure::Form(error) => no_form::<T>(version, error),
+        Failure::Refused { from, to, why } => Unwritten::Refused {
+            object,
+            from,
+            to,
+            why,
+        },
     }
 }
 

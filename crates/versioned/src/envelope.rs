@@ -86,6 +86,15 @@ fn newest<T: Versioned>(text: &str) -> Option<&str> {
         .filter(|_| newest)
 }
 
+/// The data of an envelope, as it stands there.
+pub(crate) fn data(text: &str) -> Result<Box<RawValue>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Any {
+        data: Box<RawValue>,
+    }
+    serde_json::from_str(text).map(|Any { data }| data)
+}
+
 /// The kind and the version of an envelope, whatever it holds.
 pub(crate) fn label(text: &str) -> Result<(String, Version), serde_json::Error> {
     #[derive(Deserialize)]

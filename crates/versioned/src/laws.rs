@@ -30,7 +30,7 @@ use std::fmt;
 
 use crate::Version;
 use crate::loss::{Loss, differences};
-use crate::object::{Follows, Versioned};
+use crate::object::{ConversionError, TryFollows, Versioned};
 
 /// A law that a conversion breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +61,15 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 /// What comes up from an older version goes down again as it was, but for the fields that are declared as removed. Without
-/// this a pinned process would change what it only reads.
-pub fn up_loses_nothing<T: Follows>(before: &T::Before) -> Result<(), Broken> {
-    let back = T::up(before.clone()).down();
+/// this a pinned process would change what it only reads. What is refused on the way up breaks nothing.
+pub fn up_loses_nothing<T: TryFollows>(before: &T::Before) -> Result<(), Broken> {
+    let Ok(after) = T::try_up(before.clone()) else {
+        return Ok(());
+    };
+    let back = match after.try_down() {
+        Ok(back) => back,
+        Err(why) => return broken::<T::Before>(T::VERSION, vec![refused(&why)]),
+    };
     let removed = |loss: &Loss| {
         T::REMOVED.iter().any(|field| {
             let rest = loss.at.strip_prefix('/').and_then(|at| at.strip_prefix(field));
@@ -75,11 +81,25 @@ pub fn up_loses_nothing<T: Follows>(before: &T::Before) -> Result<(), Broken> {
     broken::<T::Before>(T::VERSION, why)
 }
 
-/// What went down once loses nothing more by going up and down again.
-pub fn down_is_stable<T: Follows>(after: &T) -> Result<(), Broken> {
-    let once = after.down();
-    let twice = T::up(once.clone()).down();
-    broken::<T>(T::Before::VERSION, in_json(&once, &twice))
+/// What went down once loses nothing more by going up and down again. What is refused on the way down breaks nothing; what
+/// went down has to come up again.
+pub fn down_is_stable<T: TryFollows>(after: &T) -> Result<(), Broken> {
+    let Ok(once) = after.try_down() else {
+        return Ok(());
+    };
+    match T::try_up(once.clone()).and_then(|again| again.try_down()) {
+        Ok(twice) => broken::<T>(T::Before::VERSION, in_json(&once, &twice)),
+        Err(why) => broken::<T>(T::Before::VERSION, vec![refused(&why)]),
+    }
+}
+
+/// All of it, as a loss.
+fn refused(why: &ConversionError) -> Loss {
+    Loss {
+        at: String::new(),
+        value: serde_json::Value::from(why.to_string()),
+        becomes: None,
+    }
 }
 
 /// What is written is read as it was.

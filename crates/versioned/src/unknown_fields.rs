@@ -1,8 +1,68 @@
-//! What the newest version has no place for is put back, where nobody changed what it belongs to.
+//! Fields that a version does not know: which they are, and how they are put back where nobody changed what they belong to.
 
+use serde_ignored::Path;
 use serde_json::{Map, Value};
 
 use crate::loss::{Loss, below};
+use crate::object::Versioned;
+
+/// The fields of a text that its type does not know, as JSON pointers. A text that is not of that type has none.
+pub(crate) fn unknown<T: Versioned>(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let read: Result<T, _> = serde_ignored::deserialize(&mut reader, |path| found.push(pointer(&path)));
+    if read.is_err() {
+        found.clear();
+    }
+    found.sort();
+    found
+}
+
+fn pointer(path: &Path<'_>) -> String {
+    match path {
+        Path::Root => String::new(),
+        Path::Seq { parent, index } => below(&pointer(parent), &index.to_string()),
+        Path::Map { parent, key } => below(&pointer(parent), key),
+        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
+            pointer(parent)
+        }
+    }
+}
+
+/// Puts unknown fields of the top level into an object that goes out in another version than the one in which it came. What
+/// is deeper, or has a meaning of its own in that version, has no place there: it is lost.
+pub(crate) fn carry_over(
+    now: &mut Map<String, Value>,
+    unknown: &[String],
+    came: &Map<String, Value>,
+) -> Vec<Loss> {
+    let mut lost = Vec::new();
+    for (key, value) in came {
+        let at = below("", key);
+        if !unknown.contains(&at) {
+            continue;
+        }
+        if now.contains_key(key) {
+            lost.push(Loss {
+                at,
+                value: value.clone(),
+                becomes: now.get(key).cloned(),
+            });
+        } else {
+            now.insert(key.clone(), value.clone());
+        }
+    }
+    // Those of the top level have one slash.
+    let came = Value::Object(came.clone());
+    for at in unknown.iter().filter(|at| at.matches('/').count() > 1) {
+        lost.push(Loss {
+            at: at.clone(),
+            value: came.pointer(at).cloned().unwrap_or_default(),
+            becomes: None,
+        });
+    }
+    lost
+}
 
 /// Puts what only `came` has into `now`. `came` is the object as it came, `seen` is as much of it as the newest version
 /// sees, `now` what that has become. What is no more where it was, and was not taken away on purpose, is lost.

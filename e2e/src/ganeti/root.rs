@@ -197,7 +197,8 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
     builder.write("etc/resolv.conf", "")?;
     builder.write("etc/ssh/ssh_config.d/stagger.conf", SSH)?;
     let key = ["-q", "-t", "ed25519", "-N", "", "-f", "/root/.ssh/id_ed25519"];
-    builder.step(builder.inside("mkdir").args(["-m", "700", "/root/.ssh"]))?;
+    // Debian 13 makes the folder itself.
+    builder.step(builder.inside("mkdir").args(["-p", "-m", "700", "/root/.ssh"]))?;
     builder.step(builder.inside("ssh-keygen").args(key))?;
     builder.step(
         builder

@@ -35,6 +35,11 @@ pub struct Setup {
     pub noout_expires: u32,
     /// A host may take so many seconds to be back.
     pub reboot_timeout: u32,
+    /// Whether the commands around a reboot are given: `before`, `patch` and `after` write a line each to `turns`, `after` says no
+    /// while the host has a file `old-kernel`, and `power` starts a host that stays away.
+    pub around_reboots: bool,
+    /// The port of a Prometheus on this machine, whose value for `suffering` may be 0.8 at most.
+    pub prometheus: Option<u16>,
 }
 
 /// How one-way doors are passed.
@@ -70,6 +75,8 @@ impl Default for Setup {
             lock_expires: 15,
             noout_expires: 1200,
             reboot_timeout: 120,
+            around_reboots: false,
+            prometheus: None,
         }
     }
 }
@@ -120,6 +127,8 @@ impl Setting for Setup {
             lock_expires,
             noout_expires,
             reboot_timeout,
+            around_reboots,
+            prometheus,
         } = self;
         let dir = cluster.dir().display();
         let root = cluster.root(cluster.begun_with())?.path.display();
@@ -182,6 +191,31 @@ command = "{dir}/hostctl reboot {{host}}"
 boot_id = "{dir}/hostctl boot-id {{host}}"
 timeout = {reboot_timeout}
 self = "{OWN_HOST}"
+"#
+            )?;
+            if *around_reboots {
+                write!(
+                    text,
+                    r#"prepare = "echo prepare {{host}} >>{dir}/turns"
+before = "echo before {{host}} >>{dir}/turns"
+patch = "echo patch {{host}} >>{dir}/turns"
+after = "[ ! -e {dir}/hosts/{{host}}/old-kernel ] && echo after {{host}} >>{dir}/turns"
+power = "rm {dir}/hosts/{{host}}/stays-away && echo power {{host}} >>{dir}/turns"
+"#
+                )?;
+            }
+        }
+        if let Some(port) = prometheus {
+            write!(
+                text,
+                r#"
+[gates.prometheus]
+url = "http://127.0.0.1:{port}"
+
+[[gates.metric]]
+name = "suffering"
+query = "suffering"
+max = 0.8
 "#
             )?;
         }

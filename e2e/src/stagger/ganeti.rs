@@ -21,6 +21,8 @@ use crate::ganeti::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT};
 pub struct GanetiSetup {
     /// The node that the program runs on; none: a machine beside the cluster.
     pub on: Option<String>,
+    /// The URL of the database that has the journals; none: a file.
+    pub store: Option<String>,
     /// Where RAPI is asked.
     pub address: String,
     /// Whether another authority is trusted than the cluster's.
@@ -29,6 +31,8 @@ pub struct GanetiSetup {
     pub user: (String, String),
     /// Whether jobs of others wait.
     pub drain: bool,
+    /// Which: `cluster` or `wave`.
+    pub drain_scope: &'static str,
     /// Whether Ganeti's watcher is paused.
     pub watcher: bool,
     /// Whether there is a command by which the master changes.
@@ -63,10 +67,12 @@ impl Default for GanetiSetup {
     fn default() -> Self {
         Self {
             on: None,
+            store: None,
             address: format!("{CLUSTER_ADDRESS}:{RAPI_PORT}"),
             trusts_another: false,
             user: (OPERATOR.0.to_owned(), OPERATOR.1.to_owned()),
             drain: true,
+            drain_scope: "cluster",
             watcher: false,
             failover: false,
             failover_timeout: 15,
@@ -214,6 +220,7 @@ impl Setting for GanetiSetup {
             trusts_another,
             user: (user, password),
             drain,
+            drain_scope,
             failover_timeout,
             lock_expires,
             guards_expire,
@@ -256,6 +263,7 @@ lock_expires = {lock_expires}
 
 [cluster.visits]
 drain = {drain}
+drain_scope = "{drain_scope}"
 guards_expire = {guards_expire}
 reboot_timeout = {reboot_timeout}
 failover_timeout = {failover_timeout}
@@ -264,6 +272,9 @@ failover_timeout = {failover_timeout}
             password_file = password_file.display(),
         )?;
         text += &self.commands(cluster, own, &ssh)?;
+        if let Some(url) = &self.store {
+            writeln!(text, "\n[store]\nurl = \"{url}\"")?;
+        }
         write!(
             text,
             r#"

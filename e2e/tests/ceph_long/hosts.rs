@@ -158,3 +158,67 @@ fn a_host_that_stays_away_is_named() -> Result<()> {
         verify::is_healthy(cluster)
     })
 }
+
+/// Hosts are patched in their turn. The power of one that stays away is cut; one that comes back with the old kernel holds the run.
+#[test]
+#[ignore = "long; needs root and Ceph; cargo xtask test --long runs it"]
+fn hosts_are_patched_powered_on_and_looked_at() -> Result<()> {
+    let name = "hosts_are_patched_powered_on_and_looked_at";
+    of_shape_under_load(name, hosts(), Release::Reef, &RELEASES, |cluster, phases| {
+        let setup = Setup {
+            lock_expires: 60,
+            reboot_timeout: 20,
+            around_reboots: true,
+            ..Setup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let of = |host: &str, file: &str| cluster.dir().join("hosts").join(host).join(file);
+        for (host, file) in [("host5", "stays-away"), ("host9", "old-kernel")] {
+            let path = of(host, file);
+            fs::write(&path, "").with_context(|| format!("writing {}", path.display()))?;
+        }
+        let checked = machine.call(&["config", "check"])?.expect(0)?;
+        ensure!(
+            checked.out.contains("12 hosts tell their boots"),
+            "not asked: {}",
+            checked.out
+        );
+        let words = ["run", "patch", "--host", "host1,host5,host9"];
+        let mut run = machine.start(&words)?;
+        run.until("a host that is not as it is wanted", LIMIT, |line| {
+            line.contains("host.host9") && line.contains("host9 has booted, and is not as it is wanted")
+        })?;
+        phases.lap("a host with the old kernel");
+        let old = of("host9", "old-kernel");
+        fs::remove_file(&old).with_context(|| format!("removing {}", old.display()))?;
+        // The corrective step asks once more.
+        run.end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(60))?;
+        phases.lap("to the end");
+
+        let path = cluster.dir().join("turns");
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let turn = |host: &str| -> Vec<&str> {
+            let lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines
+                .filter(|(_, of)| *of == host)
+                .map(|(word, _)| word)
+                .collect()
+        };
+        for (host, expected) in [
+            ("host1", vec!["prepare", "before", "patch", "after"]),
+            ("host5", vec!["prepare", "before", "patch", "power", "after"]),
+            ("host9", vec!["prepare", "before", "patch", "after"]),
+        ] {
+            ensure!(turn(host) == expected, "{host}: {:?}", turn(host));
+        }
+        let counted = reboots(cluster)?;
+        ensure!(
+            counted.len() == 3 && counted.values().all(|times| *times == 1),
+            "reboots: {counted:?}"
+        );
+        verify::nothing_is_left(cluster)?;
+        verify::is_healthy(cluster)
+    })
+}

@@ -3,6 +3,7 @@
 //! `cargo xtask test --long` runs them one after another and notes what each prints last:
 //! `case NAME ok|FAILED SECONDS`.
 
+mod gates;
 mod going_back;
 mod hosts;
 mod interrupted;

@@ -72,6 +72,14 @@ impl Strict {
                 flags.extend(["-O".to_owned(), name.to_owned()]);
             }
         }
+        // Given twice, the last of them counts.
+        if rng.percent(5) {
+            let group = &drawn.groups[rng.below(drawn.groups.len() as u64) as usize];
+            flags.push(format!("--group={}", group.name));
+        }
+        if rng.percent(5) {
+            flags.push(format!("--node-tags={}", rng.pick(&["even", "odd"])));
+        }
         Self {
             seed,
             text: text::write(&drawn),

@@ -219,3 +219,67 @@ fn aborted_after_a_kill_it_gives_everything_back() -> Result<()> {
         },
     )
 }
+
+/// The machine that carried the run out is lost with its journal: what the cluster itself says is enough.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn recovered_after_a_kill_without_the_journal() -> Result<()> {
+    case(
+        3,
+        "recovered_after_a_kill_without_the_journal",
+        |cluster, phases| {
+            cluster.make(&[
+                Made::mirrored("mail", "node2", "node3"),
+                Made::mirrored("web", "node3", "node2"),
+                Made::on("wiki", "sharedfile", "node2"),
+            ])?;
+            let before = cluster.state()?;
+            phases.lap("instances made");
+            let setup = GanetiSetup {
+                watcher: true,
+                // A process that is killed on its own machine is followed at once, however long its lock lasts.
+                failover_timeout: 60,
+                lock_expires: 150,
+                ..GanetiSetup::default()
+            };
+            let machine = Machine::new(cluster, "anna", &setup)?;
+            let mut run = machine.start(&["run", "reboot", "-O", "node1"])?;
+            let seen = machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
+                is_down(cluster, journal)
+            })?;
+            run.kill()?;
+            let visited = seen.in_phase("change");
+            let [(first, _)] = &visited[..] else {
+                anyhow::bail!("in their reboot are {visited:?}");
+            };
+            std::fs::remove_dir_all(machine.state()).context("losing the journal")?;
+            phases.lap(format!("killed with {first} down, and its journal is lost"));
+            let left = machine.call(&["ganeti", "recover", "--dry-run"])?.expect(1)?;
+            say(&left.out);
+            ensure!(
+                left.out.contains(&format!("{first}  drained, left by run"))
+                    && left.out.contains("guard drain"),
+                "{}",
+                left.out
+            );
+            cluster.wait_for("the node is back", LIMIT, |cluster| Ok(cluster.is_up(first)))?;
+            // Ganeti's daemon there may take a moment to answer.
+            cluster.wait_for("all of it is given back", LIMIT, |_| {
+                let ended = machine.start(&["ganeti", "recover", "--yes"])?.end(LIMIT)?;
+                say(&ended.said);
+                Ok(ended.code == Some(0))
+            })?;
+            phases.lap("recovered");
+            cluster.ensure_rebooted(&before, &[first])?;
+            machine.call(&["ganeti", "recover", "--dry-run"])?.expect(0)?;
+            // And another run has all nodes to itself.
+            let before = cluster.state()?;
+            let ended = machine
+                .start(&["run", "reboot", "-O", "node1"])?
+                .end(LIMIT)?
+                .expect(0);
+            ended.with_context(|| machine.history_tail(40))?;
+            cluster.ensure_rebooted(&before, &["node2", "node3"])
+        },
+    )
+}

@@ -5,10 +5,14 @@
 //! `case NAME ok|FAILED SECONDS`.
 
 mod broken;
+mod hold;
 mod interrupted;
 mod master;
 mod others;
 mod refused;
+#[expect(dead_code, reason = "tests of the library start it in other ways")]
+#[path = "../../../crates/versioned/tests/all/server.rs"]
+mod server;
 mod ways;
 mod whole;
 

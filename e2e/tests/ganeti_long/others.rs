@@ -263,3 +263,48 @@ fn a_job_of_ours_is_cancelled() -> Result<()> {
         cluster.ensure_rebooted(&before, &["node2"])
     })
 }
+
+/// Ganeti's own queue decides, by the names in a job: what has nothing to do with the nodes of the wave runs beside it.
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn only_jobs_that_touch_the_wave_wait() -> Result<()> {
+    case(4, "only_jobs_that_touch_the_wave_wait", |cluster, phases| {
+        cluster.make(&[
+            Made::mirrored("mail", "node2", "node3"),
+            Made::on("wiki", "sharedfile", "node4"),
+        ])?;
+        let before = cluster.state()?;
+        phases.lap("instances made");
+        let setup = GanetiSetup {
+            drain_scope: "wave",
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
+        let run = machine.start(&["run", "reboot", "--nodes", "node2"])?;
+        machine.stop_when(&run, "node2 down", LIMIT, |journal| {
+            let down = journal.in_phase("change");
+            Ok(down.iter().any(|(node, _)| node == "node2") && !cluster.is_up("node2"))
+        })?;
+        let elsewhere = cluster.submit("POST", "/2/instances/wiki/reboot?type=hard", None)?;
+        let there = cluster.submit("POST", "/2/instances/mail/reboot?type=hard", None)?;
+        let done = cluster.ended(elsewhere, LIMIT)?;
+        ensure!(done["status"] == "success", "{done}");
+        let jobs = cluster.jobs()?;
+        let waiting = jobs
+            .iter()
+            .find(|job| job.id == there)
+            .context("the job is gone")?;
+        ensure!(waiting.status == "queued", "{waiting:?}");
+        phases.lap("a job elsewhere has run, and one of the wave waits");
+        run.signal("CONT")?;
+        let ended = run
+            .end(LIMIT)?
+            .expect(0)
+            .with_context(|| machine.history_tail(40))?;
+        say(&ended.said);
+        let done = cluster.ended(there, LIMIT)?;
+        ensure!(done["status"] == "success", "{done}");
+        phases.lap("rebooted, and then it ran");
+        cluster.ensure_rebooted(&before, &["node2"])
+    })
+}

@@ -5,7 +5,7 @@ use stagger_e2e::case::Phases;
 use stagger_e2e::ganeti::{Cluster, Made, Release};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
-use super::{case, case_of, reboot};
+use super::{LIMIT, case, case_of, reboot};
 
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
@@ -67,6 +67,25 @@ fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     // A cluster that was rebooted may be rebooted once more: it is another wish.
     machine.call(&["status"])?.expect(0)?;
+    the_fence_holds(cluster)?;
+    phases.lap("the fence refuses what is late");
+    Ok(())
+}
+
+/// A request of a process that had the lock before becomes a job that is cancelled before it begins; those of others run.
+fn the_fence_holds(cluster: &Cluster) -> Result<()> {
+    let submitted = |reason: &str| {
+        let path = format!("/2/instances/wiki/tags?tag=late&reason={reason}");
+        let job = cluster.submit("PUT", &path, None)?;
+        cluster.ended(job, LIMIT)
+    };
+    let late = submitted("stagger:000000000000:1:20260101-0000-abcd-1:tag-wiki")?;
+    ensure!(late["status"] == "canceled", "a late job of ours ran: {late}");
+    let theirs = submitted("theirs")?;
+    ensure!(
+        theirs["status"] == "success",
+        "a job of others did not run: {theirs}"
+    );
     Ok(())
 }
 

@@ -140,23 +140,28 @@ impl World {
         Ok(())
     }
 
-    /// An agent writes down the devices of its own node, and no journal.
+    /// An agent writes down the devices of its own node, a pod that prepares devices what came of it, and neither a journal.
     pub(crate) fn an_agent_writes_no_other_configmap(&self) -> Result<()> {
-        let agent = "system:serviceaccount:rook-ceph:stagger-agent";
-        let words = [
-            "create",
-            "configmap",
-            "stagger-my-cluster-x",
-            "-n",
-            NAMESPACE,
-            "--as",
-            agent,
-        ];
-        match self.plane.ask(&words) {
-            Ok(_) => bail!("an agent wrote a journal"),
-            Err(error) => {
-                let error = format!("{error:#}");
-                ensure!(error.contains("of its own node alone"), "{error}");
+        for (account, why) in [
+            ("stagger-agent", "of its own node alone"),
+            ("stagger-osd-prepare", "its own report alone"),
+        ] {
+            let account = format!("system:serviceaccount:{NAMESPACE}:{account}");
+            let words = [
+                "create",
+                "configmap",
+                "stagger-my-cluster-x",
+                "-n",
+                NAMESPACE,
+                "--as",
+                &account,
+            ];
+            match self.plane.ask(&words) {
+                Ok(_) => bail!("{account} wrote a journal"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    ensure!(error.contains(why), "{error}");
+                }
             }
         }
         Ok(())

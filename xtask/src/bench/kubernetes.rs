@@ -143,12 +143,12 @@ fn page(figures: &Figures, walk: u32) -> String {
     );
     row(
         "requests for each OSD, in waves of at least 8",
-        "at most 4",
+        "at most 3",
         format!(
             "{each:.2}, in {} waves of {} OSDs",
             figures.large_waves, figures.large_osds
         ),
-        each <= 4.0,
+        each <= 3.0,
     );
     row(
         "the most memory of the operator",

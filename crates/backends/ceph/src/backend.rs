@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId, UnitState};
+use stagger_core::model::{ClusterId, ClusterName, Phase, Revision, Snapshot, UnitId, UnitState};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
+use stagger_risks::{Finding, Risk};
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
@@ -21,6 +22,7 @@ use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::Facts;
 use crate::guards::{self, HeldGuard, Looked};
+use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{BootsBefore, Memory, hosts_of};
 use crate::oracle;
@@ -28,6 +30,7 @@ use crate::oracle_override;
 use crate::planner;
 use crate::reboot;
 use crate::reboot::visit::{Send as Sending, Visit};
+use crate::risks;
 use crate::source::facts_at;
 use crate::translate::hosts::host_name;
 use crate::translate::{Permitted, units};
@@ -53,7 +56,10 @@ pub struct CephBackend {
 
 impl CephBackend {
     /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
-    pub fn new(api: Arc<dyn CephApi>, settings: CephSettings, memory: Option<Memory>) -> Self {
+    pub fn new(api: Arc<dyn CephApi>, mut settings: CephSettings, memory: Option<Memory>) -> Self {
+        if let Some(before) = memory.as_ref().and_then(|memory| memory.reboot.as_ref()) {
+            settings.reboot = before.task.commands(&settings.reboot, &settings.hosts);
+        }
         let lock = ConfigKeyLock::new(Duration::from_secs(settings.cluster.lock_expires));
         let places = Mutex::new(
             memory
@@ -99,6 +105,19 @@ impl CephBackend {
     /// No answer, an unreadable one, or facts that contradict each other.
     pub async fn facts(&self) -> Result<Facts, BackendError> {
         facts_at(&*self.api, &self.settings.cluster.name, Timestamp::now()).await
+    }
+
+    /// What is found of known risks on the way to that release. `release`: that of a revision.
+    pub async fn findings(
+        &self,
+        facts: &Facts,
+        snapshot: &Snapshot,
+        to: &str,
+        known: &[Risk],
+        accepted: &BTreeSet<String>,
+        release: fn(&Revision) -> String,
+    ) -> Vec<Finding> {
+        risks::findings(&*self.api, facts, snapshot, known, Some(to), accepted, release).await
     }
 
     /// A snapshot of these facts.
@@ -208,13 +227,38 @@ impl CephBackend {
             return;
         }
         let answers = reboot::ask::boots(&self.settings, unknown).await;
-        let answers = answers
+        let mut answers: BTreeMap<String, String> = answers
             .into_iter()
-            .filter_map(|(host, boot)| Some((host, boot.get()?.clone())));
+            .filter_map(|(host, boot)| Some((host, boot.get()?.clone())))
+            .collect();
+        // One that is back otherwise than wanted has not had its turn: nobody says what it runs.
+        let back = answers
+            .iter()
+            .filter(|(host, boot)| before.boots.get(*host) != Some(boot));
+        let back = back.map(|(host, _)| host.clone()).collect();
+        for host in reboot::ask::not_as_wanted(&self.settings, back).await {
+            answers.remove(&host);
+        }
         self.boots
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(answers);
+    }
+
+    /// What is done to hosts.
+    fn task(&self) -> HostTask {
+        self.reboots()
+            .map(|before| before.task.clone())
+            .unwrap_or_default()
+    }
+
+    /// Lays out on a host what its reboot needs.
+    async fn prepare_host(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
+        let CephSettings { hosts, reboot, .. } = &self.settings;
+        match (host_name(unit), self.task().prepare(reboot, hosts)) {
+            (Some(host), Some(command)) => Visit::prepare(hosts, call, host, &command).await,
+            _ => Ok(String::new()),
+        }
     }
 
     /// Reboots a host, or waits for it.
@@ -241,6 +285,7 @@ impl CephBackend {
             poll: self.poll(),
             places: &self.places(),
             wave: &wave,
+            task: &self.task(),
             handing_over: &self.handing_over,
         };
         let came = visit.reboot(call, host, before, sending).await;
@@ -367,9 +412,10 @@ impl Executor for CephBackend {
             }
             Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
             Action::Visit { unit, phase, .. } if host_name(unit).is_some() => match phase {
+                Phase::Prepare => self.prepare_host(call, unit).await,
                 Phase::Change => self.reboot(call, unit, Sending::Yes).await,
                 // What is active is handed over right before, and nothing is taken that would be given back.
-                Phase::Prepare | Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Enter | Phase::Leave => Ok(String::new()),
             },
             Action::Restart { unit } if host_name(unit).is_some() => {
                 let sending = self.sends_again(unit).await?;
@@ -377,7 +423,7 @@ impl Executor for CephBackend {
             }
             Action::GoBack { unit, .. } if host_name(unit).is_some() => Err(BackendError::permanent(
                 format!("bring {unit} back"),
-                "a host that has rebooted has rebooted",
+                "what was done to a host stays done",
             )),
             Action::Visit {
                 unit,

@@ -168,6 +168,23 @@ pub struct Reboot {
     /// Whether the host needs a reboot: 0 yes, 1 no, anything else: nobody knows. Not given: whether there is
     /// `/var/run/reboot-required`.
     pub needed: Option<String>,
+    /// Prints for how many seconds the host has been up, as its first word. Not given: what the kernel says.
+    pub uptime: Option<String>,
+    /// Lays out on the host what its turn needs, for all of a wave at once, while everything serves: downloads. Not given: nothing,
+    /// or for `patch` the packages.
+    pub prepare: Option<String>,
+    /// Run on the host once what is active on it has been handed over, before all else of its turn: a gateway leaves its balancer.
+    /// While it fails the host is not rebooted. It may be run again where its turn has to be begun anew.
+    pub before: Option<String>,
+    /// Installs what is pending, of `patch`. Not given: Debian's upgrade of the distribution, which keeps changed files of
+    /// configuration.
+    pub patch: Option<String>,
+    /// Run on the host once it is back, again and again until it ends with 0: that the kernel is the one that was wanted, that a
+    /// gateway is in its balancer. Until then its wave is not done.
+    pub after: Option<String>,
+    /// Run once on this machine, where a host that was rebooted has not answered for `timeout`: power off and on, by its management
+    /// board. The host then has as long again.
+    pub power: Option<String>,
     /// How long a host may take to be back, in seconds. Firmware takes its time.
     pub timeout: u64,
     /// The host on which stagger runs, whose turn is the last. Not given: this machine's own name.
@@ -181,6 +198,12 @@ impl Default for Reboot {
             command: None,
             boot_id: None,
             needed: None,
+            uptime: None,
+            prepare: None,
+            before: None,
+            patch: None,
+            after: None,
+            power: None,
             timeout: 1800,
             own: None,
         }
@@ -210,12 +233,39 @@ impl Reboot {
         or_usual(self.needed.as_ref(), hosts, "test -e /var/run/reboot-required")
     }
 
+    /// What prints for how long the host has been up.
+    pub fn uptime(&self, hosts: &Hosts) -> String {
+        or_usual(self.uptime.as_ref(), hosts, "cat /proc/uptime")
+    }
+
+    /// What installs what is pending.
+    pub fn patch(&self, hosts: &Hosts) -> String {
+        let usual = format!("'apt-get -q update && {APT} dist-upgrade'");
+        or_in_a_shell(self.patch.as_ref(), hosts, &usual)
+    }
+
+    /// What is laid out ahead for a wave, if anything is. `patches`: for [`Reboot::patch`].
+    pub fn prepare(&self, hosts: &Hosts, patches: bool) -> Option<String> {
+        // What is installed by a command of its own is laid out by one.
+        if self.prepare.is_some() || !patches || self.patch.is_some() {
+            return self.prepare.clone();
+        }
+        let usual = format!("'apt-get -q update && {APT} --download-only dist-upgrade'");
+        Some(or_in_a_shell(None, hosts, &usual))
+    }
+
     /// The commands that are given, by their keys.
-    pub fn given(&self) -> [(&'static str, Option<&String>); 3] {
+    pub fn given(&self) -> [(&'static str, Option<&String>); 9] {
         let Self {
             command,
             boot_id,
             needed,
+            uptime,
+            prepare,
+            before,
+            patch,
+            after,
+            power,
             timeout: _,
             own: _,
         } = self;
@@ -223,6 +273,12 @@ impl Reboot {
             ("command", command.as_ref()),
             ("boot_id", boot_id.as_ref()),
             ("needed", needed.as_ref()),
+            ("uptime", uptime.as_ref()),
+            ("prepare", prepare.as_ref()),
+            ("before", before.as_ref()),
+            ("patch", patch.as_ref()),
+            ("after", after.as_ref()),
+            ("power", power.as_ref()),
         ]
     }
 
@@ -235,18 +291,33 @@ impl Reboot {
         if self.timeout == 0 {
             return Err("[reboot] timeout is 0: no host is back at once; give seconds".to_owned());
         }
-        if !hosts.shell.is_empty() {
-            return Ok(());
-        }
         for (key, command) in self.given() {
-            if let Some(command) = command.filter(|command| !command.contains("{host}")) {
+            let is_here = hosts.shell.is_empty() || key == "power";
+            if let Some(command) = command.filter(|command| is_here && !command.contains("{host}")) {
+                let cure = if key == "power" {
+                    "name {host} in it"
+                } else {
+                    "name {host} in it, or give [hosts] a shell"
+                };
                 return Err(format!(
-                    "[reboot] {key} would run on this machine for every host: name {{host}} in it, or give [hosts] a shell\n      \
-                     {command}"
+                    "[reboot] {key} would run on this machine for every host: {cure}\n      {command}"
                 ));
             }
         }
         Ok(())
+    }
+}
+
+/// Asks nothing, keeps what a person has changed, and waits for whoever else is installing.
+const APT: &str = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=600 -o Dpkg::Options::=--force-confdef \
+                   -o Dpkg::Options::=--force-confold";
+
+/// A line of a shell, which ssh takes as it is and a shell without its quotes.
+fn or_in_a_shell(given: Option<&String>, hosts: &Hosts, quoted: &str) -> String {
+    match given {
+        Some(command) => command.clone(),
+        None if hosts.shell.is_empty() => format!("{BY_SSH} {quoted}"),
+        None => quoted.trim_matches('\'').to_owned(),
     }
 }
 

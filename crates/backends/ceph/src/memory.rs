@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use stagger_core::model::UnitId;
 
 use crate::facts::Facts;
+use crate::host_task::HostTask;
 use crate::translate::Baseline;
 
 /// What a run keeps of how things were before it.
@@ -33,6 +34,9 @@ pub struct BootsBefore {
     /// The host on which stagger runs, whose turn is the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
+    /// What is done to each host.
+    #[serde(default, skip_serializing_if = "HostTask::is_reboot")]
+    pub task: HostTask,
 }
 
 /// On which host each daemon is, as it says itself.

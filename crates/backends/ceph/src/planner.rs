@@ -87,7 +87,9 @@ impl CephPlanner {
     ) -> Result<Planned<Memory>, PlannerError> {
         let own = self.own_host(facts);
         let own = own.as_deref();
-        let target = reboot::target(facts, daemons, goal, own, &self.wanted(policy))?;
+        let CephSettings { reboot, hosts, .. } = &self.settings;
+        let prepares = goal.task.prepare(reboot, hosts).is_some();
+        let target = reboot::target(facts, daemons, goal, own, prepares, &self.wanted(policy))?;
         let snapshot = reboot::snapshot(facts, daemons, goal, own)
             .map_err(|error| BackendError::permanent("name the cluster's hosts", in_full(&error)))?;
         // An order of daemons says nothing of hosts, and is none of another cluster's.

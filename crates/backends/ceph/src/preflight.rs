@@ -8,8 +8,9 @@ use stagger_engine::template::filled;
 
 use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
-use crate::facts::Facts;
+use crate::facts::{Facts, Known};
 use crate::health_codes;
+use crate::reboot::ask;
 use crate::translate::HealthPolicy;
 use crate::translate::hosts::HOST;
 
@@ -146,8 +147,44 @@ pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>)
             }
         }
     }
-    checks.extend(ask_hosts(&settings.hosts, asked).await);
+    let CephSettings { hosts, reboot, .. } = settings;
+    if hosts.shell.is_empty() {
+        checks.extend(ask_hosts(hosts, asked).await);
+        return checks;
+    }
+    for (host, of_host) in &mut asked {
+        // The power of a host is cut from this machine.
+        let given = reboot.given().into_iter().filter(|(key, _)| *key != "power");
+        for (key, command) in given {
+            match command.map(|command| filled(command, &[("host", host)])) {
+                None => {}
+                Some(Ok(line)) => of_host.add(format!("[reboot] {key}"), line),
+                Some(Err(error)) => checks.push(Check::failed(host, error.to_string())),
+            }
+        }
+    }
+    let names = asked.keys().cloned().collect();
+    checks.extend(ask_hosts(hosts, asked).await);
+    checks.push(boots(settings, names).await);
     checks
+}
+
+/// Whether each host tells its boot, without which none is rebooted.
+async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> Check {
+    const SUBJECT: &str = "[reboot] boot_id";
+    let count = hosts.len();
+    let told = ask::boots(settings, hosts).await;
+    let silent: Vec<String> = told
+        .into_iter()
+        .filter_map(|(host, boot)| match boot {
+            Known::Yes(_) => None,
+            Known::No(why) => Some(format!("{host}: {why}")),
+        })
+        .collect();
+    if silent.is_empty() {
+        return Check::passed(SUBJECT, format!("{count} hosts tell their boots"));
+    }
+    Check::warning(SUBJECT, silent.join("; ")).hint("these hosts would be left alone by `run reboot`")
 }
 
 #[cfg(test)]

@@ -16,19 +16,14 @@ use stagger_core::model::{
 use stagger_engine::cluster::Refusal;
 
 use crate::facts::{Facts, Known};
+pub use crate::host_task::{HostTask, MAINTAINED, REBOOTED};
 use crate::memory::{BootsBefore, hosts_of};
 use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
 use crate::translate::TranslateError;
 use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 
-/// What a host runs that has had its reboot.
-pub const REBOOTED: &str = "rebooted";
-
 /// What a host runs before its turn, where nobody was asked for its boot.
 const BEFORE: &str = "before";
-
-/// The name of the stage.
-const STAGE: &str = "reboot";
 
 /// The guard by which no standby follows one rank alone, so that each of them can stand in for any.
 const NO_STANDBY_REPLAY: &str = "no-standby-replay";
@@ -40,6 +35,8 @@ pub struct RebootGoal {
     pub only: Option<BTreeSet<String>>,
     /// The boot id of each host, or why nobody could tell; `None`: no host was asked, as of a cluster that was recorded.
     pub boots: Option<BTreeMap<String, Known<String>>>,
+    /// What is done to each.
+    pub task: HostTask,
 }
 
 /// What a run to that goal keeps of the boots that hosts had before it.
@@ -49,6 +46,7 @@ pub(crate) fn boots_before(goal: &RebootGoal, last: Option<&str>) -> BootsBefore
     BootsBefore {
         boots: boots.collect(),
         last: last.map(str::to_owned),
+        task: goal.task.clone(),
     }
 }
 
@@ -57,7 +55,7 @@ fn revision(before: &BootsBefore, host: &str, boot: &str) -> Result<Option<Revis
     match before.boots.get(host) {
         None => Ok(None),
         Some(before) if before == boot => boot_name(boot).map(Some),
-        Some(_) => Revision::new(REBOOTED).map(Some),
+        Some(_) => Revision::new(before.task.done()).map(Some),
     }
 }
 
@@ -167,7 +165,7 @@ pub(crate) fn snapshot_in_run(
     )
 }
 
-/// The one stage that reboots the hosts that are meant.
+/// The one stage that reboots the hosts that are meant. `prepares`: whether something is laid out for a wave before its turn.
 ///
 /// # Errors
 /// All reasons why nothing should be begun.
@@ -176,6 +174,7 @@ pub fn target(
     daemons: &Snapshot,
     goal: &RebootGoal,
     last: Option<&str>,
+    prepares: bool,
     policy: &TargetPolicy,
 ) -> Result<Target, Refusal> {
     let mut reasons = refusal::of_reboot(facts, daemons.units(), policy);
@@ -183,7 +182,7 @@ pub fn target(
     if !reasons.is_empty() {
         return Err(Refusal(reasons));
     }
-    compile(facts, daemons, goal, last, policy)
+    compile(facts, daemons, goal, last, prepares, policy)
         .map_err(|error| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]))
 }
 
@@ -216,12 +215,14 @@ fn compile(
     daemons: &Snapshot,
     goal: &RebootGoal,
     last: Option<&str>,
+    prepares: bool,
     policy: &TargetPolicy,
 ) -> Result<Target, IdError> {
     let all = names(facts, daemons);
     let meant = goal.only.as_ref().unwrap_or(&all);
     let count = meant.len();
-    let mut title = format!("reboot {count} host{}", if count == 1 { "" } else { "s" });
+    let what = goal.task.verb();
+    let mut title = format!("{what} {count} host{}", if count == 1 { "" } else { "s" });
     if let Some(last) = last.filter(|last| meant.contains(*last)) {
         title = format!("{title}, {last} last: stagger runs there");
     }
@@ -243,12 +244,16 @@ fn compile(
         Ok::<_, IdError>(only)
     });
     let stage = StageSpec {
-        name: PartName::new(STAGE)?,
+        name: PartName::new(goal.task.stage())?,
         kind: Kind::new(HOST)?,
-        revision: Revision::new(REBOOTED)?,
+        revision: Revision::new(goal.task.done())?,
         width: Width::Policy,
         // What is active is handed over in the same phase, so that the word of both judges is fresh when the host goes down.
-        phases: vec![Phase::Change],
+        phases: if prepares {
+            vec![Phase::Prepare, Phase::Change]
+        } else {
+            vec![Phase::Change]
+        },
         guards,
         gates: gates(
             facts,
@@ -258,7 +263,7 @@ fn compile(
         door_before_last: None,
         may_be_left: false,
         going_back: GoingBack::Impossible {
-            why: "a host that has rebooted has rebooted".to_owned(),
+            why: goal.task.stays().to_owned(),
         },
         maintenance: None,
     };

@@ -1,5 +1,6 @@
 //! The backend: a Ganeti cluster as plans and runs see it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::facts::Facts;
 use crate::fence;
 use crate::goal::{EvacuationGoal, Task};
 use crate::guards::{self, GuardSweep, HeldGuard};
+use crate::here::node_or_host;
 use crate::limits::Limits;
 use crate::lock::{self, FilterLock};
 use crate::memory::Memory;
@@ -143,6 +145,7 @@ impl GanetiBackend {
             Phase::Change => match self.task() {
                 Task::Reboot => visits.reboot_method() != RebootMethod::Powercycle,
                 Task::Command(_) => true,
+                Task::Hold => false,
             },
             Phase::Leave => visits.hooks.leave.is_some() || visits.relocate.is_some(),
         }
@@ -152,6 +155,13 @@ impl GanetiBackend {
     fn task(&self) -> &Task {
         const REBOOT: &Task = &Task::Reboot;
         self.memory.as_ref().map_or(REBOOT, |memory| &memory.goal.task)
+    }
+
+    /// The settings with which nodes are visited for it.
+    fn settings_of_the_task(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        settings.cluster.visits = self.task().visits(&self.settings.cluster.visits);
+        settings
     }
 
     fn bound_of_commands(&self) -> Fencing {
@@ -233,18 +243,21 @@ impl Executor for GanetiBackend {
                 .map(|memory| memory.boots.clone())
                 .unwrap_or_default(),
         };
+        let settings = self.settings_of_the_task();
         let visitor = Visitor {
             rapi: &self.rapi,
-            settings: &self.settings,
+            settings: &settings,
             call,
             planned: &planned,
             limits: &self.limits,
             host: host.as_deref(),
         };
         match action {
-            Action::TakeGuard { guard, expires, .. } => {
-                guards::take(&self.rapi, &self.settings, call, guard, *expires).await
-            }
+            Action::TakeGuard {
+                guard,
+                units,
+                expires,
+            } => guards::take(&self.rapi, &self.settings, call, guard, units, *expires).await,
             Action::DropGuard { guard, .. } => guards::drop(&self.rapi, &self.settings, call, guard).await,
             Action::Visit { unit, phase, .. } => match phase {
                 // The node serves on with what it has: nothing is laid out for a reboot.
@@ -253,18 +266,19 @@ impl Executor for GanetiBackend {
                 Phase::Change => match self.task() {
                     Task::Reboot => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
                     Task::Command(command) => visitor.maintain(unit.as_str(), command).await,
+                    Task::Hold => visitor.hold(unit.as_str()).await,
                 },
                 Phase::Leave => visitor.leave(unit.as_str()).await,
             },
             // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
             Action::Restart { unit } => match self.task() {
                 Task::Reboot => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
-                Task::Command(command) => {
+                task @ (Task::Command(_) | Task::Hold) => {
                     let before = self
                         .memory
                         .as_ref()
                         .and_then(|memory| memory.done.get(unit.as_str()));
-                    visitor.maintain_again(unit.as_str(), command, before).await
+                    visitor.maintain_again(unit.as_str(), task, before).await
                 }
             },
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
@@ -343,17 +357,25 @@ impl Lock for GanetiBackend {
     }
 
     async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
+        let here = node_or_host(&self.rapi, &claim.host).await.map_err(|error| {
+            LockError::Backend(error.of("see whether this machine is a node of the cluster", false))
+        })?;
+        self.lock.is_on(&here);
         let token = self.lock.take(&self.rapi, claim, at_least).await?;
         // Who is master says which visits may have had a command, and so what of a holder before is waited out.
         let info = self.rapi.get("/2/info").await.ok();
         let master = info.and_then(|info| info["master"].as_str().map(str::to_owned));
         let mut seen = self.see();
-        seen.host = Some(claim.host.clone());
+        seen.host = Some(here);
         seen.master = master;
         Ok(token)
     }
 
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
+        // If the master does not change the run goes on here: our own hand-over is no reason to give the lock away meanwhile.
+        if self.limits.hands_over.load(Ordering::Relaxed) {
+            return self.lock.keep(&self.rapi, claim, fence).await;
+        }
         self.lock.renew(&self.rapi, claim, fence).await
     }
 

@@ -30,7 +30,8 @@ pub struct RapiConfig {
     /// The file with that user's password, which nobody else may read.
     #[serde(default)]
     pub password_file: Option<PathBuf>,
-    /// How long one question may take, in seconds. Ganeti asks every node for some of them.
+    /// How long one question may take, in seconds. Ganeti asks every node for some of them, and waits 60 s for one that is silent:
+    /// with no more than that, one hung node would keep every answer away.
     #[serde(default = "timeout")]
     pub timeout: u64,
     /// How long a connection may take, in seconds.
@@ -49,7 +50,7 @@ pub struct RapiConfig {
 }
 
 fn timeout() -> u64 {
-    60
+    150
 }
 fn connect_timeout() -> u64 {
     15
@@ -67,6 +68,8 @@ fn poll() -> u64 {
 pub struct Visits {
     /// Whether jobs of others wait in the queue while a stage runs.
     pub drain: bool,
+    /// Which of them.
+    pub drain_scope: DrainScope,
     /// Guards go by themselves after so many seconds, unless they are renewed.
     pub guards_expire: u32,
     /// How many migrations a node may take part in at once.
@@ -102,6 +105,17 @@ pub struct Visits {
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
     pub watcher: Option<Watcher>,
+}
+
+/// Which jobs of others wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DrainScope {
+    /// All: nothing that was observed changes behind a wave's back.
+    #[default]
+    Cluster,
+    /// Those that name a node of the wave, or an instance of one ([`drain_scope`](crate::drain_scope)).
+    Wave,
 }
 
 /// How some instances are migrated. Without a rule an instance is migrated live, and by nothing else.
@@ -169,9 +183,12 @@ pub struct Watcher {
 }
 
 /// How a node is rebooted if the configuration does not say: cleanly, by ssh, as Ganeti itself reaches its nodes. The master
-/// runs `reboot` there; no job is needed for it. What it prints tells whether the node took the command, or went away with it.
-pub const CLEAN_REBOOT: &str = "ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1 | tee /dev/stderr | \
-grep -Eq 'return code = (0|255)'";
+/// runs `reboot` there; no job is needed for it. What it prints tells whether the node took the command. 255, ssh's own code, says
+/// that nobody knows: the connection to the node ended, as a reboot ends it and a host key that is another does too, or the one to
+/// the master did.
+pub const CLEAN_REBOOT: &str = "said=$(ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1); code=$?; \
+printf '%s\\n' \"$said\"; case \"$said\" in *'return code = 0'*) exit 0;; *'return code = 255'*) exit 255;; \
+*'return code = '*) exit 1;; esac; test $code -ne 0 || exit 255; exit $code";
 
 /// The word for RAPI's own way.
 const POWERCYCLE: &str = "powercycle";
@@ -207,6 +224,7 @@ impl Default for Visits {
     fn default() -> Self {
         Self {
             drain: true,
+            drain_scope: DrainScope::Cluster,
             guards_expire: 1800,
             migrations_per_node: 1,
             job_timeout: 3600,
@@ -377,6 +395,14 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Seen: one node whose daemon took connections and did not answer hid all of them.
+    #[test]
+    fn a_question_outlasts_a_node_that_is_silent() {
+        let settings = Settings::to_look_at("cluster.example.org").unwrap();
+        // Twice as long as Ganeti waits for it (`Urgent`): two questions may come one after the other.
+        assert!(settings.pace.call > Duration::from_mins(2));
+    }
 
     #[test]
     fn an_address_with_a_password_is_refused() {

@@ -82,6 +82,8 @@ pub struct InstanceFacts {
     pub storage: Storage,
     /// Ganeti's word for that: `drbd`.
     pub template: String,
+    /// Ganeti never migrates it: it shuts it down and starts it elsewhere, whatever it is asked for.
+    pub always_failover: bool,
     /// What it does.
     pub doing: RunState,
     /// Ganeti's word for that: `running`.
@@ -167,6 +169,14 @@ pub(crate) struct InstanceDocument {
     snodes: Vec<String>,
     disk_template: String,
     status: String,
+    #[serde(default)]
+    beparams: Beparams,
+}
+
+#[derive(Default, Deserialize)]
+struct Beparams {
+    #[serde(default)]
+    always_failover: bool,
 }
 
 /// Values of a query stand beside a word on whether they are known; 0: they are.
@@ -341,6 +351,7 @@ pub(crate) fn instance(document: InstanceDocument) -> Result<InstanceFacts, Fact
         snodes,
         disk_template,
         status,
+        beparams,
     } = document;
     let secondary = snodes.into_iter().next();
     let template = Template::of_word(&disk_template);
@@ -365,6 +376,7 @@ pub(crate) fn instance(document: InstanceDocument) -> Result<InstanceFacts, Fact
         secondary,
         storage,
         template: disk_template,
+        always_failover: beparams.always_failover,
         doing,
         status,
     })

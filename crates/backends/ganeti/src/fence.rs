@@ -47,6 +47,16 @@ pub fn newest(filters: &[ListedFilter]) -> u64 {
         .unwrap_or(0)
 }
 
+/// What a new token has to be larger than: all that the cluster has seen. One that remembers none may have seen some, as `recover`
+/// takes the fence away; hosts that ran commands of those days still refuse older ones. So there it is the time, in hundredths of a
+/// second since 1970: more than was ever given out, and in the twelve digits of a reason until the year 2286.
+pub fn largest_given(filters: &[ListedFilter]) -> u64 {
+    match newest(filters) {
+        0 => u64::try_from(Timestamp::now().as_millisecond() / 10).unwrap_or(0),
+        newest => newest,
+    }
+}
+
 fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<Fence>> {
     filters.iter().filter_map(ListedFilter::record_of::<Fence>)
 }
@@ -75,6 +85,20 @@ pub async fn raise(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
         }
     }
     Ok(())
+}
+
+/// Takes one step of [`raise`] back: `token` is the newest again. Only for who raised it to the next one for somebody who never
+/// came. Where another has a newer one, that one's filter stays.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn lower(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
+    // First what stays, so that older ones are refused at any moment.
+    raise(rapi, token).await?;
+    let next = id_of(&["fence", &(token + 1).to_string()]);
+    rapi.delete_filter(&next)
+        .await
+        .map_err(|error| error.of(format!("accept jobs with the token {token} again"), true))
 }
 
 /// Takes the fence away: the cluster remembers no token any more. Only for who holds the lock and knows that nobody is left

@@ -4,6 +4,8 @@
 //! master. It may carry a text of ours, its record; and its id may be chosen, so that writing it twice is
 //! writing it once.
 
+use std::collections::BTreeSet;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -40,6 +42,13 @@ pub enum JobMatch {
     Reasons(Range),
     /// Those with this very reason.
     Reason(String),
+    /// Those with an opcode whose field is one of these names.
+    Named {
+        /// The opcode's field.
+        field: &'static str,
+        /// The names.
+        names: BTreeSet<String>,
+    },
 }
 
 impl JobMatch {
@@ -52,6 +61,11 @@ impl JobMatch {
                 json!([["reason", ["&", [">=", "reason", from], ["<", "reason", below]]]])
             }
             Self::Reason(text) => json!([["reason", ["=", "reason", text]]]),
+            Self::Named { field, names } => {
+                let each = names.iter().map(|name| json!(["=", field, name]));
+                let any: Vec<Value> = [json!("|")].into_iter().chain(each).collect();
+                json!([["opcode", any]])
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What can be wanted of a Ganeti: that nodes are rebooted, or that a command is run for each, with their instances elsewhere
-//! meanwhile.
+//! What can be wanted of a Ganeti: that nodes are rebooted, that a command is run for each, or that a person works on each, with
+//! their instances elsewhere meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{EvacuationPolicy, Kind};
 
+use crate::config::Visits;
 use crate::model::Template;
 use crate::selection::Selection;
 
@@ -20,12 +21,25 @@ pub enum Task {
     /// This command is run for `{node}`, on the machine of stagger; the node has had its turn when it ends with 0 and the node
     /// answers.
     Command(String),
+    /// It stays empty until a person says that it is done (`stagger ganeti done NODE`) and it answers.
+    Hold,
 }
 
 impl Task {
     /// Whether it is a reboot.
     pub fn is_reboot(&self) -> bool {
         *self == Self::Reboot
+    }
+
+    /// How nodes are visited for it. While a person works, jobs of others do not wait: nobody knows for how long that is.
+    pub fn visits(&self, configured: &Visits) -> Visits {
+        match self {
+            Self::Reboot | Self::Command(_) => configured.clone(),
+            Self::Hold => Visits {
+                drain: false,
+                ..configured.clone()
+            },
+        }
     }
 }
 

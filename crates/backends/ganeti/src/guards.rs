@@ -3,20 +3,23 @@
 //! What a guard changed and when it expires is kept in a filter beside it, so anybody can take it away
 //! after a crash. Ganeti ends no filter by itself.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::GuardName;
+use stagger_core::model::{GuardName, UnitId};
 use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 use stagger_engine::hosts::last_words;
 
 use crate::client::{ApiError, Rapi};
 use crate::commands;
-use crate::config::Settings;
+use crate::config::{DrainScope, Settings};
+use crate::drain_scope::names_of;
 use crate::fence;
 use crate::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::opcode::FIELDS;
 use crate::reason::{EMERGENCY, Range};
 use crate::target::{DRAIN, WATCHER};
 
@@ -41,6 +44,9 @@ pub struct HeldGuard {
     /// The watcher was paused by others already, and is left so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_others: bool,
+    /// Only jobs that name certain nodes and instances wait: there is a filter for each field of an opcode.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_names: bool,
 }
 
 impl HeldGuard {
@@ -58,9 +64,15 @@ pub fn held(filters: &[ListedFilter]) -> Vec<HeldGuard> {
     let mut found: Vec<HeldGuard> = Vec::new();
     for RecordedFilter { record, .. } in all(filters) {
         match found.iter_mut().find(|held| held.guard == record.guard) {
-            // Its filters are written one after the other.
-            Some(known) if (known.token, known.beat) < (record.token, record.beat) => *known = record,
-            Some(_) => {}
+            Some(known) => {
+                // Whoever gives it back takes all of its filters away.
+                let by_names = known.by_names || record.by_names;
+                // Its filters are written one after the other.
+                if (known.token, known.beat) < (record.token, record.beat) {
+                    *known = record;
+                }
+                known.by_names = by_names;
+            }
             None => found.push(record),
         }
     }
@@ -76,15 +88,15 @@ const STARTS: u32 = 6;
 
 /// The filters of the drain, in the order in which they are written: neither ours nor an emergency must ever wait behind the
 /// rest.
-fn drain(record: &HeldGuard) -> [Filter<HeldGuard>; 3] {
-    let filter = |name, priority, which, effect| Filter {
-        id: id_of(&["guard", DRAIN, name]),
+fn drain(record: &HeldGuard, names: Option<&BTreeSet<String>>) -> Vec<Filter<HeldGuard>> {
+    let filter = |name: &str, priority, which, effect| Filter {
+        id: id_of_drain(name),
         priority,
         which,
         effect,
         record: record.clone(),
     };
-    [
+    let mut filters = vec![
         filter(
             "ours",
             priority::OURS,
@@ -97,8 +109,22 @@ fn drain(record: &HeldGuard) -> [Filter<HeldGuard>; 3] {
             JobMatch::Reason(EMERGENCY.to_owned()),
             Effect::Accept,
         ),
-        filter("rest", priority::REST, JobMatch::All, Effect::Pause),
-    ]
+    ];
+    match names {
+        None => filters.push(filter("rest", priority::REST, JobMatch::All, Effect::Pause)),
+        Some(names) => filters.extend(FIELDS.map(|field| {
+            let which = JobMatch::Named {
+                field,
+                names: names.clone(),
+            };
+            filter(field, priority::REST, which, Effect::Pause)
+        })),
+    }
+    filters
+}
+
+fn id_of_drain(name: &str) -> String {
+    id_of(&["guard", DRAIN, name])
 }
 
 fn watcher(record: &HeldGuard) -> Filter<HeldGuard> {
@@ -120,6 +146,7 @@ pub async fn take(
     settings: &Settings,
     call: &Call,
     guard: &GuardName,
+    units: &[UnitId],
     expires: u32,
 ) -> Result<String, BackendError> {
     let tried = format!("take the guard {guard}");
@@ -132,9 +159,17 @@ pub async fn take(
         expires: Some(expires),
         until: Timestamp::now().as_second() + i64::from(expires),
         by_others: false,
+        by_names: false,
     };
     match guard.as_str() {
-        DRAIN => take_drain(rapi, call, record, expires).await,
+        DRAIN => {
+            let names = match settings.cluster.visits.drain_scope {
+                DrainScope::Cluster => None,
+                DrainScope::Wave => names_of(&rapi.facts().await?, units),
+            };
+            record.by_names = names.is_some();
+            take_drain(rapi, call, record, names.as_ref(), expires).await
+        }
         WATCHER => {
             let before = rapi.filters().await.map_err(failed)?;
             let ours = held(&before)
@@ -171,6 +206,7 @@ async fn take_drain(
     rapi: &Rapi,
     call: &Call,
     mut record: HeldGuard,
+    names: Option<&BTreeSet<String>>,
     expires: u32,
 ) -> Result<String, BackendError> {
     let tried = format!("take the guard {DRAIN}");
@@ -194,22 +230,25 @@ async fn take_drain(
             };
             held_before.get_or_insert_with(is_held);
             record.beat = next_beat(&filters, DRAIN);
-            let written = drain(&record);
-            for filter in &written {
-                rapi.put_filter(filter).await.map_err(failed)?;
+            let mut last = String::new();
+            for filter in drain(&record, names) {
+                rapi.put_filter(&filter).await.map_err(failed)?;
+                last = filter.id;
             }
-            fence::seen(rapi, &written[2].id).await?;
-            rapi.wait_for_others().await?;
+            fence::seen(rapi, &last).await?;
+            rapi.wait_for_others(names).await?;
             // A job that was just started says only a moment later that it is.
             tokio::time::sleep(rapi.pace().again * STARTS).await;
-            rapi.wait_for_others().await
+            rapi.wait_for_others(names).await
         };
         let waited = tokio::time::timeout(renew, waited).await;
         let mut error = match waited {
             Ok(Ok(())) if begun.elapsed() < renew / 2 => {
-                return Ok(format!(
-                    "jobs of others wait, but for those with the reason {EMERGENCY}"
-                ));
+                let whose = match names {
+                    None => "jobs of others",
+                    Some(_) => "jobs of others that name a node of the wave or an instance of one",
+                };
+                return Ok(format!("{whose} wait, but for those with the reason {EMERGENCY}"));
             }
             Ok(Err(error)) if error.retryability == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
@@ -217,7 +256,7 @@ async fn take_drain(
             Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still at work"),
         };
         if first.elapsed() > rapi.pace().job {
-            let at_work = rapi.at_work_of_others().await.map_err(failed)?;
+            let at_work = rapi.at_work_of_others(names).await.map_err(failed)?;
             let at_work: Vec<String> = at_work
                 .iter()
                 .map(|job| format!("{} {}", job.id, job.summary))
@@ -231,7 +270,7 @@ async fn take_drain(
             }
             // Nobody should wait for nothing.
             if held_before == Some(false) {
-                forget(rapi, DRAIN).await.map_err(failed)?;
+                forget(rapi, &record).await.map_err(failed)?;
             }
             return Err(error.hint(
                 "see `gnt-job info`, and end what is stuck by `gnt-job cancel`; or `job_timeout` is too short for it",
@@ -283,19 +322,21 @@ pub async fn release(
         commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
     let tried = format!("give back the guard {}", held.guard);
-    forget(rapi, &held.guard)
-        .await
-        .map_err(|error| error.of(tried, true))
+    forget(rapi, held).await.map_err(|error| error.of(tried, true))
 }
 
 /// Takes the filters of a guard away, the rest's first.
-async fn forget(rapi: &Rapi, guard: &str) -> Result<(), ApiError> {
-    let ids = match guard {
-        DRAIN => ["rest", "emergency", "ours"]
-            .map(|name| id_of(&["guard", DRAIN, name]))
-            .to_vec(),
-        other => vec![id_of(&["guard", other])],
-    };
+async fn forget(rapi: &Rapi, held: &HeldGuard) -> Result<(), ApiError> {
+    let mut ids = Vec::new();
+    match held.guard.as_str() {
+        DRAIN => {
+            if held.by_names {
+                ids.extend(FIELDS.map(id_of_drain));
+            }
+            ids.extend(["rest", "emergency", "ours"].map(id_of_drain));
+        }
+        other => ids.push(id_of(&["guard", other])),
+    }
     for id in ids {
         rapi.delete_filter(&id).await?;
     }
@@ -340,7 +381,7 @@ pub async fn drop_expired(rapi: &Rapi, beats: &mut Beats, now: Instant) -> Resul
             looked.held.push(held);
             continue;
         }
-        forget(rapi, &held.guard).await.map_err(failed)?;
+        forget(rapi, &held).await.map_err(failed)?;
         looked.gone.push(held);
     }
     for found in refused

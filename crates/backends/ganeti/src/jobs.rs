@@ -1,5 +1,6 @@
 //! Jobs: submitted with a reason, found again by it, waited for.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use stagger_engine::cluster::{BackendError, Call};
 
 use crate::client::{ApiError, Method, Rapi, encoded};
 use crate::fence;
+use crate::opcode::named_in;
 use crate::reason::JobReason;
 
 /// So often a job is submitted whose answers were lost.
@@ -66,6 +68,8 @@ pub struct Job {
     pub summary: String,
     /// Why, if it is one of ours.
     pub reason: Option<JobReason>,
+    /// The nodes and instances that it names, as whoever submitted it has typed them.
+    pub names: BTreeSet<String>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +89,8 @@ struct Op {
     /// Source, text, nanoseconds.
     #[serde(default)]
     reason: Vec<(String, String, Value)>,
+    #[serde(flatten)]
+    fields: Value,
 }
 
 impl From<&JobDocument> for Job {
@@ -95,6 +101,7 @@ impl From<&JobDocument> for Job {
             status: document.status,
             summary: document.summary.join(", "),
             reason: texts.into_iter().find_map(|(_, text, _)| JobReason::parse(text)),
+            names: document.ops.iter().flat_map(|op| named_in(&op.fields)).collect(),
         }
     }
 }
@@ -336,12 +343,12 @@ impl Rapi {
         })
     }
 
-    /// Waits for the jobs of others that are at work.
+    /// Waits for the jobs of others that are at work; with `names`, for those that name one of these.
     ///
     /// # Errors
     /// No answer, or one takes too long: nothing of ours may land by it.
-    pub async fn wait_for_others(&self) -> Result<(), BackendError> {
-        let at_work = self.at_work_of_others().await;
+    pub async fn wait_for_others(&self, names: Option<&BTreeSet<String>>) -> Result<(), BackendError> {
+        let at_work = self.at_work_of_others(names).await;
         for job in at_work.map_err(|error| error.of("look for jobs of others", false))? {
             self.wait(job.id, &job.summary).await.map_err(|error| {
                 BackendError::transient(format!("wait for a job of others, {}", job.summary), error.why)
@@ -350,17 +357,20 @@ impl Rapi {
         Ok(())
     }
 
-    /// The jobs of others that are at work.
+    /// The jobs of others that are at work; with `names`, those that name one of these.
     ///
     /// # Errors
     /// As [`Rapi::jobs`].
-    pub async fn at_work_of_others(&self) -> Result<Vec<Job>, ApiError> {
+    pub async fn at_work_of_others(&self, names: Option<&BTreeSet<String>>) -> Result<Vec<Job>, ApiError> {
         let mut jobs = self.jobs().await?;
         jobs.retain(|job| job.status.is_at_work() && job.reason.is_none());
+        if let Some(names) = names {
+            jobs.retain(|job| !job.names.is_disjoint(names));
+        }
         Ok(jobs)
     }
 
-    /// Waits for all jobs that a process before submitted for this effect.
+    /// Waits for all jobs that a process before submitted for this effect, and tells how each ended.
     ///
     /// # Errors
     /// As [`Rapi::wait`].
@@ -368,12 +378,13 @@ impl Rapi {
         let tried = format!("look for jobs of {}", call.key());
         let jobs = self.jobs().await.map_err(|error| error.of(tried, true))?;
         let key = call.key();
-        let ours: Vec<Job> = jobs
+        let mut ours: Vec<Job> = jobs
             .into_iter()
             .filter(|job| job.reason.as_ref().is_some_and(|reason| reason.key == key))
             .collect();
-        for job in ours.iter().filter(|job| !job.status.is_final()) {
-            self.wait(job.id, &job.summary).await?;
+        for job in ours.iter_mut().filter(|job| !job.status.is_final()) {
+            // Whoever asks what was done before wants to know how it ended, not how it was.
+            job.status = self.wait(job.id, &job.summary).await?.status;
         }
         Ok(ours)
     }

@@ -1,6 +1,7 @@
 //! How much is done at once, and who must not disturb whom.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore, SemaphorePermit};
@@ -16,6 +17,8 @@ pub struct Limits {
     /// Held by whoever does something, and alone by who changes the master: RAPI does not answer meanwhile, and
     /// Ganeti breaks off the jobs that run.
     pub(crate) master: RwLock<()>,
+    /// This process has handed its run over, and whether the master changes is not known yet.
+    pub(crate) hands_over: AtomicBool,
 }
 
 /// So many looks at disks at once.
@@ -29,6 +32,7 @@ impl Limits {
             nodes: Mutex::new(BTreeMap::new()),
             looks: Semaphore::new(LOOKS),
             master: RwLock::new(()),
+            hands_over: AtomicBool::new(false),
         }
     }
 

@@ -12,6 +12,7 @@
 //! whatever pauses or drains that, and its text ends after 128 characters.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ struct AnchorEntry {
 pub struct FilterLock {
     expires: Duration,
     beat: AtomicU64,
+    /// The node that this machine is, whatever the host calls itself.
+    node: OnceLock<String>,
 }
 
 impl FilterLock {
@@ -65,7 +68,36 @@ impl FilterLock {
         Self {
             expires,
             beat: AtomicU64::new(0),
+            node: OnceLock::new(),
         }
+    }
+
+    /// On which node this is, as the cluster knows it: what was handed over to that one goes on here.
+    pub fn is_on(&self, node: &str) {
+        self.node.get_or_init(|| node.to_owned());
+    }
+
+    fn is_here(&self, name: &str, claim: &LockRecord) -> bool {
+        same_host(name, &claim.host) || self.node.get().is_some_and(|node| node == name)
+    }
+
+    fn goes_on_here(&self, filters: &[ListedFilter], claim: &LockRecord) -> Result<(), LockError> {
+        match self.elsewhere(filters, claim) {
+            Some(handover) => Err(goes_on_there(handover)),
+            None => Ok(()),
+        }
+    }
+
+    /// Where else a run was handed over to.
+    fn elsewhere(
+        &self,
+        filters: &[ListedFilter],
+        claim: &LockRecord,
+    ) -> Option<RecordedFilter<HandoverEntry>> {
+        filters
+            .iter()
+            .filter_map(ListedFilter::record_of::<HandoverEntry>)
+            .find(|found| found.record.handed_over == claim.run && !self.is_here(&found.record.to, claim))
     }
 
     /// How long it lasts.
@@ -79,7 +111,7 @@ impl FilterLock {
     /// Another holds it, the run goes on elsewhere, or the cluster cannot be asked.
     pub async fn take(&self, rapi: &Rapi, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let filters = read(rapi).await?;
-        goes_on_here(&filters, claim)?;
+        self.goes_on_here(&filters, claim)?;
         let mut token = at_least.max(fence::newest(&filters));
         let mut watched: BTreeMap<String, (LockEntry, Instant)> = claims(&filters)
             .map(|found| (found.id, (found.record, Instant::now())))
@@ -105,7 +137,7 @@ impl FilterLock {
                 tokio::time::sleep(rapi.pace().again).await;
             }
         }
-        token = token.max(fence::newest(&read(rapi).await?)) + 1;
+        token = token.max(fence::largest_given(&read(rapi).await?)) + 1;
         self.write(rapi, claim, token).await?;
         let filters = fence::seen(rapi, &id_of_claim(claim))
             .await
@@ -115,7 +147,7 @@ impl FilterLock {
             remove(rapi, &id_of_claim(claim)).await?;
             return Err(LockError::Held(Box::new(other.record.lock)));
         }
-        goes_on_here(&filters, claim)?;
+        self.goes_on_here(&filters, claim)?;
         // Another may have taken the lock and given it back between our reading of the token and our claim.
         let newest = fence::newest(&filters);
         if newest >= token {
@@ -135,7 +167,7 @@ impl FilterLock {
         if let Some(RecordedFilter {
             record: HandoverEntry { handed_over: run, to },
             ..
-        }) = elsewhere(&filters, claim)
+        }) = self.elsewhere(&filters, claim)
         {
             remove(rapi, &id_of_claim(claim)).await?;
             return Err(LockError::Lost(format!(
@@ -162,6 +194,21 @@ impl FilterLock {
         self.write(rapi, claim, token).await
     }
 
+    /// Says that the holder lives while it hands its run over: whoever goes on elsewhere waits until it is known that the master
+    /// has changed.
+    ///
+    /// # Errors
+    /// It was taken away, or the cluster cannot be asked.
+    pub async fn keep(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
+        let filters = read(rapi).await?;
+        if claims(&filters).all(|found| found.record.lock.incarnation != claim.incarnation) {
+            return Err(LockError::Lost(
+                "another took our claim away, as nobody renewed it".to_owned(),
+            ));
+        }
+        self.write(rapi, claim, token).await
+    }
+
     /// Gives it back.
     ///
     /// # Errors
@@ -173,7 +220,7 @@ impl FilterLock {
             .iter()
             .filter_map(ListedFilter::record_of::<HandoverEntry>)
         {
-            if found.record.handed_over == claim.run && same_host(&found.record.to, &claim.host) {
+            if found.record.handed_over == claim.run && self.is_here(&found.record.to, claim) {
                 remove(rapi, &found.id).await?;
             }
         }
@@ -212,6 +259,32 @@ pub async fn holder(rapi: &Rapi) -> Result<Option<Holder>, LockError> {
     }))
 }
 
+/// Whether that claim's holder lives: it is watched until it is renewed or gone, or for as long as it lasts.
+///
+/// # Errors
+/// The cluster cannot be asked.
+pub async fn is_renewed(rapi: &Rapi, claim: &LockRecord) -> Result<bool, LockError> {
+    if claim.pulse() == Pulse::Gone {
+        return Ok(false);
+    }
+    let id = id_of_claim(claim);
+    let mut first: Option<(LockEntry, Instant)> = None;
+    loop {
+        let filters = read(rapi).await?;
+        let Some(now) = claims(&filters).find(|found| found.id == id) else {
+            return Ok(true);
+        };
+        let (seen, since) = first.get_or_insert_with(|| (now.record.clone(), Instant::now()));
+        if now.record != *seen {
+            return Ok(true);
+        }
+        if since.elapsed() > Duration::from_millis(seen.expires) {
+            return Ok(false);
+        }
+        tokio::time::sleep(rapi.pace().again).await;
+    }
+}
+
 /// Keeps where a journal stands.
 ///
 /// # Errors
@@ -246,7 +319,7 @@ pub async fn anchored(rapi: &Rapi) -> Result<Option<Anchor>, LockError> {
 /// The cluster cannot be asked.
 pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result<(), BackendError> {
     let tried = format!("hand run {run} over to {to}");
-    let id = id_of(&["handed over", run.as_str()]);
+    let id = id_of_handover(run);
     let filter = Filter {
         id: id.clone(),
         priority: priority::RECORD,
@@ -264,32 +337,47 @@ pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result
     fence::raise(rapi, token + 1).await
 }
 
+fn id_of_handover(run: &RunId) -> String {
+    id_of(&["handed over", run.as_str()])
+}
+
+/// The master did not change: the run goes on here, by this process. What [`hand_over`] has written is taken away.
+///
+/// # Errors
+/// The cluster cannot be asked: then the run is stranded, and it is said how it goes on.
+pub async fn take_back(rapi: &Rapi, run: &RunId, token: u64) -> Result<(), BackendError> {
+    let tried = format!("carry on run {run} here, since the master did not change");
+    let id = id_of_handover(run);
+    let taken = async {
+        // The filter goes last: while it is there nobody begins from the journal here.
+        fence::lower(rapi, token).await?;
+        rapi.delete_filter(&id)
+            .await
+            .map_err(|error| error.of(&tried, true))
+    };
+    taken.await.map_err(|error: BackendError| {
+        error.outcome_unknown().hint(format!(
+            "`gnt-filter delete {id}`, then `stagger resume {run}` here"
+        ))
+    })
+}
+
 /// Whether two names are of one host: Ganeti knows nodes by full names, hosts themselves often by short ones.
 pub fn same_host(one: &str, other: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     one == other || (short(one) == short(other) && (!one.contains('.') || !other.contains('.')))
 }
 
-/// Where else a run was handed over to.
-fn elsewhere(filters: &[ListedFilter], claim: &LockRecord) -> Option<RecordedFilter<HandoverEntry>> {
-    filters
-        .iter()
-        .filter_map(ListedFilter::record_of::<HandoverEntry>)
-        .find(|found| found.record.handed_over == claim.run && !same_host(&found.record.to, &claim.host))
-}
-
-fn goes_on_here(filters: &[ListedFilter], claim: &LockRecord) -> Result<(), LockError> {
-    let Some(RecordedFilter { id, record }) = elsewhere(filters, claim) else {
-        return Ok(());
-    };
+fn goes_on_there(handover: RecordedFilter<HandoverEntry>) -> LockError {
+    let RecordedFilter { id, record } = handover;
     let HandoverEntry { handed_over: run, to } = record;
     let error = BackendError::permanent(
         format!("carry on run {run}"),
         format!("it was handed over to {to} when the master changed: the journal here is old"),
     );
-    Err(LockError::Backend(error.hint(format!(
+    LockError::Backend(error.hint(format!(
         "`stagger resume {run}` on {to}; if that node is lost with its journal, `gnt-filter delete {id}` lets it go on here"
-    ))))
+    )))
 }
 
 fn id_of_claim(claim: &LockRecord) -> String {

@@ -1,4 +1,4 @@
-//! Maintenance of a node other than a reboot: a command, run while the node is empty.
+//! Maintenance of a node other than a reboot, while the node is empty: by a command, or by a person.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,6 +7,7 @@ use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::client::Method;
 use crate::facts::notes::done_tag;
+use crate::goal::Task;
 use crate::visit;
 use crate::visitor::Visitor;
 
@@ -18,23 +19,62 @@ impl Visitor<'_> {
     /// The node is not out of service, the command does not end with 0, or the node does not answer.
     pub async fn maintain(&self, node: &str, command: &str) -> Result<String, BackendError> {
         let tried = format!("maintain {node}");
-        {
-            let _stays = self.limits.master.read().await;
-            self.predecessors().await?;
-            let facts = self.facts().await?;
-            // A command may take it away, as a reboot does.
-            self.goes_on_without(node)?;
-            let visits = &self.settings.cluster.visits;
-            visit::may_reboot(&facts, node, visits, self.planned)
-                .map_err(|refusal| BackendError::permanent(&tried, refusal.0))?;
-            self.disks_are_in_sync(&facts, node).await?;
-        }
+        self.ensure_empty(node, &tried).await?;
         self.command("maintain", command, &[("node", node)]).await?;
+        self.answers_again(node, &tried).await?;
+        let _stays = self.limits.master.read().await;
+        self.tags(Method::Put, node, &[done_tag(&self.call.key())])
+            .await?;
+        self.forget_turns_before(node).await?;
+        Ok("the command has ended".to_owned())
+    }
+
+    /// Maintains a node that had no turn once more, and gives the node back. `before`: what was noted there before the run.
+    ///
+    /// # Errors
+    /// As of [`Visitor::maintain`] and [`Visitor::hold`], and what could not be given back.
+    pub async fn maintain_again(
+        &self,
+        node: &str,
+        task: &Task,
+        before: Option<&BTreeSet<String>>,
+    ) -> Result<String, BackendError> {
+        let facts = self.facts().await?;
+        let had_its_turn = facts.nodes.get(node).is_some_and(|node| {
+            let mut done = node.notes.done.iter();
+            done.any(|call| before.is_none_or(|before| !before.contains(call)))
+        });
+        match task {
+            Task::Command(command) if !had_its_turn => {
+                self.maintain(node, command).await?;
+            }
+            Task::Hold if !had_its_turn => {
+                self.hold(node).await?;
+            }
+            Task::Command(_) | Task::Hold | Task::Reboot => {}
+        }
+        self.leave(node).await
+    }
+
+    /// Checks that a node is out of service, with its disks in sync elsewhere, before something is done that may take it away.
+    pub(crate) async fn ensure_empty(&self, node: &str, tried: &str) -> Result<(), BackendError> {
+        let _stays = self.limits.master.read().await;
+        self.predecessors().await?;
+        let facts = self.facts().await?;
+        self.goes_on_without(node)?;
+        let visits = &self.settings.cluster.visits;
+        visit::may_reboot(&facts, node, visits, self.planned)
+            .map_err(|refusal| BackendError::permanent(tried, refusal.0))?;
+        self.disks_are_in_sync(&facts, node).await
+    }
+
+    /// Waits until a node answers Ganeti, for as long as a reboot may take.
+    pub(crate) async fn answers_again(&self, node: &str, tried: &str) -> Result<(), BackendError> {
         let ended = Instant::now();
         while !self.answers(node).await? {
             if ended.elapsed() > self.rapi.pace().reboot {
                 let why = format!(
-                    "it does not answer {} s after the command",
+                    "it does not answer {} s after the maintenance",
                     ended.elapsed().as_secs()
                 );
                 return Err(BackendError::permanent(tried, why).hint(format!(
@@ -43,9 +83,12 @@ impl Visitor<'_> {
             }
             tokio::time::sleep(self.rapi.pace().poll).await;
         }
-        let _stays = self.limits.master.read().await;
+        Ok(())
+    }
+
+    /// Takes away from a node what says that it had its turn by other calls than this.
+    pub(crate) async fn forget_turns_before(&self, node: &str) -> Result<(), BackendError> {
         let done = self.call.key();
-        self.tags(Method::Put, node, &[done_tag(&done)]).await?;
         let facts = self.facts().await?;
         let noted = facts.nodes.get(node).map(|node| &node.notes.done);
         let older: Vec<String> = noted
@@ -54,32 +97,10 @@ impl Visitor<'_> {
             .filter(|call| **call != done)
             .map(|call| done_tag(call))
             .collect();
-        if !older.is_empty() {
-            self.tags(Method::Delete, node, &older).await?;
+        if older.is_empty() {
+            return Ok(());
         }
-        Ok("the command has ended".to_owned())
-    }
-
-    /// Runs the command once more for a node that had no turn by it, and gives the node back. `before`: what was noted there
-    /// before the run.
-    ///
-    /// # Errors
-    /// As of [`Visitor::maintain`], and what could not be given back.
-    pub async fn maintain_again(
-        &self,
-        node: &str,
-        command: &str,
-        before: Option<&BTreeSet<String>>,
-    ) -> Result<String, BackendError> {
-        let facts = self.facts().await?;
-        let had_its_turn = facts.nodes.get(node).is_some_and(|node| {
-            let mut done = node.notes.done.iter();
-            done.any(|call| before.is_none_or(|before| !before.contains(call)))
-        });
-        if !had_its_turn {
-            self.maintain(node, command).await?;
-        }
-        self.leave(node).await
+        self.tags(Method::Delete, node, &older).await
     }
 
     /// Whether it answers Ganeti now. Who cannot be asked now is asked again.

@@ -3,8 +3,10 @@
 //! RAPI has no word for that, so it is a command. Where stagger itself runs on the master, the run goes on on
 //! the successor: its journal is copied there first, then the cluster is told that the run goes on there and
 //! the fencing token goes up. From then on this process is refused, and so is who resumes the run from the
-//! journal that stayed behind; so exactly one of the two goes on.
+//! journal that stayed behind; so exactly one of the two goes on. Where the master certainly did not change, all of that is taken
+//! back, and the run goes on here.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use stagger_engine::cluster::BackendError;
@@ -40,42 +42,73 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
     if let Some(copy) = &visits.copy_journal {
         visitor.command("copy-journal", copy, &names).await?;
     }
-    if here {
-        lock::hand_over(visitor.rapi, &visitor.call.run, to, visitor.call.fence).await?;
+    if !here {
+        return change(visitor, failover, &names, to, &tried).await;
     }
+    let run = &visitor.call.run;
+    visitor.limits.hands_over.store(true, Ordering::Relaxed);
+    let changed = async {
+        lock::hand_over(visitor.rapi, run, to, visitor.call.fence).await?;
+        change(visitor, failover, &names, to, &tried).await
+    };
+    let changed = changed.await;
+    let handed_over = match changed {
+        Ok(()) => {
+            let why = format!("the run goes on on {to}: this node is about to be rebooted");
+            BackendError::transient(tried, why)
+                .outcome_unknown()
+                .hint(format!("`stagger resume {run}` on {to}"))
+        }
+        // It may still become master: then the run goes on there, and not here.
+        Err(error) if error.outcome_unknown => error,
+        // It certainly did not: nobody else goes on with this run.
+        Err(error) => match lock::take_back(visitor.rapi, run, visitor.call.fence).await {
+            Ok(()) => stays_here(error, from),
+            Err(mut stranded) => {
+                stranded.why = format!("{error}; and then: {}", stranded.why);
+                stranded
+            }
+        },
+    };
+    visitor.limits.hands_over.store(false, Ordering::Relaxed);
+    Err(handed_over)
+}
+
+fn stays_here(error: BackendError, master: &str) -> BackendError {
+    let stays = format!("{master} is still the master, and the run goes on here");
+    let hint = match &error.hint {
+        Some(hint) => format!("{hint}; {stays}"),
+        None => stays,
+    };
+    error.hint(hint)
+}
+
+/// Runs the command, and waits until the new master answers.
+async fn change(
+    visitor: &Visitor<'_>,
+    failover: &str,
+    names: &[(&str, &str)],
+    to: &str,
+    tried: &str,
+) -> Result<(), BackendError> {
     let begun = Instant::now();
     // RAPI is silent while it runs: the command is bounded as the waiting is, lest the lock is lost meanwhile.
+    let limit = visitor.settings.cluster.visits.failover_timeout;
     let mut settings = visitor.settings.clone();
-    settings.hosts.timeout = settings.hosts.timeout.min(visits.failover_timeout);
-    let ran = commands::ran(
-        visitor.rapi,
-        &settings,
-        visitor.call,
-        "failover",
-        failover,
-        &names,
-    )
-    .await?;
+    settings.hosts.timeout = settings.hosts.timeout.min(limit);
+    let ran = commands::ran(visitor.rapi, &settings, visitor.call, "failover", failover, names).await?;
     // Cut off, or its connection lost: it may go on over there.
     let is_cut = [CUT_OFF, SSH_LOST].contains(&ran.code);
     let said = ran.said();
     if !is_cut {
         ran.whole()?;
     }
-    let waited = wait_for(visitor, to, begun, &tried).await;
+    let waited = wait_for(visitor, to, begun, tried).await;
     if is_cut && let Err(mut error) = waited {
         error.why = format!("{said}; {}", error.why);
         return Err(error);
     }
-    waited?;
-    if here {
-        let run = &visitor.call.run;
-        let why = format!("the run goes on on {to}: this node is about to be rebooted");
-        return Err(BackendError::transient(tried, why)
-            .outcome_unknown()
-            .hint(format!("`stagger resume {run}` on {to}")));
-    }
-    Ok(())
+    waited
 }
 
 /// RAPI answers on the new master only, and not at once.

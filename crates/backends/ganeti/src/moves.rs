@@ -8,7 +8,7 @@ use stagger_core::model::Storage;
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::client::{Method, encoded};
-use crate::config::MigrationMode;
+use crate::config::{MigrationMode, MigrationRule};
 use crate::facts::{Facts, RunState, in_sync};
 use crate::jobs::{Job, Status, Work};
 use crate::pacer::LOOKS;
@@ -73,12 +73,11 @@ impl Visitor<'_> {
             Some(body) => {
                 let path = format!("/2/instances/{}/migrate", encoded(instance));
                 let migrated = self.job(&Work::new(&what, Method::Put, path).body(body)).await;
-                migrated.map_err(|error| match (&error.retryability, rule) {
-                    (Retryability::Permanent, None) if error.hint.is_none() => error.hint(format!(
-                        "where {instance} cannot be migrated live, a rule under [[cluster.visits.migrate]] says what may be done: \
-                         `mode = \"non-live\"`, `allow_failover = true` or `ignore_hvversions = true`"
-                    )),
-                    _ => error,
+                migrated.map_err(|error| match what_would_let_it_go(instance, rule) {
+                    Some(hint) if error.retryability == Retryability::Permanent && error.hint.is_none() => {
+                        error.hint(hint)
+                    }
+                    Some(_) | None => error,
                 })?;
             }
             None => self.relocate(instance, to).await?,
@@ -201,6 +200,42 @@ impl Visitor<'_> {
         });
         all_of("look at disks", join_all(looks).await)
     }
+}
+
+/// What may be permitted beside what is permitted already.
+fn what_would_let_it_go(instance: &str, rule: Option<&MigrationRule>) -> Option<String> {
+    let ways = [
+        (
+            "`mode = \"non-live\"`",
+            rule.is_some_and(|rule| rule.mode == MigrationMode::NonLive),
+        ),
+        (
+            "`allow_failover = true`",
+            rule.is_some_and(|rule| rule.allow_failover),
+        ),
+        (
+            "`ignore_hvversions = true`",
+            rule.is_some_and(|rule| rule.ignore_hvversions),
+        ),
+    ];
+    let left: Vec<&str> = ways
+        .into_iter()
+        .filter_map(|(way, is_permitted)| (!is_permitted).then_some(way))
+        .collect();
+    if left.is_empty() {
+        return None;
+    }
+    let whose = match rule {
+        None => "a rule under [[cluster.visits.migrate]] says what may be done".to_owned(),
+        Some(rule) => format!(
+            "its rule under [[cluster.visits.migrate]], `matching = \"{}\"`, may permit more",
+            rule.matching
+        ),
+    };
+    Some(format!(
+        "where {instance} cannot be migrated so, {whose}: {}",
+        left.join(" or ")
+    ))
 }
 
 pub(crate) fn done_before(jobs: &[Job], what: &str) -> bool {

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use futures::future::join_all;
 use serde_json::json;
-use stagger_core::model::RunId;
+use stagger_core::model::{RunId, UnitId};
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::client::Method;
 use crate::commands;
-use crate::config::RebootMethod;
+use crate::config::{DrainScope, RebootMethod};
+use crate::drain_scope::names_of;
 use crate::facts::Role;
 use crate::jobs::{Job, Work};
 use crate::master::fail_over;
@@ -23,6 +24,10 @@ use crate::visitor::{SSH_LOST, Visitor};
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
+
+/// A reboot of which nobody knows whether it arrived has not, if the node answers on for that part of the time that a reboot may
+/// take: with 900 s, longer than systemd waits for a service that does not end.
+const ARRIVES: u32 = 8;
 
 /// How a reboot was sent.
 enum RebootDelivery {
@@ -47,8 +52,17 @@ impl Visitor<'_> {
         let before = {
             let _stays = master.read().await;
             let before = self.predecessors().await?;
-            if self.settings.cluster.visits.drain {
-                self.patient(|| self.rapi.wait_for_others()).await?;
+            let visits = &self.settings.cluster.visits;
+            if visits.drain {
+                let names = match visits.drain_scope {
+                    DrainScope::Cluster => None,
+                    DrainScope::Wave => {
+                        let this = UnitId::new(node)
+                            .map_err(|error| BackendError::permanent(&tried, error.to_string()))?;
+                        names_of(&self.facts().await?, &[this])
+                    }
+                };
+                self.patient(|| self.rapi.wait_for_others(names.as_ref())).await?;
             }
             before
         };
@@ -125,6 +139,8 @@ impl Visitor<'_> {
         };
         let mut begun = Instant::now();
         let mut sent = None;
+        // Ever since it was sent.
+        let mut answered = false;
         loop {
             let stays = self.limits.master.read().await;
             let boot = match self.rapi.boot(node).await {
@@ -135,6 +151,7 @@ impl Visitor<'_> {
                 }
                 answer => answer?,
             };
+            answered = boot.is_some() && (answered || sent.is_none());
             match boot {
                 Some(boot) if boot != before => {
                     return Ok(match sent {
@@ -162,6 +179,18 @@ impl Visitor<'_> {
                 Some(_) | None => {}
             }
             drop(stays);
+            if let Some(RebootDelivery::Lost(how)) = &sent
+                && answered
+                && begun.elapsed() > self.rapi.pace().reboot / ARRIVES
+            {
+                let why = format!(
+                    "it did not arrive: the node answers as before, {} s after that {how}",
+                    begun.elapsed().as_secs()
+                );
+                return Err(BackendError::permanent(tried, why).hint(format!(
+                    "see that {node} can be reached by ssh, from the master too; it stays out of service until then"
+                )));
+            }
             if begun.elapsed() > self.rapi.pace().reboot {
                 let why = match &sent {
                     None => "it does not answer".to_owned(),

@@ -96,11 +96,12 @@ impl Planner for GanetiPlanner {
             |error: IdError| BackendError::permanent("name the stage of a maintenance", error.to_string());
         // A file is planned from and not run on: nothing is told of conditions there, and no gate could open.
         if facts.live.is_some() {
-            target = with_guards_and_gates(target, &self.visits, policy).map_err(unnamed)?;
+            target =
+                with_guards_and_gates(target, &goal.task.visits(&self.visits), policy).map_err(unnamed)?;
         }
         let after = match goal.task {
             Task::Reboot => REBOOTED,
-            Task::Command(_) => MAINTAINED,
+            Task::Command(_) | Task::Hold => MAINTAINED,
         };
         let rebooted = Revision::new(after).map_err(unnamed)?;
         let memory = match &facts.live {

@@ -8,8 +8,11 @@ use stagger_engine::template::filled;
 use crate::client::{ApiError, Method, Rapi};
 use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
 
-const OF_NODES: &[&str] = &["node", "master", "reason"];
+/// What commands for a node are filled in with: `{node}`.
+pub const OF_NODES: &[&str] = &["node", "master", "reason"];
 const OF_MASTERS: &[&str] = &["successor", "master", "reason"];
+/// `state` is filled in before any other word, by who knows the folder of journals.
+const OF_JOURNALS: &[&str] = &["successor", "master", "reason", "state"];
 const OF_MOVES: &[&str] = &["instance", "node", "reason", "master"];
 const OF_PAUSES: &[&str] = &["seconds", "master", "reason"];
 const OF_THE_MASTER: &[&str] = &["master", "reason"];
@@ -38,7 +41,7 @@ pub fn templates(config: &RapiConfig) -> Vec<Template> {
     let all = [
         ("reboot", reboot.as_ref(), OF_NODES),
         ("failover", visits.failover.as_ref(), OF_MASTERS),
-        ("copy_journal", visits.copy_journal.as_ref(), OF_MASTERS),
+        ("copy_journal", visits.copy_journal.as_ref(), OF_JOURNALS),
         ("relocate", visits.relocate.as_ref(), OF_MOVES),
         ("hooks.may_stop", visits.hooks.may_stop.as_ref(), OF_NODES),
         ("hooks.enter", visits.hooks.enter.as_ref(), OF_NODES),

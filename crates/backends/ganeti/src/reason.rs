@@ -14,6 +14,9 @@ pub const PREFIX: &str = "stagger:";
 /// not one of ours.
 pub const EMERGENCY: &str = "stagger-emergency";
 
+/// The reason of what a person tells a run: it passes where jobs of others wait, and belongs to no call.
+pub const BY_A_PERSON: &str = "stagger:person";
+
 /// The first text that does not begin so any more, in the order of characters.
 const BEYOND: &str = "stagger;";
 
@@ -131,6 +134,13 @@ mod tests {
         ] {
             assert_eq!(JobReason::parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_a_person_says_passes_and_is_never_refused() {
+        assert!(Range::ours().has(BY_A_PERSON));
+        assert!(!Range::older_than(999_999_999_999).has(BY_A_PERSON));
+        assert_eq!(JobReason::parse(BY_A_PERSON), None);
     }
 
     proptest! {

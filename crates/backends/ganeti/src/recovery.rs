@@ -17,6 +17,7 @@ use crate::fence;
 use crate::guards::{self, HeldGuard};
 use crate::leftovers::{Leftovers, may_give_back};
 use crate::lock;
+use crate::target::WATCHER;
 use crate::visit::PlannedMoves;
 use crate::visitor::Visitor;
 
@@ -111,11 +112,11 @@ impl GanetiBackend {
     /// next wave. `by` is named nowhere else: a command is carried out once for one name.
     ///
     /// # Errors
-    /// The cluster cannot be asked, or a command fails.
+    /// The cluster cannot be asked, or a command fails. All others are given back all the same, and named.
     pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<HeldGuard>, BackendError> {
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look for guards", false))?;
-        let fence = fence::newest(&filters);
+        let fence = fence::largest_given(&filters);
         let call = Call {
             run: by.clone(),
             seq: 1,
@@ -123,11 +124,24 @@ impl GanetiBackend {
             fence,
             deadline: None,
         };
-        let held = guards::held(&filters);
-        for guard in &held {
-            guards::release(self.rapi(), self.settings(), &call, guard).await?;
+        let mut held = guards::held(&filters);
+        // The drain takes no command, and keeps people waiting: a watcher that nobody reaches must not stand before it.
+        held.sort_by_key(|held| held.guard == WATCHER);
+        let (mut dropped, mut failed) = (Vec::new(), None);
+        for guard in held {
+            match guards::release(self.rapi(), self.settings(), &call, &guard).await {
+                Ok(()) => dropped.push(guard),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(held)
+        let Some(mut error) = failed else {
+            return Ok(dropped);
+        };
+        if !dropped.is_empty() {
+            let names: Vec<&str> = dropped.iter().map(|held| held.guard.as_str()).collect();
+            error.why = format!("{}; given back all the same: {}", error.why, names.join(", "));
+        }
+        Err(error)
     }
 
     async fn give_all_back(

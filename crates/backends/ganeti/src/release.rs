@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// The releases that are run in the tests, on real clusters: `3.0.2` is of `3.0`.
-pub const TESTED: [&str; 1] = ["3.0"];
+pub const TESTED: [&str; 2] = ["3.0", "3.1"];
 
 /// Where `gnt-cluster upgrade` says on the master what it is about to do (`pathutils.INTENT_TO_UPGRADE`).
 pub const INTENT_TO_UPGRADE: &str = "/var/lib/ganeti/intent-to-upgrade";
@@ -50,12 +50,15 @@ mod tests {
 
     #[test]
     fn a_release_is_tested_or_named() {
-        for tested in ["3.0.2", "3.0", "3.0.3~rc1"] {
+        for tested in ["3.0.2", "3.0", "3.0.3~rc1", "3.1.0~rc2"] {
             assert_eq!(untested(tested), None, "{tested}");
         }
-        for other in ["3.1.0~rc2", "3.2.0", "2.16.2", "3.00.0", ""] {
+        for other in ["3.2.0", "2.16.2", "3.10.0", "3.00.0", ""] {
             let why = untested(other).unwrap();
-            assert!(why.contains(other) && why.contains("tests run on 3.0;"), "{why}");
+            assert!(
+                why.contains(other) && why.contains("tests run on 3.0 and 3.1;"),
+                "{why}"
+            );
         }
     }
 

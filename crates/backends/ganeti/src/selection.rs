@@ -115,18 +115,40 @@ impl Selection {
     }
 }
 
+/// The node of that name, or of that name without its domain if there is one such node, as Ganeti's own commands take it.
+///
+/// # Errors
+/// There is none, and which is nearest.
+pub fn node_called<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a str, SelectError> {
+    let short = |node: &&Node| node.name.split_once('.').is_some_and(|(short, _)| short == name);
+    let nodes = &cluster.nodes;
+    let mut found = nodes
+        .iter()
+        .filter(|node| node.name == name)
+        .chain(nodes.iter().filter(short));
+    match (found.next(), found.next()) {
+        (Some(node), None) => Ok(&node.name),
+        (Some(node), Some(_)) if node.name == name => Ok(&node.name),
+        _ => Err(none_called(cluster, name)),
+    }
+}
+
 fn node_exists(cluster: &Cluster, name: &str) -> Result<(), SelectError> {
     if cluster.nodes.iter().any(|node| node.name == name) {
         return Ok(());
     }
+    Err(none_called(cluster, name))
+}
+
+fn none_called(cluster: &Cluster, name: &str) -> SelectError {
     let nearest = cluster
         .nodes
         .iter()
         .max_by(|a, b| strsim::jaro_winkler(name, &a.name).total_cmp(&strsim::jaro_winkler(name, &b.name)));
-    Err(SelectError::Node {
+    SelectError::Node {
         name: name.to_owned(),
         nearest: nearest.map_or_else(|| "none".to_owned(), |node| node.name.clone()),
-    })
+    }
 }
 
 /// What is asked for, in words.

@@ -66,23 +66,29 @@ pub fn reboot(cluster: &Cluster, goal: &RebootGoal) -> Result<Target, TargetErro
     })
 }
 
-/// The one stage that maintains the nodes that are meant, by a reboot or by a command.
+/// The one stage that maintains the nodes that are meant: by a reboot, by a command, or by a person.
 ///
 /// # Errors
 /// As of [`reboot`].
 pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, TargetError> {
     let mut target = reboot(cluster, &goal.reboot)?;
-    let Task::Command(command) = &goal.task else {
-        return Ok(target);
+    let (title, why) = match &goal.task {
+        Task::Reboot => return Ok(target),
+        Task::Command(command) => (
+            format!("run `{command}`"),
+            "what a command has done to a node is not known",
+        ),
+        Task::Hold => (
+            "empty and hold".to_owned(),
+            "what a person has done to a node is not known",
+        ),
     };
-    target.title = format!("run `{command}`: {}", goal.reboot.selection);
+    target.title = format!("{title}: {}", goal.reboot.selection);
     for part in &mut target.parts {
         let Part::Stage(stage) = part else { continue };
         stage.name = PartName::new("maintenance")?;
         stage.revision = MAINTAINED.parse()?;
-        stage.going_back = GoingBack::Impossible {
-            why: "what a command has done to a node is not known".to_owned(),
-        };
+        stage.going_back = GoingBack::Impossible { why: why.to_owned() };
     }
     Ok(target)
 }

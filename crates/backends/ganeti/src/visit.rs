@@ -10,6 +10,7 @@ use stagger_core::model::{How, RunId, Storage};
 use stagger_core::plan;
 
 use crate::config::Visits;
+use crate::downtime::not_permitted;
 use crate::facts::notes::{Notes, PriorRole};
 use crate::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
 use crate::model::Status;
@@ -194,7 +195,7 @@ pub fn enter(
                 stops.push(instance.name.clone());
             }
             RunState::Up => {
-                let to = destination(facts, instance, planned)?;
+                let to = destination(facts, instance, visits, planned)?;
                 notes.away.insert(instance.uuid.clone());
                 moves.push(Move {
                     instance: instance.name.clone(),
@@ -279,7 +280,15 @@ fn may_be_on(instance: &InstanceFacts, name: &str) -> bool {
 }
 
 /// Where an instance goes that runs.
-fn destination(facts: &Facts, instance: &InstanceFacts, planned: &PlannedMoves) -> Result<String, Refusal> {
+fn destination(
+    facts: &Facts,
+    instance: &InstanceFacts,
+    visits: &Visits,
+    planned: &PlannedMoves,
+) -> Result<String, Refusal> {
+    if let Some(why) = not_permitted(instance, visits) {
+        return refuse(why);
+    }
     let InstanceFacts {
         name,
         primary,
@@ -484,6 +493,22 @@ pub fn leave(
         .collect();
     if !start.is_empty() {
         return Ok(Some(Batch::Start(start)));
+    }
+    // It failed where nobody answers: what was noted is not forgotten for it, or the instance would stay there for ever.
+    let out_of_reach = facts
+        .instances
+        .values()
+        .find(|instance| instance.doing == RunState::Failed && notes.away.contains(&instance.uuid));
+    if let Some(InstanceFacts {
+        name: who,
+        status,
+        primary,
+        ..
+    }) = out_of_reach
+    {
+        return Ok(Some(Batch::Look(format!(
+            "{who} is {status} on {primary}, which does not answer: it comes back to {name} once {primary} is in service"
+        ))));
     }
     // One question that a hypervisor did not answer is enough for that: what was noted is not forgotten for it.
     let unclear = facts

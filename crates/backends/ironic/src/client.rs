@@ -1,16 +1,14 @@
 //! The Ironic out there: what can be asked of it, and what can be done on its hosts.
 
 use std::collections::BTreeMap;
-use std::process::Stdio;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use stagger_engine::cluster::BackendError;
-use stagger_engine::hosts::{Hosts, Ran, WHENEVER, last_words};
-use stagger_engine::secrets;
+use stagger_engine::hosts::{Hosts, Ran, WHENEVER};
 
 use crate::config::Settings;
+use crate::credentials::{Auth, Credentials};
 use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
 use crate::http::Http;
 use crate::records::{maybe, text, whole};
@@ -70,11 +68,8 @@ pub async fn conductors_at(
     token: Option<&str>,
 ) -> Result<BTreeMap<String, ConductorReport>, String> {
     let http = Http::new(None, Duration::from_secs(10)).map_err(|error| error.to_string())?;
-    http.conductors(endpoint, token).await
+    http.conductors(endpoint, &Credentials::token(token)).await
 }
-
-/// How long a token is used before the next is asked for.
-const TOKEN_LASTS: Duration = Duration::from_mins(5);
 
 /// The Ironic of a configuration.
 #[derive(Debug)]
@@ -83,7 +78,10 @@ pub struct RemoteIronic {
     http: Http,
     database: Sql,
     writes: Option<Sql>,
-    token: Mutex<Option<(String, Instant)>>,
+    /// Who asks the API.
+    who: Credentials,
+    /// Who calls a conductor.
+    caller: Credentials,
 }
 
 impl RemoteIronic {
@@ -97,6 +95,10 @@ impl RemoteIronic {
             BackendError::permanent(format!("use the configuration of {}", cluster.name), why)
         })?;
         let password = cluster.password_file.as_deref();
+        let credentials = |auth: Option<&Auth>, token: Option<&str>| {
+            Credentials::configured(auth, token)
+                .map_err(|why| BackendError::permanent("use the credentials of the configuration", why))
+        };
         let writes = match &cluster.stopping.database {
             Some(url) => Some(Sql::new(
                 &with_password(url, password)?,
@@ -113,7 +115,11 @@ impl RemoteIronic {
                 settings.pace.call,
             )?,
             writes,
-            token: Mutex::new(None),
+            who: credentials(cluster.auth.as_ref(), cluster.token.as_deref())?,
+            caller: match &cluster.rpc_auth {
+                None => Credentials::nobody(),
+                auth => credentials(auth.as_ref(), None)?,
+            },
             settings,
         })
     }
@@ -122,85 +128,23 @@ impl RemoteIronic {
     fn hosts(&self) -> &Hosts {
         &self.settings.hosts
     }
-
-    async fn token(&self) -> Result<Option<String>, String> {
-        let Some(command) = &self.settings.cluster.token else {
-            return Ok(None);
-        };
-        let kept = {
-            let kept = self
-                .token
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            kept.clone()
-        };
-        if let Some((token, since)) = kept
-            && since.elapsed() < TOKEN_LASTS
-        {
-            return Ok(Some(token));
-        }
-        let asked = tokio::process::Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let limit = self.settings.pace.call;
-        let output = tokio::time::timeout(limit, asked)
-            .await
-            .map_err(|_| format!("`token` has not ended after {} s", limit.as_secs()))?
-            .map_err(|error| format!("`token` cannot be run: {error}"))?;
-        let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if !output.status.success() || token.is_empty() {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(format!(
-                "`token` ended with {}: {}",
-                output.status,
-                last_words(&said)
-            ));
-        }
-        let mut kept = self
-            .token
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        secrets::remember(&token);
-        *kept = Some((token.clone(), Instant::now()));
-        Ok(Some(token))
-    }
 }
 
 #[async_trait]
 impl IronicClient for RemoteIronic {
     async fn apis(&self) -> BTreeMap<String, ApiReport> {
-        let token = self.token().await;
         let asked = self.settings.cluster.apis.iter().map(|api| async {
-            let says = match &token {
-                Ok(token) => self.http.api(&api.url, token.as_deref()).await,
-                Err(why) => ApiReport::Unclear(why.clone()),
-            };
+            let says = self.http.api(&api.url, &self.who).await;
             (api.name.clone(), says)
         });
         futures::future::join_all(asked).await.into_iter().collect()
     }
 
     async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>> {
-        let token = match self.token().await {
-            Ok(token) => token,
-            Err(why) => return Known::No(why),
-        };
-        match self
-            .http
-            .conductors(&self.settings.cluster.endpoint, token.as_deref())
-            .await
-        {
+        let endpoint = &self.settings.cluster.endpoint;
+        match self.http.conductors(endpoint, &self.who).await {
             Ok(found) => Known::Yes(found),
-            Err(why) => {
-                // It may have been too old.
-                *self
-                    .token
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner) = None;
-                Known::No(why)
-            }
+            Err(why) => Known::No(why),
         }
     }
 
@@ -228,7 +172,7 @@ impl IronicClient for RemoteIronic {
     }
 
     async fn halt_keepalive(&self, rpc: &str) -> Result<(), BackendError> {
-        let halted = self.http.halt_keepalive(rpc).await;
+        let halted = self.http.halt_keepalive(rpc, &self.caller).await;
         halted.map_err(|why| BackendError::transient("stop the heartbeat of a conductor", why))
     }
 

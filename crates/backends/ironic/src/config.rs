@@ -15,6 +15,8 @@ use stagger_engine::hosts::Hosts;
 use stagger_engine::redact::redact;
 use stagger_engine::secrets;
 
+use crate::credentials::Auth;
+
 /// An Ironic as the configuration has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,13 @@ pub struct IronicConfig {
     /// Ironic asks for none.
     #[serde(default)]
     pub token: Option<String>,
+    /// Who asks the API, where it is not a `token` that a command prints.
+    #[serde(default)]
+    pub auth: Option<Auth>,
+    /// Who calls a conductor by JSON-RPC, for `way = "mute"` (`[json_rpc] auth_strategy` of Ironic); nobody in particular, if not
+    /// given.
+    #[serde(default)]
+    pub rpc_auth: Option<Auth>,
     /// Ironic's database, read only: `mysql://reader@db/ironic` or `postgres://…`. A `{password}` in it is replaced by
     /// the first line of `password_file`.
     pub database: String,
@@ -482,6 +491,13 @@ impl IronicConfig {
                 return Err(format!("two conductors are registered as {twice}"));
             }
         }
+        if self.token.is_some() && self.auth.is_some() {
+            return Err("there are `token` and `[cluster.auth]`: one of them asks the API".to_owned());
+        }
+        let auths = [("cluster.auth", &self.auth), ("cluster.rpc_auth", &self.rpc_auth)];
+        for (section, auth) in auths {
+            auth.as_ref().map_or(Ok(()), |auth| auth.verify(section))?;
+        }
         let mut servers = BTreeSet::new();
         let all = self.services().flat_map(|service| service.servers.to_vec());
         for server in all {
@@ -501,7 +517,11 @@ impl IronicConfig {
             .filter_map(|conductor| conductor.rpc.as_ref());
         let doors = self.apis.iter().map(|api| &api.url).chain([&self.endpoint]);
         let written = self.stopping.database.iter().chain([&self.database, &self.ours]);
-        for url in ways.chain(doors).chain(written) {
+        let keystones = auths.iter().filter_map(|(_, auth)| match auth {
+            Some(Auth::Keystone(keystone)) => Some(&keystone.url),
+            Some(Auth::HttpBasic(_)) | None => None,
+        });
+        for url in ways.chain(doors).chain(written).chain(keystones) {
             if secrets::in_url(url) {
                 return Err(format!(
                     "{} has a password in it: a configuration is read by many; write `{{password}}` for that of a database, \
@@ -644,6 +664,31 @@ pub(crate) mod tests {
                 "{why}"
             );
         }
+        let auth = |text: &str| {
+            refused(
+                "[commands]",
+                &format!("{text}\npassword_file = \"/x\"\n[commands]"),
+            )
+        };
+        let keystone = "[auth]\nkind = \"keystone\"\nurl = \"https://k/v3\"";
+        assert!(auth(keystone).contains("give `application_credential`, or `user`"));
+        assert!(
+            auth(&format!(
+                "{keystone}\napplication_credential = \"a\"\nproject = \"p\""
+            ))
+            .contains("leave `project` out")
+        );
+        assert!(auth("[rpc_auth]\nkind = \"http-basic\"\nuser = \"a:b\"").contains("without a colon"));
+        assert!(auth("token = \"t\"\n[auth]\nkind = \"http-basic\"\nuser = \"a\"").contains("one of them"));
+        let shown = auth(
+            &keystone
+                .replace("k/v3", "me:hunter2hunter2@k/v3")
+                .replace("[auth]", "[auth]\nuser = \"u\""),
+        );
+        assert!(
+            shown.contains("has a password in it") && !shown.contains("hunter2"),
+            "{shown}"
+        );
         assert!(refused("name = \"c2\"", "name = \"c;id\"").contains("c;id"));
         assert!(refused("\"b/a2\"", "\"b/a2;id\"").contains("cannot be a server"));
     }

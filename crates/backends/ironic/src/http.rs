@@ -13,6 +13,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, in_full};
 use stagger_versioned::Version;
 
+use crate::credentials::{Credentials, Header, Known, Source, printed};
 use crate::facts::{ApiReport, ConductorReport};
 
 /// An answer is never longer: ten thousand conductors take two of these.
@@ -28,6 +30,9 @@ const LARGEST: usize = 1 << 20;
 
 /// The highest version that a service offers; servers differ in how they write the name.
 const MAXIMUM: &str = "x-openstack-ironic-api-maximum-version";
+
+/// Where Keystone writes the token that it gives.
+const SUBJECT_TOKEN: &str = "x-subject-token";
 
 /// The version in which questions are asked, since it is the first that lists conductors.
 const ASKED_IN: (&str, &str) = ("x-openstack-ironic-api-version", "1.49");
@@ -53,6 +58,8 @@ pub(crate) enum RequestError {
 struct Answer {
     code: u16,
     maximum: Option<String>,
+    /// Keystone's.
+    token: Option<String>,
     body: Value,
 }
 
@@ -89,11 +96,31 @@ impl Http {
         })
     }
 
+    /// Asks with what these credentials give. What is refused as too old is asked once more with another.
     async fn ask(
         &self,
         method: &str,
         url: &str,
-        token: Option<&str>,
+        who: &Credentials,
+        body: Option<&Value>,
+    ) -> Result<Answer, RequestError> {
+        let header = async || {
+            let header = self.header(who).await;
+            header.map_err(|why| RequestError::Unclear(format!("{url}: {why}")))
+        };
+        let answer = self.send(method, url, header().await?, body).await?;
+        if answer.code != 401 || !who.can_be_renewed() {
+            return Ok(answer);
+        }
+        who.forget();
+        self.send(method, url, header().await?, body).await
+    }
+
+    async fn send(
+        &self,
+        method: &str,
+        url: &str,
+        header: Option<Header>,
         body: Option<&Value>,
     ) -> Result<Answer, RequestError> {
         let unclear = |why: String| RequestError::Unclear(format!("{url}: {why}"));
@@ -103,8 +130,8 @@ impl Http {
             .header(ASKED_IN.0, ASKED_IN.1)
             .header(ACCEPT, "application/json")
             .header(CONTENT_TYPE, "application/json");
-        if let Some(token) = token {
-            request = request.header("x-auth-token", token);
+        if let Some(Header { name, value }) = header {
+            request = request.header(name, value);
         }
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = request
@@ -120,8 +147,8 @@ impl Http {
                 }
             })?;
             let code = answer.status().as_u16();
-            let maximum = answer.headers().get(MAXIMUM);
-            let maximum = maximum.and_then(|value| value.to_str().ok()).map(str::to_owned);
+            let said = |name: &str| answer.headers().get(name)?.to_str().ok().map(str::to_owned);
+            let (maximum, token) = (said(MAXIMUM), said(SUBJECT_TOKEN));
             let body = Limited::new(answer.into_body(), LARGEST)
                 .collect()
                 .await
@@ -130,6 +157,7 @@ impl Http {
             Ok(Answer {
                 code,
                 maximum,
+                token,
                 body: serde_json::from_slice(&body).unwrap_or(Value::Null),
             })
         };
@@ -141,13 +169,15 @@ impl Http {
 
     /// What a service of the API says of itself, once it has shown that it reaches its database: the page that tells its
     /// version needs none.
-    pub(crate) async fn api(&self, url: &str, token: Option<&str>) -> ApiReport {
-        let answer = match self.ask("GET", &join(url, "/"), None, None).await {
+    pub(crate) async fn api(&self, url: &str, who: &Credentials) -> ApiReport {
+        let answer = match self.send("GET", &join(url, "/"), None, None).await {
             Ok(answer) => answer,
             Err(RequestError::Away(why)) => return ApiReport::Away(why),
             Err(RequestError::Unclear(why)) => return ApiReport::Unclear(why),
         };
-        let Answer { code, maximum, body } = answer;
+        let Answer {
+            code, maximum, body, ..
+        } = answer;
         // The header is not there on every page; the page itself says the same.
         let said = maximum.or_else(|| body["default_version"]["version"].as_str().map(str::to_owned));
         let offers = match said.as_deref().map(str::parse::<Version>) {
@@ -158,7 +188,7 @@ impl Http {
             Some(Err(error)) => return ApiReport::Unclear(format!("{url}: {error}")),
         };
         let asked = join(url, "/v1/conductors?limit=1");
-        match self.ask("GET", &asked, token, None).await {
+        match self.ask("GET", &asked, who, None).await {
             Ok(Answer { code: 200, .. }) => ApiReport::Offers(offers),
             Ok(Answer { code, body, .. }) => {
                 ApiReport::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
@@ -171,13 +201,13 @@ impl Http {
     pub(crate) async fn conductors(
         &self,
         url: &str,
-        token: Option<&str>,
+        who: &Credentials,
     ) -> Result<BTreeMap<String, ConductorReport>, String> {
         let mut found = BTreeMap::new();
         let mut next = join(url, "/v1/conductors");
         // Pages of at least one each.
         for _ in 0..1000 {
-            let answer = self.ask("GET", &next, token, None).await;
+            let answer = self.ask("GET", &next, who, None).await;
             let Answer { code, body, .. } = answer.map_err(|error| match error {
                 RequestError::Away(why) | RequestError::Unclear(why) => why,
             })?;
@@ -209,12 +239,56 @@ impl Http {
     }
 
     /// Stops the heartbeat of a conductor, by its JSON-RPC port.
-    pub(crate) async fn halt_keepalive(&self, rpc: &str) -> Result<(), String> {
+    pub(crate) async fn halt_keepalive(&self, rpc: &str, who: &Credentials) -> Result<(), String> {
         let call = json!({ "jsonrpc": "2.0", "method": "keepalive_halt", "params": {}, "id": "stagger" });
-        match self.ask("POST", &join(rpc, "/"), None, Some(&call)).await {
+        match self.ask("POST", &join(rpc, "/"), who, Some(&call)).await {
             Ok(Answer { code: 200, body, .. }) if body.get("error").is_none() => Ok(()),
             Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", words_of(&body))),
             Err(RequestError::Away(why) | RequestError::Unclear(why)) => Err(why),
+        }
+    }
+}
+
+impl Http {
+    /// What is to be sent beside a question, if anything is.
+    async fn header(&self, who: &Credentials) -> Result<Option<Header>, String> {
+        match who.known() {
+            Known::Nothing => return Ok(None),
+            Known::Header(header) => return Ok(Some(header)),
+            Known::AskFor => {}
+        }
+        let (token, ends) = match &who.source {
+            Source::Command(command) => (printed(command, self.limit).await?, None),
+            Source::Keystone { url, request } => self.keystone_token(url, request).await?,
+            Source::Nobody | Source::Same(_) => return Ok(None),
+        };
+        Ok(Some(who.keep(token, ends)))
+    }
+
+    /// A token of Keystone's, and when it ends, if that is said.
+    async fn keystone_token(
+        &self,
+        url: &str,
+        request: &Value,
+    ) -> Result<(String, Option<Timestamp>), String> {
+        match self.send("POST", url, None, Some(request)).await {
+            Ok(Answer {
+                code: 201,
+                token: Some(token),
+                body,
+                ..
+            }) => {
+                let ends = body["token"]["expires_at"].as_str();
+                Ok((token, ends.and_then(|ends| ends.parse().ok())))
+            }
+            // Its words name the user, and never the password.
+            Ok(Answer { code, body, .. }) => Err(format!(
+                "{url} gives no token, it answers {code}: {}",
+                words_of(&body)
+            )),
+            Err(RequestError::Away(why) | RequestError::Unclear(why)) => {
+                Err(format!("Keystone gives no token: {why}"))
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod client;
 pub mod commands;
 pub mod conditions;
 pub mod config;
+pub mod credentials;
 mod drain;
 pub mod facts;
 pub mod goal;

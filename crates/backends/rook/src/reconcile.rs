@@ -26,6 +26,7 @@ use kube::Client;
 use semver::Version;
 use stagger_ceph::api::{Access, CephApi};
 use stagger_engine::cluster::BackendError;
+use stagger_gates::GateSettings;
 use tokio::sync::watch;
 
 use crate::agent::agents::AgentRollout;
@@ -65,6 +66,8 @@ pub struct Options {
     pub metrics: Option<SocketAddr>,
     /// Whether there are to be agents.
     pub agents: bool,
+    /// What others measure of clusters, for which updates wait.
+    pub gates: GateSettings,
     /// Its own release.
     pub version: Version,
 }

@@ -23,6 +23,36 @@ pub(crate) struct Reboot {
     /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
+    /// Leave out hosts of a Ceph that have been up for less than TIME: 30d, 12h.
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    pub(crate) up_for: Option<Span>,
+    /// Whether what is pending is installed first: of `patch`.
+    #[arg(skip)]
+    pub(crate) patches: bool,
+}
+
+/// A time of which days have 24 hours.
+fn span(text: &str) -> Result<Span, String> {
+    let span: jiff::Span = text
+        .parse()
+        .map_err(|_| "give a number and a unit: 30d, 12h, 90m".to_owned())?;
+    let time = span
+        .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
+        .map_err(|error| error.to_string())?;
+    match u64::try_from(time.as_secs()) {
+        Ok(seconds) if seconds > 0 => Ok(Span(seconds)),
+        Ok(_) | Err(_) => Err("give more than nothing".to_owned()),
+    }
+}
+
+/// A time, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) u64);
+
+impl std::fmt::Display for Span {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}s", self.0)
+    }
 }
 
 impl Reboot {
@@ -31,8 +61,10 @@ impl Reboot {
             visit,
             needs_reboot,
             since,
+            up_for,
+            patches,
         } = self;
-        let mut words = Words(vec!["reboot".to_owned()]);
+        let mut words = Words(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
         words.0.extend(visit.words());
         // Every word that follows is a flag.
         words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
@@ -41,7 +73,16 @@ impl Reboot {
             needs_reboot.as_ref().filter(|command| !command.is_empty()),
         );
         words.value("--since", since.as_ref());
+        words.value("--up-for", up_for.as_ref());
         words.0
+    }
+
+    /// The same that installs what is pending first.
+    pub(super) fn that_patches(&self) -> Self {
+        Self {
+            patches: true,
+            ..self.clone()
+        }
     }
 }
 
@@ -50,20 +91,24 @@ impl Reboot {
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
 pub(crate) struct Exec {
-    /// The command, run here for each {node} once it is empty; its exit code 0 ends the visit. {master} and {reason} are
+    /// The command. Of a Ceph it is run on each {host}; of a Ganeti here for each {node} once it is empty, and {master} and {reason} are
     /// filled in too.
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) command: String,
+    #[arg(long, value_name = "COMMAND", required_unless_present = "hold")]
+    pub(crate) command: Option<String>,
+    /// Instead of a command: keep each node empty until `stagger ganeti done NODE` says that its maintenance is done.
+    #[arg(long, conflicts_with = "command")]
+    pub(crate) hold: bool,
     #[command(flatten)]
     /// Which nodes, and how.
     pub(crate) visit: Visit,
 }
 
 impl Exec {
-    pub(super) fn words(&self) -> Vec<String> {
-        let Self { command, visit } = self;
+    pub(crate) fn words(&self) -> Vec<String> {
+        let Self { command, hold, visit } = self;
         let mut words = Words(vec!["exec".to_owned()]);
-        words.value("--command", Some(command));
+        words.value("--command", command.as_ref());
+        words.switch("--hold", *hold);
         words.0.extend(visit.words());
         words.0
     }
@@ -349,6 +394,16 @@ pub(crate) enum Ganeti {
     Guards(GanetiGuards),
     /// Give back what runs have left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
     Recover(Recover),
+    /// Carry on the run that was handed over to this node, or whose process died, where this node is the master. Else do nothing:
+    /// for a timer on every node that may be master.
+    Resume,
+    /// Say that the maintenance of nodes is done that `exec --hold` keeps empty: their instances come back.
+    #[command(after_help = "Example: stagger ganeti done node3")]
+    Done {
+        /// The nodes.
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+    },
 }
 
 /// `ganeti init`
@@ -363,6 +418,9 @@ pub(crate) struct GanetiInit {
     /// Write to this new file [default: stagger.toml].
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// On the master: add a user `stagger` who may write to ganeti-rapi's file of users, where there is none.
+    #[arg(long)]
+    pub(crate) make_user: bool,
 }
 
 /// `guards`

@@ -29,7 +29,16 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Run a command for each node of a Ganeti, with its instances evacuated.
+    /// Install what is pending on the hosts of a Ceph, and reboot them.
+    Patch {
+        #[command(flatten)]
+        /// Which hosts.
+        reboot: Box<Reboot>,
+        #[command(flatten)]
+        /// What every goal has.
+        flags: GoalFlags<T>,
+    },
+    /// Run a command on each host of a Ceph, or for each evacuated node of a Ganeti.
     Exec {
         #[command(flatten)]
         /// The command, for which nodes, and how.
@@ -61,6 +70,7 @@ impl<T: Args> GoalWith<T> {
         let (action, flags) = match self {
             Self::Upgrade { upgrade, flags } => (Action::Upgrade(upgrade.clone()), flags),
             Self::Reboot { reboot, flags } => (Action::Reboot(reboot.clone()), flags),
+            Self::Patch { reboot, flags } => (Action::Reboot(Box::new(reboot.that_patches())), flags),
             Self::Exec { exec, flags } => (Action::Exec(exec.clone()), flags),
         };
         Goal {
@@ -73,9 +83,10 @@ impl<T: Args> GoalWith<T> {
     /// The flags of the command.
     pub(crate) fn with(&self) -> &T {
         match self {
-            Self::Upgrade { flags, .. } | Self::Reboot { flags, .. } | Self::Exec { flags, .. } => {
-                &flags.with
-            }
+            Self::Upgrade { flags, .. }
+            | Self::Reboot { flags, .. }
+            | Self::Patch { flags, .. }
+            | Self::Exec { flags, .. } => &flags.with,
         }
     }
 }
@@ -98,7 +109,7 @@ pub(crate) struct Goal {
 pub(crate) enum Action {
     /// It gets another release.
     Upgrade(Upgrade),
-    /// It is rebooted.
+    /// It is rebooted, what is pending installed first or not.
     Reboot(Box<Reboot>),
     /// A command is run for it.
     Exec(Box<Exec>),

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::builder::styling::Styles;
-use clap::{Command, CommandFactory as _};
+use clap::{Args as _, Command, CommandFactory as _};
 
-use super::Cli;
+use super::{Cli, Visit};
 
 /// Each group with its commands, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -63,14 +63,30 @@ pub(crate) fn command() -> Command {
     ))
 }
 
-/// The page of a goal shows no flags of clusters that do not have it: no Ganeti is one of Rook's.
+/// The page of a goal shows no flags of clusters that do not have it: no hosts are rebooted where Rook is, and no Ceph has instances.
 fn of_their_kind(command: Command) -> Command {
-    const GANETI: [&str; 2] = ["reboot", "exec"];
+    const OF_HOSTS: [&str; 3] = ["reboot", "patch", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
     const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
+    let of_ganeti = Visit::augment_args(Command::new("visit"));
+    let of_ganeti: Vec<_> = of_ganeti
+        .get_arguments()
+        .map(|arg| arg.get_id().clone())
+        .collect();
+    let command = ["plan", "explain", "simulate", "run"]
+        .into_iter()
+        .fold(command, |all, name| {
+            all.mut_subcommand(name, |looks| {
+                looks.mut_subcommand("patch", |patch| {
+                    of_ganeti
+                        .iter()
+                        .fold(patch, |patch, flag| patch.mut_arg(flag, |arg| arg.hide(true)))
+                })
+            })
+        });
     LOOK.into_iter().fold(command, |all, name| {
         all.mut_subcommand(name, |looks| {
-            GANETI.into_iter().fold(looks, |looks, goal| {
+            OF_HOSTS.into_iter().fold(looks, |looks, goal| {
                 looks.mut_subcommand(goal, |goal| {
                     ROOK.into_iter()
                         .fold(goal, |goal, flag| goal.mut_arg(flag, |arg| arg.hide(true)))

@@ -54,6 +54,10 @@ pub(crate) struct Operator {
     /// Whether each node runs an agent. Clusters are upgraded only once all agents are of the operator's release.
     #[arg(long, default_value = "on", value_name = "WISH")]
     pub(crate) agents: Switch,
+    /// A file with what updates wait for beside Ceph itself: `prometheus`, `metric`, `alertmanager` and `alert` as in the section
+    /// `gates` of a configuration. None, if there is no such file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) gates: Option<PathBuf>,
     /// Log plain lines instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,

@@ -2,13 +2,13 @@
 
 mod copy;
 mod reboot;
-mod risks;
 mod source;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use stagger_ceph::api::CephApi;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::CephSettings;
@@ -16,9 +16,10 @@ use stagger_ceph::facts::Facts;
 use stagger_ceph::memory::Memory;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
-use stagger_ceph::reboot::RebootGoal;
+use stagger_ceph::reboot::{HostTask, RebootGoal};
+use stagger_ceph::risks;
 use stagger_ceph::translate::hosts::HOST;
-use stagger_core::model::{ClusterId, Part, Reason, Snapshot, Target};
+use stagger_core::model::{ClusterId, Part, Reason, Revision, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planner as _};
 use stagger_engine::database::Place;
@@ -31,7 +32,7 @@ use self::reboot::Reached;
 use super::guards::GuardHolder;
 use super::opened::{Looked, Managed, Opened, System};
 use super::reachable;
-use crate::args::{Action, Goal, PolicyFlags};
+use crate::args::{self, Action, Goal, PolicyFlags};
 use crate::error::CliError;
 use crate::planning::{PlanRequest, made_for, refusal};
 
@@ -60,16 +61,31 @@ impl System for Ceph {
     fn goal(&self, goal: &Goal) -> Result<CephGoal, CliError> {
         match &goal.action {
             Action::Reboot(_) if self.of_rook => Err(CliError::usage(
-                "`reboot` is for a Ceph on hosts, and this one is managed by Rook",
+                "`reboot` and `patch` are for a Ceph on hosts, and this one is managed by Rook",
             )
             .hint("Kubernetes drains a node for its reboot, as Rook permits: docs/guides/kubernetes.md")),
             Action::Reboot(reboot) => {
                 Goal::reboot_of_hosts(reboot)?;
-                Ok(CephGoal::Reboot(RebootGoal::default()))
+                let task = if reboot.patches {
+                    HostTask::Patch
+                } else {
+                    HostTask::Reboot
+                };
+                Ok(CephGoal::Reboot(RebootGoal {
+                    task,
+                    ..RebootGoal::default()
+                }))
             }
-            Action::Upgrade(_) | Action::Exec(_) => {
-                Ok(CephGoal::Upgrade(goal.upgrade(Self::KIND)?.to.clone()))
+            Action::Exec(exec) => {
+                let command = Goal::command_on_hosts(exec, &self.settings.hosts)?;
+                // Of a later run with the same command no host is done yet.
+                let token = format!("{:x}", Timestamp::now().as_microsecond());
+                Ok(CephGoal::Reboot(RebootGoal {
+                    task: HostTask::Command { command, token },
+                    ..RebootGoal::default()
+                }))
             }
+            Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
         }
     }
 
@@ -80,24 +96,41 @@ impl System for Ceph {
         planner: &CephPlanner,
         facts: &Facts,
     ) -> Result<CephGoal, CliError> {
-        match &goal.action {
-            Action::Upgrade(_) | Action::Exec(_) => Ok(wanted),
-            Action::Reboot(asked) => {
-                let daemons = planner.snapshot(facts)?;
-                let hosts = reboot::meant(facts, &daemons, &goal.select)?;
-                let reached = self.answers.then_some(Reached {
-                    settings: &self.settings,
-                    journals: self.journals.as_ref(),
-                });
-                Ok(CephGoal::Reboot(reboot::ask(reached, asked, hosts).await?))
+        let CephGoal::Reboot(RebootGoal { task, .. }) = wanted else {
+            return Ok(wanted);
+        };
+        let daemons = planner.snapshot(facts)?;
+        let hosts = reboot::meant(facts, &daemons, &goal.select)?;
+        let mut settings = self.settings.clone();
+        settings.reboot = task.commands(&settings.reboot, &settings.hosts);
+        let reached = self.answers.then_some(Reached {
+            settings: &settings,
+            journals: self.journals.as_ref(),
+        });
+        let found = match &goal.action {
+            Action::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
+            Action::Upgrade(_) | Action::Exec(_) => {
+                reboot::ask(reached, &args::Reboot::default(), hosts).await?
             }
+        };
+        Ok(CephGoal::Reboot(RebootGoal { task, ..found }))
+    }
+
+    fn remarks(&self, _planner: &CephPlanner, _facts: &Facts, goal: &CephGoal) -> Vec<String> {
+        match goal {
+            CephGoal::Reboot(goal) if goal.task == HostTask::Patch && self.settings.reboot.patch.is_none() => vec![
+                "note: `patch` installs all that is pending on a host, Ceph's packages too where newer ones are to be had: hold them \
+                 (`apt-mark hold`) where only the rest is meant"
+                    .to_owned(),
+            ],
+            CephGoal::Reboot(_) | CephGoal::Upgrade(_) => Vec::new(),
         }
     }
 
     fn refused(&self, goal: &CephGoal, _facts: &Facts, reasons: &[Reason]) -> CliError {
         match goal {
             CephGoal::Upgrade(release) => CliError::refused(&format!("the upgrade to {release}"), reasons),
-            CephGoal::Reboot(_) => CliError::refused("the reboot of its hosts", reasons),
+            CephGoal::Reboot(_) => CliError::refused("the maintenance of its hosts", reasons),
         }
     }
 
@@ -117,7 +150,8 @@ impl System for Ceph {
         to: Option<&str>,
         accepted: &BTreeSet<String>,
     ) -> Option<Vec<Finding>> {
-        Some(risks::findings(&*self.api, facts, snapshot, known, to, accepted).await)
+        let release = |revision: &Revision| revision.as_str().to_owned();
+        Some(risks::findings(&*self.api, facts, snapshot, known, to, accepted, release).await)
     }
 
     fn copy(

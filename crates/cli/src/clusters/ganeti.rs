@@ -67,10 +67,7 @@ impl Ganeti<'_> {
             None => preflight::drained(self.looker()?.rapi()).await,
             found => found,
         };
-        if let Some(why) = under_way {
-            return Err(CliError::new(Exit::No, format!("not begun: {why}"))
-                .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"));
-        }
+        not_while_it_is_upgraded(under_way)?;
         let Some(why) = untested(release) else {
             return Ok(());
         };
@@ -83,6 +80,13 @@ impl Ganeti<'_> {
         Err(CliError::new(Exit::No, format!("not begun: {why}"))
             .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
     }
+}
+
+/// Refuses while that is so: a run is neither begun nor carried on.
+fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
+    let Some(why) = under_way else { return Ok(()) };
+    Err(CliError::new(Exit::No, format!("not begun: {why}"))
+        .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"))
 }
 
 #[async_trait]
@@ -123,6 +127,7 @@ impl System for Ganeti<'_> {
         warnings
             .map(|warning| format!("warning: {warning}"))
             .chain(remarks::of_jobs(facts, goal).map(|note| format!("note: {note}")))
+            .chain(remarks::of_hold(&goal.task).map(|note| format!("note: {note}")))
             .collect()
     }
 }
@@ -134,6 +139,11 @@ impl Managed for Ganeti<'_> {
         memory: Option<Memory>,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
+        if memory.is_some() {
+            not_while_it_is_upgraded(
+                upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)?,
+            )?;
+        }
         let settings = source::of_identity(self.settings()?, identity);
         Ok(Arc::new(GanetiBackend::new(settings, memory)?))
     }
@@ -188,8 +198,10 @@ impl Managed for Ganeti<'_> {
                 moved => format!("NOT ON ITS ORIGINAL PRIMARY  {}", moved.join("; ")),
             });
         }
-        let left = Leftovers::of(&live, &[]).of_run(run);
-        if !left.visits.is_empty() {
+        // What could not be given back of guards is told too.
+        let filters = opened.system.looker()?.rapi().filters().await;
+        let left = Leftovers::of(&live, &filters.unwrap_or_default()).of_run(run);
+        if !left.nothing_is_away() {
             lines.push(format!(
                 "this run has left behind:\n{}",
                 show::leftovers::leftovers(&left)

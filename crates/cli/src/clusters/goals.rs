@@ -2,7 +2,10 @@
 
 use jiff::Timestamp;
 
-use crate::args::{Action, Goal, Reboot, Upgrade, Visit};
+use stagger_engine::hosts::Hosts;
+use stagger_engine::template::unknown;
+
+use crate::args::{Action, Exec, Goal, Reboot, Upgrade, Visit};
 use crate::error::CliError;
 
 impl Goal {
@@ -13,13 +16,19 @@ impl Goal {
     pub(super) fn upgrade(&self, kind: &str) -> Result<&Upgrade, CliError> {
         match &self.action {
             Action::Upgrade(upgrade) => Ok(upgrade),
-            Action::Reboot(_) => Err(CliError::usage(format!(
-                "`reboot` is for a Ganeti or a Ceph on hosts, and this is {kind}"
+            Action::Reboot(reboot) => Err(CliError::usage(format!(
+                "`{}` is for a Ganeti or a Ceph on hosts, and this is {kind}",
+                if reboot.patches { "patch" } else { "reboot" }
             ))
             .hint(
                 "`upgrade --to RELEASE`; for the others: a configuration with kind = \"ganeti\" or \"ceph\", or --from",
             )),
-            Action::Exec(_) => Err(of_a_ganeti("exec", kind)),
+            Action::Exec(_) => Err(CliError::usage(format!(
+                "`exec` is for a Ganeti or a Ceph on hosts, and this is {kind}"
+            ))
+            .hint(
+                "`upgrade --to RELEASE`; for the others: a configuration with kind = \"ganeti\" or \"ceph\", or --from",
+            )),
         }
     }
 
@@ -29,15 +38,26 @@ impl Goal {
     /// Another goal is given.
     pub(super) fn maintenance(&self, cluster: &str) -> Result<Maintenance<'_>, CliError> {
         match &self.action {
+            Action::Reboot(reboot) if reboot.patches => Err(CliError::usage(format!(
+                "{cluster} is a Ganeti, and `patch` is for a Ceph on hosts"
+            ))
+            .hint("`exec --command 'ssh root@{node} …'` runs a command for each node while it is empty")),
+            Action::Reboot(reboot) if reboot.up_for.is_some() => Err(CliError::usage(format!(
+                "{cluster} is a Ganeti, and --up-for is for a Ceph on hosts"
+            ))
+            .hint("--needs-reboot COMMAND tells of each node whether it needs a reboot")),
             Action::Reboot(reboot) => Ok(Maintenance {
                 visit: &reboot.visit,
-                command: None,
+                work: Work::Reboot,
                 needs_reboot: reboot.needs_reboot.as_deref(),
                 since: reboot.since,
             }),
             Action::Exec(exec) => Ok(Maintenance {
                 visit: &exec.visit,
-                command: Some(&exec.command),
+                work: match exec.command.as_deref() {
+                    Some(command) => Work::Command(command),
+                    None => Work::Hold,
+                },
                 needs_reboot: None,
                 since: None,
             }),
@@ -56,6 +76,7 @@ impl Goal {
         let shared = Reboot {
             needs_reboot: None,
             since: None,
+            up_for: None,
             ..reboot.clone()
         };
         let others: Vec<String> = shared
@@ -71,7 +92,55 @@ impl Goal {
             "{} is for a Ganeti, and this is a Ceph",
             others.join(", ")
         ))
-        .hint("hosts of a Ceph are selected by --host, --domain, --limit, --needs-reboot and --since"))
+        .hint(
+            "hosts of a Ceph are selected by --host, --domain, --limit, --needs-reboot, --up-for and --since",
+        ))
+    }
+
+    /// The command that is run in the turn of each host of a Ceph: the flags about instances are a Ganeti's.
+    ///
+    /// # Errors
+    /// Another flag is given, a placeholder that is not filled in, or a command that would run here for every host.
+    pub(super) fn command_on_hosts(exec: &Exec, hosts: &Hosts) -> Result<String, CliError> {
+        let plain = Exec {
+            command: exec.command.clone(),
+            ..Exec::default()
+        };
+        let plain = plain.words();
+        let others: Vec<String> = exec
+            .words()
+            .into_iter()
+            .filter(|word| word.starts_with("--") && !plain.contains(word))
+            .map(|word| word.split('=').next().unwrap_or_default().to_owned())
+            .collect();
+        if !others.is_empty() {
+            return Err(CliError::usage(format!(
+                "{} is for a Ganeti, and this is a Ceph",
+                others.join(", ")
+            ))
+            .hint("hosts of a Ceph are selected by --host, --domain and --limit"));
+        }
+        let command = exec.command.as_deref().unwrap_or_default().trim();
+        if command.is_empty() {
+            return Err(CliError::usage("--command is empty"));
+        }
+        let odd: Vec<&str> = unknown(command, &["host"]).into_iter().collect();
+        if let Some(word) = odd
+            .iter()
+            .find(|word| ["node", "master", "reason"].contains(*word))
+        {
+            return Err(CliError::usage(format!(
+                "--command has {{{word}}}, which is filled in for a Ganeti alone"
+            ))
+            .hint("of a Ceph {host} is filled in"));
+        }
+        if hosts.shell.is_empty() && !command.contains("{host}") {
+            return Err(CliError::usage(
+                "--command would run on this machine for every host: there is no [hosts] shell",
+            )
+            .hint("name {host} in it: --command 'ssh {host} …'"));
+        }
+        Ok(command.to_owned())
     }
 }
 
@@ -79,16 +148,21 @@ impl Goal {
 pub(super) struct Maintenance<'a> {
     /// Which, and how.
     pub(super) visit: &'a Visit,
-    /// The command that is run for each; `None`: it is rebooted.
-    pub(super) command: Option<&'a str>,
+    /// What is done to each.
+    pub(super) work: Work<'a>,
     /// The command that tells whether a node needs it.
     pub(super) needs_reboot: Option<&'a str>,
     /// Nodes that have booted since are left out.
     pub(super) since: Option<Timestamp>,
 }
 
-/// That goal is not for that kind of cluster.
-fn of_a_ganeti(goal: &str, kind: &str) -> CliError {
-    CliError::usage(format!("`{goal}` is for a Ganeti, and this is {kind}"))
-        .hint("`upgrade --to RELEASE`; for a Ganeti: a configuration with kind = \"ganeti\", or --from")
+/// What is done to a node while it is empty.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work<'a> {
+    /// It is rebooted.
+    Reboot,
+    /// This command is run for it.
+    Command(&'a str),
+    /// A person does it.
+    Hold,
 }

@@ -41,6 +41,7 @@ impl Opened<Ironic> {
             source: Box::new(LiveIronic::new(&settings)?),
             planner: IronicPlanner::new(settings.cluster.clone()),
             system: Ironic(settings),
+            measures: config.measures()?,
             config: Some(config),
         })
     }
@@ -66,6 +67,7 @@ impl Opened<Ironic> {
             source: Box::new(kept),
             planner: IronicPlanner::new(settings.cluster.clone()),
             system: Ironic(settings),
+            measures: None,
             config,
         })
     }

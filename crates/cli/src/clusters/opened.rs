@@ -12,6 +12,7 @@ use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planned, Planner, PlannerError, Source};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
+use stagger_gates::{MeasuredBackend, Measures};
 use stagger_risks::{Finding, Risk};
 use stagger_sim::ClusterCopy;
 
@@ -151,6 +152,8 @@ pub(crate) struct Opened<S: System> {
     pub(super) planner: S::Planner,
     /// The configuration, if one was read.
     pub(super) config: Option<Config>,
+    /// Whoever measures what the cluster itself does not. Of what was recorded nobody measures anything now.
+    pub(super) measures: Option<Arc<Measures>>,
 }
 
 /// What a plan to a goal is made of, by one look.
@@ -207,7 +210,7 @@ impl<S: System> Opened<S> {
     ) -> Result<Looked<S>, CliError> {
         let Planned {
             snapshot,
-            target,
+            mut target,
             memory,
         } = self
             .planner
@@ -217,6 +220,18 @@ impl<S: System> Opened<S> {
                 other => other.into(),
             })?;
         let risks = self.findings(goal, &facts, &snapshot, &target).await?;
+        if let Some(measures) = &self.measures {
+            measures.guard(&mut target, &policy).map_err(CliError::usage)?;
+        }
+        let snapshot = self.measured(snapshot).await;
+        if let Some(measures) = &self.measures {
+            for shut in measures.shut(&snapshot) {
+                print::talk(&format!(
+                    "warning: {} is {}: {}; a run waits until it opens",
+                    shut.name, shut.verdict, shut.why
+                ));
+            }
+        }
         Ok(Looked {
             facts,
             planning: PlanRequest {
@@ -227,6 +242,22 @@ impl<S: System> Opened<S> {
             },
             memory,
         })
+    }
+
+    /// A backend that observes what others measure too.
+    fn measuring(&self, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        match &self.measures {
+            Some(measures) => Arc::new(MeasuredBackend::new(backend, Arc::clone(measures))),
+            None => backend,
+        }
+    }
+
+    /// With what others measure of it.
+    async fn measured(&self, snapshot: Snapshot) -> Snapshot {
+        match &self.measures {
+            Some(measures) => snapshot.with_conditions(measures.conditions().await),
+            None => snapshot,
+        }
     }
 
     /// What is found of known risks on the way to an upgrade's release.
@@ -251,7 +282,8 @@ impl<S: System> Opened<S> {
 #[async_trait]
 impl<S: System> Cluster for Opened<S> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
-        Ok(self.planner.snapshot(&self.source.facts().await?)?)
+        let snapshot = self.planner.snapshot(&self.source.facts().await?)?;
+        Ok(self.measured(snapshot).await)
     }
 
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
@@ -312,10 +344,11 @@ where
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
         let identity = self.system.backend(None, None)?.identity().await?;
+        let backend = self.system.backend(Some(memory), Some(&identity))?;
         Ok(RunInput {
             planning,
             baseline,
-            backend: self.system.backend(Some(memory), Some(&identity))?,
+            backend: self.measuring(backend),
         })
     }
 
@@ -330,11 +363,16 @@ where
                  its simulation, and cannot be resumed",
             )
         })?;
-        self.system.backend(Some(memory), identity)
+        let backend = self.system.backend(Some(memory), identity)?;
+        Ok(self.measuring(backend))
     }
 
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError> {
-        S::preflight(self, to).await
+        let mut found = S::preflight(self, to).await?;
+        if let Some(measures) = &self.measures {
+            found.extend(measures.preflight().await);
+        }
+        Ok(found)
     }
 
     async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {

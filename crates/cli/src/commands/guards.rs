@@ -58,6 +58,11 @@ pub(crate) async fn guards(cli: &Cli, args: &args::Guards) -> Result<Exit, CliEr
     Ok(Exit::Done)
 }
 
+/// Gives back what nobody renews any more.
+pub(super) async fn clear_expired(cli: &Cli) -> Result<(), CliError> {
+    drop_expired(&holder(cli)?).await
+}
+
 /// Watches each guard for as long as it lasts, and gives back what nobody has renewed meanwhile. One look is not enough: the
 /// clock of who took it may be any other.
 async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {

@@ -3,6 +3,7 @@
 //! Asking is apart from writing: [`ceph`], [`ganeti::configuration`] and [`ironic`] are pure.
 
 pub(crate) mod ganeti;
+mod rapi_user;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -347,11 +348,18 @@ mod tests {
                 addresses: vec!["gnt.example.org".to_owned()],
                 fingerprint: "AB:".repeat(31) + "AB",
                 user: is_node.then(|| "admin".to_owned()),
-                is_node,
+                ssh: is_node.then(|| ganeti::ssh_of("gnt.example.org")),
             };
             let settings = taken(&ganeti::configuration(&found)).ganeti().unwrap();
             let visits = &settings.cluster.visits;
             assert_eq!(visits.failover.is_some() && visits.watcher.is_some(), is_node);
+            assert_eq!(visits.copy_journal.is_some(), is_node);
+            let reboot = visits.reboot.clone().unwrap_or_default();
+            assert_eq!(
+                reboot.contains("-oHostKeyAlias=gnt.example.org root@{node}"),
+                is_node,
+                "{reboot}"
+            );
         }
         for conductors in [
             Err("401:\nno token".to_owned()),

@@ -26,6 +26,7 @@ pub(crate) mod risks;
 pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod simulate;
+pub(crate) mod succession;
 pub(crate) mod verify;
 pub(crate) mod versions;
 pub(crate) mod watch;

@@ -1,7 +1,11 @@
 //! `operator`
 
+use std::io::ErrorKind;
+use std::path::Path;
+
 use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
+use stagger_gates::GateSettings;
 use stagger_rook::api::access::Programs;
 use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook};
 use tracing_subscriber::EnvFilter;
@@ -50,6 +54,7 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
         poll: args.poll,
         metrics: args.metrics.0,
         agents: args.agents == Switch::On,
+        gates: gates(args.gates.as_deref())?,
         version: args.version_as.clone(),
     };
     match operator::run(config, options, webhook(args)?, stop_asked()).await {
@@ -66,6 +71,25 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
             })
         }
     }
+}
+
+/// What updates wait for beside Ceph itself. A volume of a ConfigMap that there is not is empty.
+fn gates(file: Option<&Path>) -> Result<GateSettings, CliError> {
+    let Some(file) = file else {
+        return Ok(GateSettings::default());
+    };
+    let refused = |why: String| {
+        CliError::usage(format!("the gates of {} are refused: {why}", file.display()))
+            .hint("docs/guides/watching.md shows them; here they stand without the section's name")
+    };
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(GateSettings::default()),
+        Err(error) => return Err(refused(error.to_string())),
+    };
+    let settings: GateSettings = toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
+    settings.verify().map_err(refused)?;
+    Ok(settings)
 }
 
 /// Where evictions are answered.
@@ -118,5 +142,29 @@ pub(super) fn logs(plain: bool) {
         logs.init();
     } else {
         logs.json().init();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gates_that_are_not_there_are_none_and_wrong_ones_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("gates.toml");
+        assert!(gates(None).unwrap().is_empty());
+        assert!(gates(Some(&file)).unwrap().is_empty());
+        let good = "[prometheus]\nurl = \"http://p:9090\"\n[[metric]]\nname = \"a\"\nquery = \"up{namespace='$namespace'}\"\nmin = 1\n";
+        std::fs::write(&file, good).unwrap();
+        assert_eq!(gates(Some(&file)).unwrap().metric.len(), 1);
+        for (text, part) in [
+            ("[[metric]]\nname = \"a\"\nquery = \"up\"\n", "nobody to ask"),
+            ("[[metrics]]\n", "unknown field `metrics`"),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let error = gates(Some(&file)).unwrap_err().text();
+            assert!(error.contains(part), "{error}");
+        }
     }
 }

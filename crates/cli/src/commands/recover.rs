@@ -1,10 +1,14 @@
-//! `ganeti recover` gives back what runs have left, and `ganeti guards` shows and clears what they hold.
+//! `ganeti recover` gives back what runs have left, `ganeti guards` shows and clears what they hold, and `ganeti done` tells a run
+//! that a person is done with a node.
+
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Lock as _, LockError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ganeti::recovery::Recovered;
+use stagger_ganeti::selection::node_called;
 
 use crate::args::{self, Cli};
 use crate::clusters::ganeti;
@@ -18,15 +22,24 @@ use crate::show;
 /// `ganeti recover`: 0 when nothing is left, 1 when something is.
 pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, CliError> {
     let backend = ganeti::to_recover(cli).await?;
+    let node = match &args.node {
+        // One that there is not has nothing left on it, and that would say that all is well.
+        Some(name) => {
+            let (_, cluster) = backend.look().await?;
+            let node = node_called(&cluster, name).map_err(|error| CliError::usage(error.to_string()))?;
+            Some(node.to_owned())
+        }
+        None => None,
+    };
     let mut left = backend.leftovers().await?;
-    if let Some(node) = &args.node {
+    if let Some(node) = &node {
         left = left.of_node(node);
     }
     if left.is_empty() {
         if cli.json {
             print::json(&LEFTOVERS.of(&Leftovers::of(left, Recovered::default())));
         } else {
-            let there = args.node.as_deref().unwrap_or("the cluster");
+            let there = node.as_deref().unwrap_or("the cluster");
             print::out(&format!("No run has left anything on {there}."));
         }
         return Ok(Exit::Done);
@@ -65,10 +78,7 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     }
     let now = Timestamp::now();
     let claim = Identity::of_this_process().claim(&name(now)?, now);
-    let recovered = backend
-        .recover(&claim, args.node.as_deref())
-        .await
-        .map_err(refused)?;
+    let recovered = backend.recover(&claim, node.as_deref()).await.map_err(refused)?;
     for done in &recovered.done {
         print::talk(done);
     }
@@ -111,6 +121,42 @@ fn refused(error: LockError) -> CliError {
         ),
         other @ LockError::Backend(_) => SuperviseError::Lock(other).into(),
     }
+}
+
+/// `ganeti done`
+pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> {
+    let backend = ganeti::to_recover(cli).await?;
+    let waiting = backend.waiting().await?;
+    let mut told = Vec::new();
+    for node in nodes {
+        let of_node: Vec<_> = waiting.iter().filter(|waiting| waiting.node == *node).collect();
+        if of_node.is_empty() {
+            let names: BTreeSet<&str> = waiting.iter().map(|waiting| waiting.node.as_str()).collect();
+            let names: Vec<&str> = names.into_iter().collect();
+            return Err(CliError::new(
+                Exit::No,
+                format!("no run waits for {node}, and nothing was changed"),
+            )
+            .hint(match names.as_slice() {
+                [] => "no run waits for any node: `stagger status` says what a run does".to_owned(),
+                names => format!("runs wait for: {}", names.join(", ")),
+            }));
+        }
+        told.extend(of_node);
+    }
+    for node in told {
+        backend.done(node).await?;
+        let of = node
+            .run
+            .as_ref()
+            .map(|run| format!(" of run {run}"))
+            .unwrap_or_default();
+        print::talk(&format!(
+            "{} is done: its visit{of} goes on once it answers",
+            node.node
+        ));
+    }
+    Ok(Exit::Done)
 }
 
 /// `ganeti guards`

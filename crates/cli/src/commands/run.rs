@@ -304,7 +304,7 @@ async fn carry_out(
     let end = match driven {
         Ok(Stopped::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
-            tell_of_guards(cli, &run).await;
+            tell_of_guards(cli, &run, Stays::Open).await;
             document(cli, driver.run());
             lease.leave();
             return Ok(Exit::Interrupted);
@@ -312,6 +312,7 @@ async fn carry_out(
         Ok(end) => end,
         // What was sent may still be under way, so the lock is not given back; but nobody is at work.
         Err(error) => {
+            tell_of_guards(cli, &run, Stays::Open).await;
             lease.leave();
             return Err(error);
         }
@@ -342,7 +343,7 @@ async fn carry_out(
             print::talk(&format!(
                 "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
             ));
-            tell_of_guards(cli, &run).await;
+            tell_of_guards(cli, &run, Stays::Held).await;
             Exit::NeedsYou
         }
         Stopped::Over(ending) => {
@@ -361,8 +362,17 @@ async fn carry_out(
     Ok(exit)
 }
 
+/// How a run stays behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stays {
+    /// Held: a person looks at it, and wants to know how to get past it.
+    Held,
+    /// In its midst.
+    Open,
+}
+
 /// Says what a run that stops in its midst still holds, and how that is cleared: others may wait for it.
-async fn tell_of_guards(cli: &Cli, run: &RunId) {
+async fn tell_of_guards(cli: &Cli, run: &RunId, stays: Stays) {
     let Ok(Some(holder)) = clusters::of_config(cli).and_then(|cluster| cluster.guards()) else {
         return;
     };
@@ -375,7 +385,7 @@ async fn tell_of_guards(cli: &Cli, run: &RunId) {
     for guard in held.iter().filter(|guard| guard.run == run.as_str()) {
         print::talk(&format!("the guard {} stays until {}", guard.guard, guard.until));
     }
-    if let (Some(word), true) = (holder.passes(), !held.is_empty()) {
+    if let (Some(word), true) = (holder.passes(), !held.is_empty() || stays == Stays::Held) {
         print::talk(&format!(
             "jobs with --reason={word} run all the same; `stagger {} guards --drop` lets all of them run",
             holder.command()

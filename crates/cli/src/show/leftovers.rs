@@ -61,6 +61,12 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
             .iter()
             .map(|instance| format!("  {}", of_instance(instance))),
     );
+    if !visit.notes.waits.is_empty() {
+        lines.push(format!(
+            "  waits for a person: where its run is at work, `stagger ganeti done {}` instead",
+            visit.node
+        ));
+    }
     lines.extend(visit.plan.iter().map(|batch| format!("  -> {}", words(batch))));
     lines.extend(visit.refused.iter().map(|why| format!("  not now: {why}")));
     lines

@@ -80,11 +80,13 @@ pub(crate) fn plan(
         text.push_str("Nothing to do.\n");
         return text;
     }
-    let _ = writeln!(
-        text,
-        "  {:<22} {:>5} {:>5}  {:>9}  limited by",
-        "stage", "waves", "units", "most down"
-    );
+    if !plan.is_empty() {
+        let _ = writeln!(
+            text,
+            "  {:<22} {:>5} {:>5}  {:>9}  limited by",
+            "stage", "waves", "units", "most down"
+        );
+    }
     for part in &plan.parts {
         match part {
             PlannedPart::Stage(stage) => {
@@ -119,6 +121,12 @@ pub(crate) fn plan(
     }
     emptied(&mut text, plan, detail, width);
     uncomfortable(&mut text, plan, terms, beside.risks, width);
+    if plan.is_empty() {
+        text.push_str(
+            "\nNothing can be done now: all that is left to do is left alone, and why stands above.",
+        );
+        return text;
+    }
     let distinct = self::units(plan);
     let visits = match plan.units() {
         all if all == distinct => String::new(),

@@ -232,6 +232,16 @@ impl Snapshot {
         self
     }
 
+    /// The same with what others measure of the cluster. It stands in place of a fact of the same name.
+    #[must_use]
+    pub fn with_conditions(mut self, measured: impl IntoIterator<Item = Condition>) -> Self {
+        let named = measured
+            .into_iter()
+            .map(|condition| (condition.name.clone(), condition));
+        Arc::make_mut(&mut self.conditions).extend(named);
+        self
+    }
+
     /// The same, observed once more at that time, when nothing had changed.
     #[must_use]
     pub fn observed_again(mut self, at: Timestamp) -> Self {

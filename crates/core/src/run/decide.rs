@@ -260,6 +260,7 @@ impl State {
             return self.hold(reason);
         }
         self.wait_for_gates(now, snapshot, &spec.before, false)
+            .or_else(|| self.wait_to_begin(now, &spec.name))
             .or_else(|| self.wait_for_door(now, spec.door.as_ref()))
             .unwrap_or_else(|| {
                 let step = spec.name.clone();
@@ -305,7 +306,7 @@ impl State {
                 });
             }
         }
-        self.wait_for_window(now, wave.seconds)
+        self.wait_to_open(now, wave.seconds)
             .or_else(|| self.wait_for_door(now, wave.door.as_ref()))
     }
 }

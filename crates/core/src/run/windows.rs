@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::decide::Decision;
 use super::state::State;
-use crate::model::{Code, Reason};
+use crate::model::{Code, PartName, Reason};
 
 impl State {
     /// Whether policy has what is done until then run now.
@@ -15,7 +15,24 @@ impl State {
     }
 
     /// Waits for a window into which a wave of so many seconds fits; `None`: it may begin now.
-    pub(super) fn wait_for_window(&self, now: Timestamp, seconds: u32) -> Option<Decision> {
+    pub(super) fn wait_to_open(&self, now: Timestamp, seconds: u32) -> Option<Decision> {
+        self.wait_for_window(
+            now,
+            seconds,
+            &format!("a wave of about {seconds} s must end inside"),
+        )
+    }
+
+    /// Waits for a window with what a step does; `None`: it may be done now. Who has opened a wave has begun, and what a step does
+    /// between or after waves only goes on with that.
+    pub(super) fn wait_to_begin(&self, now: Timestamp, step: &PartName) -> Option<Decision> {
+        if self.last_wave.is_some() || self.going_back.is_some() {
+            return None;
+        }
+        self.wait_for_window(now, 0, &format!("the step {step} must begin inside"))
+    }
+
+    fn wait_for_window(&self, now: Timestamp, seconds: u32, what: &str) -> Option<Decision> {
         let end = now
             .saturating_add(SignedDuration::from_secs(i64::from(seconds)))
             .unwrap_or(Timestamp::MAX);
@@ -27,13 +44,7 @@ impl State {
         let next = windows.iter().filter_map(|window| window.next(today, ends)).min();
         let next = next.map(|next| next.saturating_add(self.behind).unwrap_or(Timestamp::MAX));
         let names: Vec<_> = windows.iter().map(ToString::to_string).collect();
-        let why = Reason::new(
-            Code::OutsideWindow,
-            format!(
-                "a wave of about {seconds} s must end inside {}",
-                names.join(" or ")
-            ),
-        );
+        let why = Reason::new(Code::OutsideWindow, format!("{what} {}", names.join(" or ")));
         Some(match next {
             Some(_) => Decision::Wait { until: next, why },
             None => self.hold(why),

@@ -87,6 +87,32 @@ fn a_wave_runs_inside_a_window_and_outside_it_waits_for_the_next() {
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
 }
 
+/// Seen: beside Rook all daemons were kept from it on Monday, for waves that began on Saturday.
+#[test]
+fn a_run_begins_inside_a_window_also_with_a_step_and_then_ends_what_it_has_begun() {
+    let window = serde_json::json!({ "from": "22:00", "until": "23:00", "zone": "UTC" });
+    let window: Window = serde_json::from_value(window).unwrap();
+    let policy = Policy {
+        windows: vec![window],
+        ..wide(1)
+    };
+    let parts = vec![
+        step("hold", None),
+        stage("osd", Width::Policy, Vec::new()),
+        step("give", None),
+    ];
+    let mut world = world(1, parts, policy);
+    let (until, why) = waits(&mut world);
+    assert_eq!((until, &why.code), (Some(22 * 3600), &Code::OutsideWindow));
+    assert!(why.detail.starts_with("the step hold must begin inside"), "{why}");
+    world.second = 22 * 3600;
+    let opened = |world: &mut World| world.drive(|world| world.run.wave().is_some());
+    opened(&mut world);
+    // The last step is after the window, and does not wait a day.
+    world.second = 23 * 3600 + 1;
+    assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
+}
+
 #[test]
 fn what_was_down_before_a_wave_is_written_down_with_it() {
     let mut world = world(4, stages(), wide(2));

@@ -120,8 +120,8 @@ const UNLESS_THERE: &str = r#"
 if [ ! -d "$dir/effects" ]; then printf '%s: result 0\n' "$mark"; exit 0; fi
 "#;
 
-/// `say` ends the script where nobody listens. `lock DESCRIPTOR HOW WHAT` waits for a lock; `WHAT` is said if
-/// that takes too long.
+/// `say` ends the script where nobody listens. `lock DESCRIPTOR HOW WHAT [UNLESS]` waits for a lock, or until `UNLESS` is so; `WHAT`
+/// is said if that takes too long.
 const COMMON: &str = r#"
 umask 077
 say() { printf '%s: %s\n' "$mark" "$*" || exit 95; }
@@ -134,6 +134,7 @@ lock() {
     [ "$code" -eq 0 ] && return
     [ "$code" -eq 1 ] || broken "flock of $dir ended with $code: the folder has to be on a disk of the host itself"
     left=$((left - piece))
+    [ -z "${4-}" ] || ! "$4" || return
     [ "$left" -gt 0 ] || broken "$3 after $wait s"
     say waiting
   done
@@ -149,7 +150,7 @@ chmod 700 "$dir" "$dir/effects" || broken "the folder $dir belongs to another us
 "#;
 
 /// Keeps the fence shared, at our token or refused. Converting a lock may let another in between, so
-/// it is read again after each change.
+/// it is read again after each change. One that comes with our token may have raised it and begun: its command is not waited for.
 const FENCE: &str = r#"
 look() {
   seen=0
@@ -158,6 +159,7 @@ look() {
     number "$seen"
   fi
 }
+raised() { look; [ "$seen" -ge "$fence" ]; }
 exec 8>>"$dir/fence.lock" || broken "$dir/fence.lock cannot be opened"
 while :; do
   lock 8 -s "the fence is still being raised by another"
@@ -165,7 +167,7 @@ while :; do
   if [ "$seen" -gt "$fence" ]; then say fenced "$seen"; exit 97; fi
   if [ "$seen" -eq "$fence" ]; then break; fi
   flock -u 8
-  lock 8 -x "commands of an older holder are still under way"
+  lock 8 -x "commands of an older holder are still under way" raised
   look
   if [ "$seen" -lt "$fence" ]; then
     printf '%s\n' "$fence" >"$dir/fence.new" && sync "$dir/fence.new" && [ "$(cat "$dir/fence.new")" = "$fence" ] \

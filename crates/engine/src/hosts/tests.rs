@@ -82,7 +82,7 @@ async fn commands_of_one_holder_run_side_by_side() {
     let wait = |mine: &str, other: &str| {
         let path = |name: &str| quoted(&folder.path().join(name).display().to_string());
         format!(
-            "touch {}; for i in $(seq 100); do [ -e {} ] && exit 0; sleep 0.05; done; exit 9",
+            "touch {}; for i in $(seq 300); do [ -e {} ] && exit 0; sleep 0.05; done; exit 9",
             path(mine),
             path(other)
         )
@@ -301,6 +301,23 @@ async fn a_script_ends_when_its_sender_gave_up() {
         drop(lines);
         assert!(!child.wait().await.unwrap().success());
         assert!(!done.exists(), "{shell} began it all the same");
+    }
+}
+
+/// Two of one holder come at once to a host that has seen nothing: one raises the fence and begins, and the other has no older
+/// command to wait for any more.
+#[tokio::test]
+async fn a_fence_that_its_like_has_raised_is_not_waited_for() {
+    for shell in SHELLS {
+        let (_folder, hosts) = here();
+        std::fs::create_dir_all(&hosts.folder).unwrap();
+        let at_work = std::fs::File::create(hosts.folder.join("fence.lock")).unwrap();
+        at_work.lock_shared().unwrap();
+        let mut second = by_hand(&hosts, shell, PATIENCE, "true").await;
+        second.waits_for(Word::Waiting).await;
+        std::fs::write(hosts.folder.join("fence"), "1\n").unwrap();
+        second.waits_for(Word::Ready).await;
+        at_work.unlock().unwrap();
     }
 }
 
@@ -553,4 +570,38 @@ async fn one_cluster_has_one_fence_under_whatever_name_and_the_one_of_before_is_
         assert!(late.why.contains("token 6"), "{late}");
     }
     assert!(!folder.path().join("production").exists(), "nobody has used it");
+}
+
+/// A wave of twenty daemons on a host: connections are set up three at a time, and commands run beside each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn few_connections_to_a_host_are_set_up_at_once() {
+    let (folder, mut hosts) = here();
+    let at = folder.path().display();
+    // Counts itself while it logs in.
+    let log_in = format!(
+        "mkdir -p {at}/in; touch {at}/in/$$; ls {at}/in | wc -l >>{at}/seen; sleep 0.05; rm {at}/in/$$; exec sh -s"
+    );
+    hosts.shell = vec!["sh".to_owned(), "-c".to_owned(), log_in];
+    hosts.timeout = 90;
+    // Each waits until there are more at work than may log in at once.
+    let command = format!(
+        "mkdir -p {at}/work; touch {at}/work/$$; n=0; set -- {at}/work/*; \
+         while [ $# -lt 8 ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n + 1)); set -- {at}/work/*; done; [ $# -ge 8 ]"
+    );
+    let mut running = tokio::task::JoinSet::new();
+    for at in 0..8 {
+        let (hosts, command) = (hosts.clone(), command.clone());
+        running.spawn(async move { hosts.run("crowded", &format!("r1-{at}"), 1, &command, YES).await });
+    }
+    while let Some(ran) = running.join_next().await {
+        assert_eq!(ran.unwrap().unwrap().code, 0, "they wait for each other");
+    }
+    let seen = std::fs::read_to_string(folder.path().join("seen")).unwrap();
+    let most = seen
+        .lines()
+        .map(|line| line.trim().parse::<usize>().unwrap())
+        .max()
+        .unwrap();
+    assert!(most <= connections::AT_ONCE, "{most} at once");
+    assert!(most > 1, "one after another: {seen}");
 }

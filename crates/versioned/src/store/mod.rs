@@ -1,23 +1,31 @@
-//! Rows in SQLite and PostgreSQL, each with the version in which it is to be read.
+//! Rows in SQLite, PostgreSQL, and with the feature `mysql` MariaDB and MySQL, each with the version in which it is to be read.
 //!
 //! A [`Table`] says which columns there are, [`Objects`] keeps objects of one type in it, [`migrate`] brings old rows up while
 //! services work. The schema itself is none of its business: columns are added by migrations of the schema, before the code
 //! that knows them.
 
+mod dialect;
+mod executor;
+mod kind;
 pub mod migrate;
 mod objects;
 mod rewrite;
+mod sql;
 mod table;
 
-use std::fmt;
 use std::time::Duration;
 
-use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow, install_default_drivers};
-use sqlx::{Any, AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Transaction};
+use sqlx::any::{AnyPoolOptions, install_default_drivers};
+use sqlx::{Any, AnyConnection, AnyPool, Connection as _, Transaction};
 
+pub use executor::Executor;
+pub use kind::Kind;
 pub use objects::{Count, Listed, Objects};
 pub use rewrite::{RaiseRows, Update};
-pub use table::{Column, Kind, Table, TableError};
+pub use table::{Column, Table, TableError};
+
+use dialect::Dialect;
+use sql::Sql;
 
 use crate::boundary::Unsaved;
 use crate::chain::Unreadable;
@@ -29,6 +37,10 @@ pub enum Engine {
     Sqlite,
     /// A server.
     Postgres,
+    /// A server of MariaDB, from 10.6, or MySQL, from 8.0.19. Its sessions quote names as standard SQL does (`ANSI_QUOTES`)
+    /// and read what is committed (`READ COMMITTED`), as the other databases do.
+    #[cfg(feature = "mysql")]
+    Mysql,
 }
 
 /// A database.
@@ -43,7 +55,7 @@ pub struct Store {
 pub struct Connect {
     /// How many connections at most.
     pub connections: u32,
-    /// How long to wait for one until the database counts as out of reach.
+    /// How long to wait for one until the database counts as out of reach; SQLite also for whoever writes.
     pub wait: Duration,
 }
 
@@ -60,7 +72,7 @@ impl Default for Connect {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL is of no database that is known here.
-    #[error("{url:?} is no store: use sqlite://FILE or postgres://USER@HOST/DATABASE")]
+    #[error("{url:?} is no store: use sqlite://FILE or postgres://USER@HOST/DATABASE{}", if cfg!(feature = "mysql") { ", or mysql://USER@HOST/DATABASE" } else { "" })]
     NoStore {
         /// The URL, without a password.
         url: String,
@@ -136,20 +148,30 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same may go well a moment later.
+    /// Whether the same may go well a moment later: the whole transaction, where there is one.
     pub fn may_pass(&self) -> bool {
+        if let Self::Refused {
+            source: sqlx::Error::Database(error),
+            ..
+        } = self
+        {
+            return error.code().is_some_and(|code| gave_way(&code));
+        }
         matches!(self, Self::Unreachable { .. } | Self::Conflict { .. })
     }
 }
 
 impl Store {
-    /// Opens `sqlite://FILE`, which has to exist unless it ends in `?mode=rwc`, or `postgres://…`.
+    /// Opens `sqlite://FILE`, which has to exist unless it ends in `?mode=rwc`, or `postgres://…`, or with the feature `mysql`
+    /// `mysql://…` and `mariadb://…`.
     pub async fn connect(url: &str, connect: Connect) -> Result<Self, StoreError> {
         let Connect { connections, wait } = connect;
         install_default_drivers();
         let engine = match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("sqlite") => Engine::Sqlite,
             Some("postgres" | "postgresql") => Engine::Postgres,
+            #[cfg(feature = "mysql")]
+            Some("mysql" | "mariadb") => Engine::Mysql,
             Some(_) | None => {
                 return Err(StoreError::NoStore {
                     url: without_password(url),
@@ -159,14 +181,28 @@ impl Store {
         let mut options = AnyPoolOptions::new()
             .max_connections(connections)
             .acquire_timeout(wait);
-        if engine == Engine::Sqlite {
+        let session = match Dialect::from(engine) {
             // Readers do not wait for the writer, and the writer does not wait for them.
-            options = options.after_connect(|connection, _| {
+            Dialect::Sqlite => vec![
+                format!("PRAGMA busy_timeout = {}", wait.as_millis()),
+                "PRAGMA journal_mode = WAL".to_owned(),
+            ],
+            Dialect::Postgres => vec![],
+            Dialect::Mysql => vec![
+                "SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')".to_owned(),
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".to_owned(),
+            ],
+        };
+        if !session.is_empty() {
+            options = options.after_connect(move |connection, _| {
+                let session = session.clone();
                 Box::pin(async move {
-                    sqlx::query("PRAGMA journal_mode = WAL")
-                        .execute(connection)
-                        .await
-                        .map(drop)
+                    for statement in session {
+                        sqlx::query(sqlx::AssertSqlSafe(statement))
+                            .execute(&mut *connection)
+                            .await?;
+                    }
+                    Ok(())
                 })
             });
         }
@@ -203,12 +239,15 @@ impl Store {
             .map_err(|error| failed("get a connection".to_owned(), error))
     }
 
-    /// A transaction that will write.
-    pub(crate) async fn begin(&self) -> Result<Transaction<'static, Any>, StoreError> {
-        let begun = match self.engine {
-            // A transaction that reads first and then writes fails in SQLite when another has written in between.
-            Engine::Sqlite => self.pool.begin_with("BEGIN IMMEDIATE").await,
-            Engine::Postgres => self.pool.begin().await,
+    pub(crate) fn dialect(&self) -> Dialect {
+        self.engine.into()
+    }
+
+    /// A transaction that will write. What it writes of several [`Objects`] is committed together.
+    pub async fn begin(&self) -> Result<Transaction<'static, Any>, StoreError> {
+        let begun = match self.dialect().begin() {
+            Some(statement) => self.pool.begin_with(statement).await,
+            None => self.pool.begin().await,
         };
         begun.map_err(|error| failed("begin a transaction".to_owned(), error))
     }
@@ -279,55 +318,10 @@ pub(crate) fn failed(what: String, source: sqlx::Error) -> StoreError {
     }
 }
 
-/// A statement with its arguments, in the order in which they are bound.
-pub(crate) struct Sql {
-    text: String,
-    arguments: AnyArguments,
-    bound: usize,
-}
-
-impl Sql {
-    pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            arguments: AnyArguments::default(),
-            bound: 0,
-        }
-    }
-
-    pub(crate) fn push(&mut self, text: &str) -> &mut Self {
-        self.text.push_str(text);
-        self
-    }
-
-    /// The next place; the argument itself is added by the caller.
-    pub(crate) fn place(&mut self) -> (String, &mut AnyArguments) {
-        self.bound += 1;
-        (format!("${}", self.bound), &mut self.arguments)
-    }
-
-    /// Carries it out; how many rows it touched.
-    pub(crate) async fn execute(self, connection: &mut AnyConnection) -> Result<u64, sqlx::Error> {
-        let Self { text, arguments, .. } = self;
-        let done = sqlx::query_with(AssertSqlSafe(text), arguments)
-            .execute(connection)
-            .await?;
-        Ok(done.rows_affected())
-    }
-
-    /// All that it finds.
-    pub(crate) async fn fetch(self, connection: &mut AnyConnection) -> Result<Vec<AnyRow>, sqlx::Error> {
-        let Self { text, arguments, .. } = self;
-        sqlx::query_with(AssertSqlSafe(text), arguments)
-            .fetch_all(connection)
-            .await
-    }
-}
-
-impl fmt::Debug for Sql {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
+/// Whether a statement was ended for the sake of another one: a deadlock, what cannot be serialized (class 40 of `SQLSTATE`, ISO/IEC 9075-2), a
+/// lock that was waited for too long (`55P03` of PostgreSQL). A code of SQLite is a number, and none has five digits.
+fn gave_way(code: &str) -> bool {
+    code == "55P03" || (code.len() == 5 && code.starts_with("40"))
 }
 
 #[cfg(test)]

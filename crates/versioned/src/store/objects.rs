@@ -4,9 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use sqlx::{AnyConnection, Arguments as _, Row as _};
+use sqlx::any::AnyRow;
+use sqlx::{AnyConnection, Connection as _, Row as _};
 
-use super::{Engine, Sql, Store, StoreError, Table, failed};
+use super::dialect::Wait;
+use super::executor::begin;
+use super::{Dialect, Executor, Sql, Store, StoreError, Table, TableError, failed};
 use crate::boundary::{Held, Row, Stored, Write};
 use crate::chain::{Chain, Unreadable};
 use crate::object::Versioned;
@@ -41,28 +44,6 @@ pub struct Count {
 /// How often a change is tried anew where others write the same row.
 const TRIES: usize = 64;
 
-/// What a transaction does about rows that somebody else is writing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// It waits until they are written.
-    ForAll,
-    /// It leaves them out.
-    ForNone,
-    /// It waits when it writes them.
-    Later,
-}
-
-impl Wait {
-    /// The end of a select. In SQLite whoever is in a transaction that writes is alone.
-    pub(super) fn clause(self, engine: Engine) -> &'static str {
-        match (engine, self) {
-            (Engine::Sqlite, _) | (Engine::Postgres, Self::Later) => "",
-            (Engine::Postgres, Self::ForAll) => " FOR NO KEY UPDATE",
-            (Engine::Postgres, Self::ForNone) => " FOR NO KEY UPDATE SKIP LOCKED",
-        }
-    }
-}
-
 impl<T> Clone for Objects<T> {
     fn clone(&self) -> Self {
         Self {
@@ -96,26 +77,32 @@ impl<T: Versioned> Objects<T> {
 
     /// Stores an object that is not there yet, in the version of the pin. It is [`StoreError::Taken`] only if there is a row
     /// of its key.
-    pub async fn create(&self, store: &Store, held: &Held<T>, pin: &Pin) -> Result<(), StoreError> {
+    pub async fn create<'a>(
+        &self,
+        on: impl Into<Executor<'a>>,
+        held: &Held<T>,
+        pin: &Pin,
+    ) -> Result<(), StoreError> {
+        let on = on.into();
+        let dialect = on.dialect()?;
         let write = self.chain.create(held, pin)?;
-        let mut sql = Sql::new(format!("INSERT INTO \"{}\" (", self.table.name()));
+        let mut sql = Sql::new(dialect, format!("INSERT INTO \"{}\" (", self.table.name()));
         for field in write.set.keys() {
             sql.push(&format!("\"{}\", ", self.table.column(field)?.name()));
         }
         sql.push(&format!("\"{}\") VALUES (", self.table.version()));
         for (field, value) in &write.set {
-            self.table
-                .bind(store.engine, &mut sql, self.table.column(field)?, value)?;
+            self.table.push(&mut sql, self.table.column(field)?, value)?;
             sql.push(", ");
         }
-        bind_text(&mut sql, Some(write.version.to_string()))?;
+        sql.bind_text(Some(write.version.to_string()))?;
         sql.push(")");
         let key = self.table.key_of(&write.set);
-        let mut connection = store.connection().await?;
-        match sql.execute(&mut connection).await {
-            Ok(_) => Ok(()),
+        let mut connection = on.connection().await?;
+        match insert(dialect, &mut connection, sql).await {
+            Ok(()) => Ok(()),
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-                let there = self.there(store, &mut connection, &key).await?;
+                let there = self.there(dialect, &mut connection, &key).await?;
                 let (table, key) = (self.table.name().to_owned(), self.table.shown(&key));
                 let why = error.message().to_owned();
                 Err(if there {
@@ -129,20 +116,35 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// The object of that key.
-    pub async fn get(&self, store: &Store, key: &[Value]) -> Result<Option<Stored<T>>, StoreError> {
-        let mut connection = store.connection().await?;
-        self.get_on(store, &mut connection, key).await
-    }
-
-    async fn get_on(
+    pub async fn get<'a>(
         &self,
-        store: &Store,
-        connection: &mut AnyConnection,
+        on: impl Into<Executor<'a>>,
         key: &[Value],
     ) -> Result<Option<Stored<T>>, StoreError> {
-        let mut sql = self.select(store);
-        self.table.where_key(store.engine, &mut sql, key)?;
-        let listed = self.fetch(store, connection, sql).await?;
+        let on = on.into();
+        let mut sql = self.select(on.dialect()?);
+        self.table.where_key(&mut sql, key)?;
+        self.only(&mut *on.connection().await?, sql).await
+    }
+
+    /// The object of that key, which nobody else writes until the transaction ends: give one that has begun. SQLite locks no
+    /// rows; there a transaction of [`Store::begin`] is the only one that writes.
+    pub async fn lock<'a>(
+        &self,
+        on: impl Into<Executor<'a>>,
+        key: &[Value],
+    ) -> Result<Option<Stored<T>>, StoreError> {
+        let on = on.into();
+        let dialect = on.dialect()?;
+        let mut sql = self.select(dialect);
+        self.table.where_key(&mut sql, key)?;
+        sql.push(dialect.lock(Wait::ForAll));
+        self.only(&mut *on.connection().await?, sql).await
+    }
+
+    /// The one object that a select finds, if any.
+    async fn only(&self, connection: &mut AnyConnection, sql: Sql) -> Result<Option<Stored<T>>, StoreError> {
+        let listed = self.fetch(connection, sql).await?;
         match listed.into_iter().next() {
             None => Ok(None),
             Some(Listed {
@@ -160,54 +162,109 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// At most `limit` objects, in the order of their keys, after the key given. Those that cannot be read are among them.
-    pub async fn list(
+    /// For other orders and conditions see [`Objects::read`].
+    pub async fn list<'a>(
         &self,
-        store: &Store,
+        on: impl Into<Executor<'a>>,
         after: Option<&[Value]>,
         limit: u32,
     ) -> Result<Vec<Listed<T>>, StoreError> {
-        let sql = self.listing(store, after, limit)?;
-        let mut connection = store.connection().await?;
-        self.fetch(store, &mut connection, sql).await
+        let on = on.into();
+        let sql = self.listing(on.dialect()?, after, limit)?;
+        self.fetch(&mut *on.connection().await?, sql).await
     }
 
-    fn listing(&self, store: &Store, after: Option<&[Value]>, limit: u32) -> Result<Sql, StoreError> {
-        let mut sql = self.select(store);
+    fn listing(&self, dialect: Dialect, after: Option<&[Value]>, limit: u32) -> Result<Sql, StoreError> {
+        let mut sql = self.select(dialect);
         if let Some(after) = after {
             sql.push(" WHERE ");
-            self.table.beside_key(store.engine, &mut sql, ">", after)?;
+            self.table.beside_key(&mut sql, ">", after)?;
         }
         sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
         Ok(sql)
     }
 
+    /// The object of a row that a statement of yours found: one that begins with [`Table::select`].
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use serde::{Deserialize, Serialize};
+    /// # use stagger_versioned::store::{Connect, Kind, Objects, Store, Table};
+    /// # use stagger_versioned::{Chain, Version, Versioned};
+    /// # #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    /// # struct Item1_0 { sku: String, on_hand: i64 }
+    /// # impl Versioned for Item1_0 {
+    /// #     const NAME: &'static str = "Item";
+    /// #     const VERSION: Version = Version::new(1, 0);
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = format!("sqlite://{}/x.sqlite?mode=rwc", folder.path().display());
+    /// # let store = Store::connect(&url, Connect::default()).await?;
+    /// # sqlx::query("CREATE TABLE items (sku TEXT PRIMARY KEY, on_hand BIGINT, version TEXT)").execute(store.pool()).await?;
+    /// # sqlx::query("INSERT INTO items VALUES ('a', 3, '1.0'), ('b', 9, '1.0')").execute(store.pool()).await?;
+    /// # let table = Table::new("items", &[("sku", Kind::Text)], &[("on_hand", Kind::Integer)])?;
+    /// # let items: Objects<Item1_0> = Objects::new(table, Arc::new(Chain::first()));
+    /// let sql = format!("{} WHERE on_hand < $1 ORDER BY on_hand DESC", items.table().select(store.engine()));
+    /// let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(5_i64).fetch_all(store.pool()).await?;
+    /// let scarce = items.read(&rows[0])?.object?;
+    /// assert_eq!((rows.len(), scarce.held.value.sku.as_str()), (1, "a"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read(&self, row: &AnyRow) -> Result<Listed<T>, TableError> {
+        let key = self.table.key_from(row)?;
+        let (row, text) = match self.table.row_and_version(row) {
+            Ok(read) => read,
+            Err(error) => {
+                return Ok(Listed {
+                    key,
+                    object: Err(Unreadable::NoRow {
+                        object: T::NAME.to_owned(),
+                        why: error.to_string(),
+                    }),
+                });
+            }
+        };
+        let object = self.known(text.as_deref()).and_then(|_| self.chain.load(row));
+        Ok(Listed { key, object })
+    }
+
     /// Saves what was read and changed: in the version of the pin, or in that of the row if it is newer, and only what
     /// changed. It is a [`StoreError::Conflict`] if the row got another version, or another revision, since it was read;
     /// and where the row gets a newer version, if anything of it was written since. Once it is written, `stored` has the row
-    /// as it is then, and may be changed and saved again.
-    pub async fn save(&self, store: &Store, stored: &mut Stored<T>, pin: &Pin) -> Result<Write, StoreError> {
+    /// as it is then, and may be changed and saved again; after a rollback it must be read again.
+    pub async fn save<'a>(
+        &self,
+        on: impl Into<Executor<'a>>,
+        stored: &mut Stored<T>,
+        pin: &Pin,
+    ) -> Result<Write, StoreError> {
+        let on = on.into();
+        let dialect = on.dialect()?;
         let write = self.chain.save(stored, pin)?;
         if write.is_nothing() {
             return Ok(write);
         }
         let raises = write.was != Some(Some(write.version));
+        let mut connection = on.connection().await?;
         if !raises || self.table.revision().is_some() {
-            let mut connection = store.connection().await?;
-            self.write(store, &mut connection, stored, &write).await?;
+            self.write(dialect, &mut connection, stored, &write).await?;
             self.written(stored, &write);
             return Ok(write);
         }
         // What is written is made of the whole row, also of columns that stay as they are. Who wrote one of them meanwhile,
         // and held to the older release, has not changed the version.
-        let mut transaction = store.begin().await?;
+        let mut transaction = begin(dialect, &mut connection).await?;
         let fields = &stored.row().fields;
         let now = self
-            .locked(store, &mut transaction, &self.table.key_of(fields))
+            .locked(dialect, &mut transaction, &self.table.key_of(fields))
             .await?;
         if now.as_ref().is_some_and(|now| now != stored.row()) {
             return Err(self.conflict(fields));
         }
-        self.write(store, &mut transaction, stored, &write).await?;
+        self.write(dialect, &mut transaction, stored, &write).await?;
         let what = || format!("commit an update of {}", self.table.name());
         transaction
             .commit()
@@ -231,17 +288,17 @@ impl<T: Versioned> Objects<T> {
     /// A row, which nobody else writes until the transaction ends.
     async fn locked(
         &self,
-        store: &Store,
+        dialect: Dialect,
         transaction: &mut AnyConnection,
         key: &[Value],
     ) -> Result<Option<Row>, StoreError> {
-        let mut sql = self.select(store);
-        self.table.where_key(store.engine, &mut sql, key)?;
-        sql.push(Wait::ForAll.clause(store.engine));
+        let mut sql = self.select(dialect);
+        self.table.where_key(&mut sql, key)?;
+        sql.push(dialect.lock(Wait::ForAll));
         let reading = |error| failed(format!("read {}", self.table.name()), error);
         let rows = sql.fetch(transaction).await.map_err(reading)?;
         match rows.first() {
-            Some(row) => Ok(Some(self.table.row(store.engine, row)?.0)),
+            Some(row) => Ok(Some(self.table.row(row)?)),
             None => Ok(None),
         }
     }
@@ -256,7 +313,7 @@ impl<T: Versioned> Objects<T> {
     /// Saves a row that nobody else can write now.
     pub(super) async fn save_locked(
         &self,
-        store: &Store,
+        dialect: Dialect,
         transaction: &mut AnyConnection,
         stored: &Stored<T>,
         pin: &Pin,
@@ -265,22 +322,22 @@ impl<T: Versioned> Objects<T> {
         if write.is_nothing() {
             return Ok(());
         }
-        self.write(store, transaction, stored, &write).await
+        self.write(dialect, transaction, stored, &write).await
     }
 
     async fn write(
         &self,
-        store: &Store,
+        dialect: Dialect,
         connection: &mut AnyConnection,
         stored: &Stored<T>,
         write: &Write,
     ) -> Result<(), StoreError> {
         let fields = &stored.row().fields;
         let key = self.table.key_of(fields);
-        if self.update(store, connection, &key, fields, write).await? == 1 {
+        if self.update(dialect, connection, &key, fields, write).await? == 1 {
             return Ok(());
         }
-        Err(if self.there(store, connection, &key).await? {
+        Err(if self.there(dialect, connection, &key).await? {
             self.conflict(fields)
         } else {
             StoreError::Gone {
@@ -293,16 +350,14 @@ impl<T: Versioned> Objects<T> {
     /// Whether there is a row of that key.
     async fn there(
         &self,
-        store: &Store,
+        dialect: Dialect,
         connection: &mut AnyConnection,
         key: &[Value],
     ) -> Result<bool, StoreError> {
         let table = self.table.name();
-        let mut sql = Sql::new(format!(
-            "SELECT {} FROM \"{table}\"",
-            self.table.selected_key(store.engine)
-        ));
-        self.table.where_key(store.engine, &mut sql, key)?;
+        let select = format!("SELECT {} FROM \"{table}\"", self.table.selected_key(dialect));
+        let mut sql = Sql::new(dialect, select);
+        self.table.where_key(&mut sql, key)?;
         let rows = sql.fetch(connection).await;
         Ok(!rows
             .map_err(|error| failed(format!("read {table}"), error))?
@@ -311,36 +366,30 @@ impl<T: Versioned> Objects<T> {
 
     async fn update(
         &self,
-        store: &Store,
+        dialect: Dialect,
         connection: &mut AnyConnection,
         key: &[Value],
         fields: &Map<String, Value>,
         write: &Write,
     ) -> Result<u64, StoreError> {
         let table = &self.table;
-        let mut sql = Sql::new(format!(
-            "UPDATE \"{}\" SET \"{}\" = ",
-            table.name(),
-            table.version()
-        ));
-        bind_text(&mut sql, Some(write.version.to_string()))?;
+        let update = format!("UPDATE \"{}\" SET \"{}\" = ", table.name(), table.version());
+        let mut sql = Sql::new(dialect, update);
+        sql.bind_text(Some(write.version.to_string()))?;
         for (field, value) in &write.set {
             let column = table.column(field)?;
             sql.push(&format!(", \"{}\" = ", column.name()));
-            table.bind(store.engine, &mut sql, column, value)?;
+            table.push(&mut sql, column, value)?;
         }
         if let Some(revision) = table.revision() {
             sql.push(&format!(", \"{revision}\" = \"{revision}\" + 1"));
         }
-        table.where_key(store.engine, &mut sql, key)?;
-        sql.push(&format!(" AND \"{}\" IS NOT DISTINCT FROM ", table.version()));
-        bind_text(&mut sql, write.was.flatten().map(|version| version.to_string()))?;
+        table.where_key(&mut sql, key)?;
+        sql.push(&format!(" AND \"{}\" {} ", table.version(), dialect.is_same()));
+        sql.bind_text(write.was.flatten().map(|version| version.to_string()))?;
         if let Some(revision) = table.revision() {
             sql.push(&format!(" AND \"{revision}\" = "));
-            let (place, arguments) = sql.place();
-            let read = fields.get(revision).and_then(Value::as_i64);
-            arguments.add(read).map_err(|error| unbound(error.as_ref()))?;
-            sql.push(&place);
+            sql.bind_integer(fields.get(revision).and_then(Value::as_i64))?;
         }
         sql.execute(connection)
             .await
@@ -349,9 +398,9 @@ impl<T: Versioned> Objects<T> {
 
     /// Reads, changes and saves, and does so again while others write the same row. `change` may be called several times,
     /// with what the row holds then. What comes back has the row as it was written.
-    pub async fn change(
+    pub async fn change<'a>(
         &self,
-        store: &Store,
+        on: impl Into<Executor<'a>>,
         key: &[Value],
         pin: &Pin,
         mut change: impl FnMut(&mut T) + Send,
@@ -360,11 +409,12 @@ impl<T: Versioned> Objects<T> {
             table: self.table.name().to_owned(),
             key: self.table.shown(key),
         };
+        let mut on = on.into();
         let mut tries = 0;
         loop {
-            let mut stored = self.get(store, key).await?.ok_or_else(gone)?;
+            let mut stored = self.get(on.again(), key).await?.ok_or_else(gone)?;
             change(&mut stored.held.value);
-            match self.save(store, &mut stored, pin).await {
+            match self.save(on.again(), &mut stored, pin).await {
                 Ok(_) => return Ok(stored),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
@@ -373,22 +423,29 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// Deletes the row of that key, whatever its version. Whether there was one.
-    pub async fn delete(&self, store: &Store, key: &[Value]) -> Result<bool, StoreError> {
-        let mut sql = Sql::new(format!("DELETE FROM \"{}\"", self.table.name()));
-        self.table.where_key(store.engine, &mut sql, key)?;
-        let mut connection = store.connection().await?;
+    pub async fn delete<'a>(&self, on: impl Into<Executor<'a>>, key: &[Value]) -> Result<bool, StoreError> {
+        let on = on.into();
+        let mut sql = Sql::new(on.dialect()?, format!("DELETE FROM \"{}\"", self.table.name()));
+        self.table.where_key(&mut sql, key)?;
+        let mut connection = on.connection().await?;
         let deleted = sql.execute(&mut connection).await;
         Ok(deleted.map_err(|error| failed(format!("delete from {}", self.table.name()), error))? > 0)
     }
 
     /// How many rows there are of each version, and whether this code reads them.
-    pub async fn versions(&self, store: &Store) -> Result<Vec<Count>, StoreError> {
+    pub async fn versions<'a>(&self, on: impl Into<Executor<'a>>) -> Result<Vec<Count>, StoreError> {
+        let on = on.into();
+        let dialect = on.dialect()?;
         let (name, version) = (self.table.name(), self.table.version());
-        let sql = Sql::new(format!(
-            "SELECT {}, CAST(count(*) AS BIGINT) AS \"rows\" FROM \"{name}\" GROUP BY \"{version}\"",
-            self.table.read_version()
-        ));
-        let mut connection = store.connection().await?;
+        let sql = Sql::new(
+            dialect,
+            format!(
+                "SELECT {}, {} FROM \"{name}\" GROUP BY \"{version}\"",
+                dialect.as_text(version),
+                dialect.as_integer("count(*)", "rows")
+            ),
+        );
+        let mut connection = on.connection().await?;
         let counting = |error| failed(format!("count the versions of {name}"), error);
         let mut counts = Vec::new();
         for row in sql.fetch(&mut connection).await.map_err(counting)? {
@@ -430,43 +487,18 @@ impl<T: Versioned> Objects<T> {
         }
     }
 
-    fn select(&self, store: &Store) -> Sql {
-        Sql::new(format!(
-            "SELECT {} FROM \"{}\"",
-            self.table.selected(store.engine),
-            self.table.name()
-        ))
+    fn select(&self, dialect: Dialect) -> Sql {
+        Sql::new(dialect, self.table.selection(dialect))
     }
 
     /// Rows of a select of this table.
-    async fn fetch(
-        &self,
-        store: &Store,
-        connection: &mut AnyConnection,
-        sql: Sql,
-    ) -> Result<Vec<Listed<T>>, StoreError> {
+    async fn fetch(&self, connection: &mut AnyConnection, sql: Sql) -> Result<Vec<Listed<T>>, StoreError> {
         let rows = sql
             .fetch(connection)
             .await
             .map_err(|error| failed(format!("read {}", self.table.name()), error))?;
-        let listed = rows.iter().map(|row| {
-            let key = self.table.key_from(store.engine, row)?;
-            let (row, text) = match self.table.row(store.engine, row) {
-                Ok(read) => read,
-                Err(error) => {
-                    return Ok(Listed {
-                        key,
-                        object: Err(Unreadable::NoRow {
-                            object: T::NAME.to_owned(),
-                            why: error.to_string(),
-                        }),
-                    });
-                }
-            };
-            let object = self.known(text.as_deref()).and_then(|_| self.chain.load(row));
-            Ok(Listed { key, object })
-        });
-        listed.collect()
+        let listed: Result<Vec<Listed<T>>, TableError> = rows.iter().map(|row| self.read(row)).collect();
+        Ok(listed?)
     }
 
     /// Rows that are not of the newest version, after the key given. Nobody else writes them until the transaction ends.
@@ -478,22 +510,21 @@ impl<T: Versioned> Objects<T> {
         limit: u64,
         wait: Wait,
     ) -> Result<Vec<Listed<T>>, StoreError> {
-        let mut sql = self.select(store);
+        let mut sql = self.select(store.dialect());
         self.where_behind(&mut sql)?;
         if let Some(after) = after {
             sql.push(" AND ");
-            self.table.beside_key(store.engine, &mut sql, ">", after)?;
+            self.table.beside_key(&mut sql, ">", after)?;
         }
         sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
-        sql.push(wait.clause(store.engine));
-        self.fetch(store, transaction, sql).await
+        sql.push(store.dialect().lock(wait));
+        self.fetch(transaction, sql).await
     }
 
     pub(super) async fn count_behind(&self, store: &Store) -> Result<u64, StoreError> {
-        let mut sql = Sql::new(format!(
-            "SELECT CAST(count(*) AS BIGINT) AS \"rows\" FROM \"{}\"",
-            self.table.name()
-        ));
+        let dialect = store.dialect();
+        let count = dialect.as_integer("count(*)", "rows");
+        let mut sql = Sql::new(dialect, format!("SELECT {count} FROM \"{}\"", self.table.name()));
         self.where_behind(&mut sql)?;
         let mut connection = store.connection().await?;
         let counting = |error| failed(format!("count rows of {}", self.table.name()), error);
@@ -508,23 +539,24 @@ impl<T: Versioned> Objects<T> {
     fn where_behind(&self, sql: &mut Sql) -> Result<(), StoreError> {
         let version = self.table.version();
         sql.push(&format!(" WHERE (\"{version}\" IS NULL OR \"{version}\" <> "));
-        bind_text(sql, Some(T::VERSION.to_string()))?;
+        sql.bind_text(Some(T::VERSION.to_string()))?;
         sql.push(")");
         Ok(())
     }
 }
 
-fn bind_text(sql: &mut Sql, text: Option<String>) -> Result<(), StoreError> {
-    let (place, arguments) = sql.place();
-    arguments.add(text).map_err(|error| unbound(error.as_ref()))?;
-    sql.push(&place);
-    Ok(())
-}
-
-fn unbound(error: &(dyn std::error::Error + 'static)) -> StoreError {
-    StoreError::Refused {
-        what: "bind an argument".to_owned(),
-        source: sqlx::Error::Protocol(error.to_string()),
+/// Inserts a row. One that is refused leaves a transaction as it was.
+async fn insert(dialect: Dialect, connection: &mut AnyConnection, sql: Sql) -> Result<(), sqlx::Error> {
+    if !(dialect.fails_as_a_whole() && connection.is_in_transaction()) {
+        return sql.execute(connection).await.map(drop);
+    }
+    let mut savepoint = connection.begin().await?;
+    match sql.execute(&mut savepoint).await {
+        Ok(_) => savepoint.commit().await,
+        Err(error) => {
+            savepoint.rollback().await?;
+            Err(error)
+        }
     }
 }
 
@@ -555,14 +587,15 @@ mod tests {
         let store = Store::connect(&url, Connect::default()).await.unwrap();
         let mut connection = store.connection().await.unwrap();
         let table = "CREATE TABLE ports (id BIGINT PRIMARY KEY, version TEXT)";
-        Sql::new(table).execute(&mut connection).await.unwrap();
+        let dialect = Dialect::Sqlite;
+        Sql::new(dialect, table).execute(&mut connection).await.unwrap();
         let table = Table::new("ports", &[("id", Kind::Integer)], &[]).unwrap();
         let ports: Objects<Port1_0> = Objects::new(table, Arc::new(Chain::first()));
         for after in [None, Some([json!(5)])] {
             let sql = ports
-                .listing(&store, after.as_ref().map(|key| &key[..]), 10)
+                .listing(dialect, after.as_ref().map(|key| &key[..]), 10)
                 .unwrap();
-            let plan = Sql::new(format!("EXPLAIN QUERY PLAN {sql:?}"));
+            let plan = Sql::new(dialect, format!("EXPLAIN QUERY PLAN {sql:?}"));
             let rows = plan.fetch(&mut connection).await.unwrap();
             let steps: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
             assert!(

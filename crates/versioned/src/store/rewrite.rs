@@ -6,9 +6,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sqlx::{Any, AnyConnection, Connection as _, Row as _, Transaction};
 
+use super::dialect::{Wait, is_code};
 use super::migrate::{Batch, Migration, Stuck};
-use super::objects::Wait;
-use super::{Engine, Objects, Sql, Store, StoreError, Table, failed};
+use super::{Dialect, Objects, Sql, Store, StoreError, Table, failed};
 use crate::boundary::Stored;
 use crate::object::Versioned;
 use crate::pin::Pin;
@@ -58,15 +58,30 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
-        match self.attempt(store, after, max, Rows::Together).await {
-            // Which one it was the others do not tell, and nothing of the batch is done.
-            Err(StoreError::Refused { source, .. }) if refused_row(store.engine, &source).is_some() => {
-                self.attempt(store, after, max, Rows::Apart).await
+        let mut how = Rows::Together;
+        let mut deadlocks = 0;
+        loop {
+            match self.attempt(store, after, max, how).await {
+                // Which one it was the others do not tell, and nothing of the batch is done.
+                Err(StoreError::Refused { source, .. })
+                    if how == Rows::Together && store.dialect().refused_row(&source).is_some() =>
+                {
+                    how = Rows::Apart;
+                }
+                // Nothing of the batch is done, and whoever else was in the circle goes on.
+                Err(StoreError::Refused { source, .. })
+                    if deadlocks < DEADLOCKS && store.dialect().was_a_deadlock(&source) =>
+                {
+                    deadlocks += 1;
+                }
+                batch => return batch,
             }
-            batch => batch,
         }
     }
 }
+
+/// How often a batch begins anew because the database ended it for another transaction.
+const DEADLOCKS: u32 = 16;
 
 /// How the rows of a batch are saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,9 +125,10 @@ impl<T: Versioned> RaiseRows<T> {
         how: Rows,
     ) -> Result<Batch, StoreError> {
         by_the_index(store, transaction).await?;
-        if how == Rows::Apart && store.engine == Engine::Postgres {
+        let dialect = store.dialect();
+        if how == Rows::Apart && dialect == Dialect::Postgres {
             // Or what is looked at when the batch is committed would be told of none of its rows.
-            let set = Sql::new("SET CONSTRAINTS ALL IMMEDIATE").execute(transaction);
+            let set = Sql::new(dialect, "SET CONSTRAINTS ALL IMMEDIATE").execute(transaction);
             set.await
                 .map_err(|error| failed(format!("set up a batch of {}", self.name), error))?;
         }
@@ -122,7 +138,7 @@ impl<T: Versioned> RaiseRows<T> {
             .objects
             .behind(store, transaction, after, limit, Wait::ForNone);
         let mut rows = behind.await?;
-        if rows.is_empty() && store.engine == Engine::Postgres {
+        if rows.is_empty() && dialect != Dialect::Sqlite {
             limit = 1;
             let behind = self
                 .objects
@@ -146,7 +162,7 @@ impl<T: Versioned> RaiseRows<T> {
                     Err(StoreError::Conflict { .. } | StoreError::Gone { .. }) => continue,
                     Err(why @ (StoreError::Unsaved(_) | StoreError::Table(_))) => why.to_string(),
                     Err(StoreError::Refused { what, source }) if how == Rows::Apart => {
-                        match refused_row(store.engine, &source) {
+                        match dialect.refused_row(&source) {
                             Some(why) => format!("the database refuses it: {why}"),
                             None => return Err(StoreError::Refused { what, source }),
                         }
@@ -177,12 +193,15 @@ impl<T: Versioned> RaiseRows<T> {
         if how == Rows::Together {
             return self
                 .objects
-                .save_locked(store, transaction, stored, &self.pin)
+                .save_locked(store.dialect(), transaction, stored, &self.pin)
                 .await;
         }
         let apart = |error| failed(format!("set a row of {} apart", self.name), error);
         let mut one = transaction.begin().await.map_err(apart)?;
-        let saved = self.objects.save_locked(store, &mut one, stored, &self.pin).await;
+        let saved = self
+            .objects
+            .save_locked(store.dialect(), &mut one, stored, &self.pin)
+            .await;
         let ended = if saved.is_ok() {
             one.commit().await
         } else {
@@ -204,7 +223,7 @@ pub struct Update {
 
 impl Update {
     /// `UPDATE table SET {set} WHERE {pending}`. What it sets must make `pending` false, or it is done again and again, which
-    /// a run notices. Both are SQL of the program's own, for both databases. On PostgreSQL the table must not be partitioned:
+    /// a run notices. Both are SQL of the program's own, for all of its databases, with names in double quotes. On PostgreSQL the table must not be partitioned:
     /// [`RaiseRows`] is for those.
     pub fn new(name: &str, table: Table, pending: &'static str, set: &'static str) -> Self {
         Self {
@@ -233,10 +252,11 @@ impl Migration for Update {
         let Self {
             name, table, pending, ..
         } = self;
-        let sql = Sql::new(format!(
-            "SELECT CAST(count(*) AS BIGINT) AS \"rows\" FROM \"{}\" WHERE ({pending})",
-            table.name()
-        ));
+        let count = store.dialect().as_integer("count(*)", "rows");
+        let sql = Sql::new(
+            store.dialect(),
+            format!("SELECT {count} FROM \"{}\" WHERE ({pending})", table.name()),
+        );
         let mut connection = store.connection().await?;
         let counting = |error| failed(format!("count what is left of {name}"), error);
         let rows = sql.fetch(&mut connection).await.map_err(counting)?;
@@ -253,16 +273,17 @@ impl Migration for Update {
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
-        if store.engine == Engine::Postgres
+        if store.dialect() == Dialect::Postgres
             && let Some(batch) = self.at_once(store, after, max).await?
         {
             return Ok(batch);
         }
         let mut transaction = store.begin().await?;
         by_the_index(store, &mut transaction).await?;
-        let batch = match store.engine {
-            Engine::Sqlite => self.range(store, &mut transaction, after, max).await?,
-            Engine::Postgres => self.chosen(store, &mut transaction, after, max).await?,
+        let batch = match store.dialect() {
+            Dialect::Sqlite => self.range(&mut transaction, after, max).await?,
+            Dialect::Postgres => self.chosen(&mut transaction, after, max).await?,
+            Dialect::Mysql => self.listed(&mut transaction, after, max).await?,
         };
         self.commit(transaction).await?;
         Ok(batch)
@@ -272,6 +293,8 @@ impl Migration for Update {
 /// Settings of one transaction. So long a batch waits for rows that others write while it has some in hand: PostgreSQL looks
 /// for those who wait in a circle after a second, and would end one of them, perhaps the service.
 const PATIENCE: &str = "SELECT set_config('lock_timeout', '100ms', true)";
+/// How many rows are written by their keys in one statement.
+const KEYS: usize = 1000;
 /// The code of PostgreSQL by which that is over.
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
@@ -294,21 +317,22 @@ impl Update {
     /// transaction.
     async fn range(
         &self,
-        store: &Store,
         connection: &mut AnyConnection,
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
         let Self { table, pending, .. } = self;
-        let mut last = Sql::new(format!(
+        let dialect = Dialect::Sqlite;
+        let select = format!(
             "SELECT {} FROM \"{}\" WHERE ({pending})",
-            table.selected_key(store.engine),
+            table.selected_key(dialect),
             table.name()
-        ));
-        let mut update = Sql::new(format!("{} WHERE ({pending})", self.set_clause()));
+        );
+        let mut last = Sql::new(dialect, select);
+        let mut update = Sql::new(dialect, format!("{} WHERE ({pending})", self.set_clause()));
         if let Some(after) = after {
-            table.beside_key(store.engine, last.push(" AND "), ">", after)?;
-            table.beside_key(store.engine, update.push(" AND "), ">", after)?;
+            table.beside_key(last.push(" AND "), ">", after)?;
+            table.beside_key(update.push(" AND "), ">", after)?;
         }
         last.push(&format!(
             " ORDER BY {} LIMIT 1 OFFSET {}",
@@ -317,11 +341,11 @@ impl Update {
         ));
         let rows = last.fetch(connection).await.map_err(self.failed())?;
         let last = match rows.first() {
-            Some(row) => Some(table.key_from(store.engine, row)?),
+            Some(row) => Some(table.key_from(row)?),
             None => None,
         };
         if let Some(last) = &last {
-            table.beside_key(store.engine, update.push(" AND "), "<=", last)?;
+            table.beside_key(update.push(" AND "), "<=", last)?;
         }
         Ok(Batch {
             done: update.execute(connection).await.map_err(self.failed())?,
@@ -344,10 +368,11 @@ impl Update {
         max: NonZeroU64,
     ) -> Result<Option<Batch>, StoreError> {
         let mut transaction = store.begin().await?;
-        let patience = Sql::new(PATIENCE).execute(&mut transaction).await;
+        let patience = Sql::new(Dialect::Postgres, PATIENCE);
+        let patience = patience.execute(&mut transaction).await;
         patience.map_err(self.failed())?;
         by_the_index(store, &mut transaction).await?;
-        let updated = self.update(store, &mut transaction, after, max.get(), Wait::Later);
+        let updated = self.update(&mut transaction, after, max.get(), Wait::Later);
         match updated.await {
             Ok(batch) => {
                 self.commit(transaction).await?;
@@ -362,24 +387,79 @@ impl Update {
     /// others in hand while it waits, and nobody who waits for it is waited for.
     async fn chosen(
         &self,
-        store: &Store,
         connection: &mut AnyConnection,
         after: Option<&[Value]>,
         max: NonZeroU64,
     ) -> Result<Batch, StoreError> {
-        let batch = self
-            .update(store, connection, after, max.get(), Wait::ForNone)
-            .await?;
+        let batch = self.update(connection, after, max.get(), Wait::ForNone).await?;
         if batch.next.is_some() {
             return Ok(batch);
         }
-        self.update(store, connection, after, 1, Wait::ForAll).await
+        self.update(connection, after, 1, Wait::ForAll).await
+    }
+
+    /// The same where no statement both chooses rows and writes them: they are locked, then written by their keys.
+    async fn listed(
+        &self,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        max: NonZeroU64,
+    ) -> Result<Batch, StoreError> {
+        let mut keys = self.lock(connection, after, max.get(), Wait::ForNone).await?;
+        if keys.is_empty() {
+            keys = self.lock(connection, after, 1, Wait::ForAll).await?;
+        }
+        let mut done = 0;
+        for some in keys.chunks(KEYS) {
+            let mut sql = Sql::new(Dialect::Mysql, self.set_clause());
+            sql.push(&format!(
+                " WHERE ({}) AND ({}) IN (",
+                self.pending,
+                self.table.key_list()
+            ));
+            for (at, key) in some.iter().enumerate() {
+                sql.push(if at == 0 { "" } else { ", " });
+                self.table.push_key(&mut sql, key)?;
+            }
+            sql.push(")");
+            done += sql.execute(connection).await.map_err(self.failed())?;
+        }
+        Ok(Batch {
+            done,
+            stuck: Vec::new(),
+            next: keys.pop(),
+        })
+    }
+
+    /// The keys of rows that are still to do, locked until the transaction ends.
+    async fn lock(
+        &self,
+        connection: &mut AnyConnection,
+        after: Option<&[Value]>,
+        limit: u64,
+        wait: Wait,
+    ) -> Result<Vec<Vec<Value>>, StoreError> {
+        let Self { table, pending, .. } = self;
+        let dialect = Dialect::Mysql;
+        let select = format!(
+            "SELECT {} FROM \"{}\" WHERE ({pending})",
+            table.selected_key(dialect),
+            table.name()
+        );
+        let mut sql = Sql::new(dialect, select);
+        if let Some(after) = after {
+            table.beside_key(sql.push(" AND "), ">", after)?;
+        }
+        sql.push(&format!(" ORDER BY {} LIMIT {limit}", table.in_order()));
+        sql.push(dialect.lock(wait));
+        let rows = sql.fetch(connection).await.map_err(self.failed())?;
+        let keys = rows.iter().map(|row| table.key_from(row));
+        Ok(keys.collect::<Result<_, _>>()?)
     }
 
     /// Rows are chosen once, and written by their place, whatever the planner thinks of the table.
     async fn update(
         &self,
-        store: &Store,
         connection: &mut AnyConnection,
         after: Option<&[Value]>,
         limit: u64,
@@ -387,15 +467,17 @@ impl Update {
     ) -> Result<Batch, StoreError> {
         let Self { table, pending, .. } = self;
         let (name, keys) = (table.name(), table.key_list());
-        let mut sql = Sql::new(format!(
+        let dialect = Dialect::Postgres;
+        let chosen = format!(
             "WITH \"stagger_chosen\" AS MATERIALIZED (SELECT ctid AS \"stagger_place\" FROM \"{name}\" WHERE ({pending})"
-        ));
+        );
+        let mut sql = Sql::new(dialect, chosen);
         if let Some(after) = after {
-            table.beside_key(store.engine, sql.push(" AND "), ">", after)?;
+            table.beside_key(sql.push(" AND "), ">", after)?;
         }
         sql.push(&format!(
             " ORDER BY {keys} LIMIT {limit}{}), ",
-            wait.clause(store.engine)
+            dialect.lock(wait)
         ));
         sql.push(&format!("\"stagger_done\" AS ({}", self.set_clause()));
         sql.push(" WHERE ctid = ANY (ARRAY(SELECT \"stagger_place\" FROM \"stagger_chosen\"))");
@@ -406,7 +488,7 @@ impl Update {
             .collect();
         sql.push(&format!(
             "SELECT {}, (SELECT count(*) FROM \"stagger_done\") AS \"stagger_rows\" FROM \"stagger_done\" ORDER BY {} LIMIT 1",
-            table.selected_key(store.engine),
+            table.selected_key(dialect),
             last.join(", ")
         ));
         let rows = sql.fetch(connection).await.map_err(self.failed())?;
@@ -417,43 +499,20 @@ impl Update {
         Ok(Batch {
             done: done.unsigned_abs(),
             stuck: Vec::new(),
-            next: Some(table.key_from(store.engine, row)?),
+            next: Some(table.key_from(row)?),
         })
     }
-}
-
-/// What the database says of one row that it does not take: too long, there twice, against a check.
-fn refused_row(engine: Engine, error: &sqlx::Error) -> Option<&str> {
-    let sqlx::Error::Database(error) = error else {
-        return None;
-    };
-    let code = error.code()?;
-    let of_a_row = match engine {
-        // Data, constraints, limits, views, and what a trigger raises.
-        Engine::Postgres => ["22", "23", "54", "44", "P0001"]
-            .iter()
-            .any(|class| code.starts_with(class)),
-        // Too big, constraints, the wrong type; what is above the lowest byte only says more of it.
-        Engine::Sqlite => code
-            .parse::<u32>()
-            .is_ok_and(|code| matches!(code & 0xff, 18..=20)),
-    };
-    of_a_row.then(|| error.message())
-}
-
-fn is_code(error: &sqlx::Error, code: &str) -> bool {
-    let sqlx::Error::Database(error) = error else {
-        return false;
-    };
-    error.code().is_some_and(|found| found == code)
 }
 
 /// Rows are found in the order of their key, for which there is an index. Of a table that was filled lately the planner
 /// knows too little, and would sort all that is left of it for each batch.
 async fn by_the_index(store: &Store, transaction: &mut AnyConnection) -> Result<(), StoreError> {
-    if store.engine == Engine::Postgres {
+    if store.dialect() == Dialect::Postgres {
         // What is sorted all the same costs more than anything by this, and is not to be compiled for that.
-        let set = Sql::new("SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true)");
+        let set = Sql::new(
+            Dialect::Postgres,
+            "SELECT set_config('enable_sort', 'off', true), set_config('jit', 'off', true)",
+        );
         let set = set.execute(transaction).await;
         set.map_err(|error| failed("set a transaction up".to_owned(), error))?;
     }

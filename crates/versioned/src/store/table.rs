@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::{Arguments as _, Row as _};
 
-use super::{Engine, Sql};
+use super::{Dialect, Engine, Kind, Sql};
 use crate::{Row, Version};
 
 /// A column of an object.
@@ -12,21 +12,6 @@ use crate::{Row, Version};
 pub struct Column {
     name: String,
     kind: Kind,
-}
-
-/// What a column holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// True or false. `BOOLEAN`.
-    Bool,
-    /// A whole number of 64 bits. `INTEGER` in SQLite, up to `BIGINT` in PostgreSQL.
-    Integer,
-    /// `REAL` in SQLite, `DOUBLE PRECISION` in PostgreSQL.
-    Real,
-    /// `TEXT`.
-    Text,
-    /// Anything, as JSON. `TEXT` in SQLite, `JSONB` in PostgreSQL.
-    Json,
 }
 
 /// A table that keeps objects: a column for each field of every version that may stand in it, and one for the version.
@@ -190,33 +175,40 @@ impl Table {
         names.collect::<Vec<_>>().join(", ")
     }
 
-    /// What a select of whole rows asks for.
-    pub(crate) fn selected(&self, engine: Engine) -> String {
+    /// `SELECT … FROM "table"`, with all columns that [`Table::row`] and [`Objects::read`](super::Objects::read) need. What
+    /// you add to it is yours: `WHERE`, `ORDER BY`, `LIMIT`. Names stand in double quotes, in all databases.
+    pub fn select(&self, engine: Engine) -> String {
+        self.selection(engine.into())
+    }
+
+    pub(crate) fn selection(&self, dialect: Dialect) -> String {
         let all = self.key.iter().chain(&self.columns);
-        let mut parts: Vec<String> = all.map(|column| column.read(engine)).collect();
-        parts.push(self.read_version());
+        let mut parts: Vec<String> = all.map(|column| column.read(dialect)).collect();
+        parts.push(dialect.as_text(&self.version));
         parts.extend(
             self.revision
                 .iter()
-                .map(|name| format!("CAST(\"{name}\" AS BIGINT) AS \"{name}\"")),
+                .map(|name| dialect.as_integer(&format!("\"{name}\""), name)),
         );
+        format!("SELECT {} FROM \"{}\"", parts.join(", "), self.name)
+    }
+
+    pub(crate) fn selected_key(&self, dialect: Dialect) -> String {
+        let parts: Vec<String> = self.key.iter().map(|column| column.read(dialect)).collect();
         parts.join(", ")
     }
 
-    pub(crate) fn selected_key(&self, engine: Engine) -> String {
-        let parts: Vec<String> = self.key.iter().map(|column| column.read(engine)).collect();
-        parts.join(", ")
-    }
-
-    pub(crate) fn read_version(&self) -> String {
-        format!("CAST(\"{0}\" AS TEXT) AS \"{0}\"", self.version)
+    /// A row that [`Table::select`] gave: the version in which it is to be read, and its fields. A version that is none is no
+    /// error here: it is absent.
+    pub fn row(&self, from: &AnyRow) -> Result<Row, TableError> {
+        self.row_and_version(from).map(|(row, _)| row)
     }
 
     /// A row; the version as it stands there, which may be no version at all.
-    pub(crate) fn row(&self, engine: Engine, from: &AnyRow) -> Result<(Row, Option<String>), TableError> {
+    pub(crate) fn row_and_version(&self, from: &AnyRow) -> Result<(Row, Option<String>), TableError> {
         let mut fields = Map::new();
         for column in self.key.iter().chain(&self.columns) {
-            fields.insert(column.name.clone(), self.value(engine, column, from)?);
+            fields.insert(column.name.clone(), self.value(column, from)?);
         }
         let unreadable = |column: &str, error: sqlx::Error| TableError::Read {
             table: self.name.clone(),
@@ -238,90 +230,91 @@ impl Table {
     }
 
     /// The key of a row of which at least that was selected.
-    pub(crate) fn key_from(&self, engine: Engine, from: &AnyRow) -> Result<Vec<Value>, TableError> {
-        self.key
-            .iter()
-            .map(|column| self.value(engine, column, from))
-            .collect()
+    pub(crate) fn key_from(&self, from: &AnyRow) -> Result<Vec<Value>, TableError> {
+        self.key.iter().map(|column| self.value(column, from)).collect()
     }
 
-    fn value(&self, engine: Engine, column: &Column, from: &AnyRow) -> Result<Value, TableError> {
-        let name = column.name.as_str();
-        let unreadable = |why: String| TableError::Read {
+    fn value(&self, column: &Column, from: &AnyRow) -> Result<Value, TableError> {
+        let value = column.kind.value(&column.name, from);
+        value.map_err(|why| TableError::Read {
             table: self.name.clone(),
             column: column.name.clone(),
             kind: column.kind,
             why,
-        };
-        let value = match (column.kind, engine) {
-            (Kind::Bool, Engine::Postgres) => from.try_get::<Option<bool>, _>(name).map(Value::from),
-            (Kind::Bool, Engine::Sqlite) => from
-                .try_get::<Option<i64>, _>(name)
-                .map(|value| value.map_or(Value::Null, |value| Value::Bool(value != 0))),
-            (Kind::Integer, _) => from.try_get::<Option<i64>, _>(name).map(Value::from),
-            (Kind::Real, _) => from.try_get::<Option<f64>, _>(name).map(Value::from),
-            (Kind::Text, _) => from.try_get::<Option<String>, _>(name).map(Value::from),
-            (Kind::Json, _) => {
-                let text: Option<String> = from
-                    .try_get(name)
-                    .map_err(|error| unreadable(error.to_string()))?;
-                return match text {
-                    Some(text) => serde_json::from_str(&text).map_err(|error| unreadable(error.to_string())),
-                    None => Ok(Value::Null),
-                };
-            }
-        };
-        value.map_err(|error| unreadable(error.to_string()))
+        })
     }
 
-    /// Adds the place of a value to a statement.
-    pub(crate) fn bind(
+    /// Adds a value of that field to the arguments of a statement of yours, and gives what to write in its place: `$3`, or
+    /// `CAST($3 AS JSONB)`. The arguments must be bound in the order in which they were added.
+    ///
+    /// ```
+    /// use stagger_versioned::store::{Engine, Kind, Table};
+    ///
+    /// let table = Table::new("items", &[("sku", Kind::Text)], &[("facts", Kind::Json)])?;
+    /// let mut arguments = sqlx::any::AnyArguments::default();
+    /// let facts = table.bind(Engine::Postgres, &mut arguments, "facts", &serde_json::json!({"color": "red"}))?;
+    /// let sql = format!("{} WHERE facts @> {facts} ORDER BY sku LIMIT 20", table.select(Engine::Postgres));
+    /// assert!(sql.ends_with("WHERE facts @> CAST($1 AS JSONB) ORDER BY sku LIMIT 20"));
+    /// // sqlx::query_with(sqlx::AssertSqlSafe(sql), arguments).fetch_all(store.pool())
+    /// # Ok::<(), stagger_versioned::store::TableError>(())
+    /// ```
+    pub fn bind(
         &self,
         engine: Engine,
-        sql: &mut Sql,
+        arguments: &mut AnyArguments,
+        field: &str,
+        value: &Value,
+    ) -> Result<String, TableError> {
+        self.bound(engine.into(), arguments, self.column(field)?, value)
+    }
+
+    fn bound(
+        &self,
+        dialect: Dialect,
+        arguments: &mut AnyArguments,
         column: &Column,
         value: &Value,
-    ) -> Result<(), TableError> {
-        let (place, arguments) = sql.place();
-        let wrong = || TableError::Value {
+    ) -> Result<String, TableError> {
+        let added = column.kind.add(value, arguments);
+        added.ok_or_else(|| TableError::Value {
             table: self.name.clone(),
             column: column.name.clone(),
             kind: column.kind,
             value: value.clone(),
-        };
-        column.add(value, arguments).ok_or_else(wrong)?;
-        let text = match (column.kind, engine) {
-            (Kind::Json, Engine::Postgres) => format!("CAST({place} AS JSONB)"),
-            _ => place,
-        };
+        })?;
+        Ok(column.kind.written(dialect, &dialect.place(arguments.len())))
+    }
+
+    /// Adds the place of a value to a statement.
+    pub(crate) fn push(&self, sql: &mut Sql, column: &Column, value: &Value) -> Result<(), TableError> {
+        let text = self.bound(sql.dialect, sql.arguments(), column, value)?;
         sql.push(&text);
         Ok(())
     }
 
     /// Adds ` WHERE key = …`.
-    pub(crate) fn where_key(&self, engine: Engine, sql: &mut Sql, key: &[Value]) -> Result<(), TableError> {
+    pub(crate) fn where_key(&self, sql: &mut Sql, key: &[Value]) -> Result<(), TableError> {
         self.key_parts(key)?;
         for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
             sql.push(if at == 0 { " WHERE " } else { " AND " });
             sql.push(&format!("\"{}\" = ", column.name));
-            self.bind(engine, sql, column, value)?;
+            self.push(sql, column, value)?;
         }
         Ok(())
     }
 
     /// Adds `(a, b) > (…)`, or another comparison.
-    pub(crate) fn beside_key(
-        &self,
-        engine: Engine,
-        sql: &mut Sql,
-        compared: &str,
-        key: &[Value],
-    ) -> Result<(), TableError> {
+    pub(crate) fn beside_key(&self, sql: &mut Sql, compared: &str, key: &[Value]) -> Result<(), TableError> {
+        sql.push(&format!("({}) {compared} ", self.key_list()));
+        self.push_key(sql, key)
+    }
+
+    /// Adds `(…)` with the parts of a key.
+    pub(crate) fn push_key(&self, sql: &mut Sql, key: &[Value]) -> Result<(), TableError> {
         self.key_parts(key)?;
-        sql.push(&format!("({}) {compared} (", self.key_list()));
         for (at, (column, value)) in self.key.iter().zip(key).enumerate() {
-            sql.push(if at == 0 { "" } else { ", " });
-            self.bind(engine, sql, column, value)?;
+            sql.push(if at == 0 { "(" } else { ", " });
+            self.push(sql, column, value)?;
         }
         sql.push(")");
         Ok(())
@@ -344,35 +337,9 @@ impl Column {
         &self.name
     }
 
-    /// How it is asked for, so that the driver gives it in one of the few types that both databases have.
-    fn read(&self, engine: Engine) -> String {
-        let name = &self.name;
-        let as_type = match (self.kind, engine) {
-            (Kind::Bool, Engine::Postgres) => "BOOLEAN",
-            (Kind::Bool | Kind::Integer, Engine::Sqlite) => "INTEGER",
-            (Kind::Integer, Engine::Postgres) => "BIGINT",
-            (Kind::Real, Engine::Sqlite) => "REAL",
-            (Kind::Real, Engine::Postgres) => "DOUBLE PRECISION",
-            (Kind::Text | Kind::Json, _) => "TEXT",
-        };
-        format!("CAST(\"{name}\" AS {as_type}) AS \"{name}\"")
-    }
-
-    /// Adds the value as an argument; `None` if the column cannot hold it.
-    fn add(&self, value: &Value, arguments: &mut AnyArguments) -> Option<()> {
-        let added = match (self.kind, value) {
-            (Kind::Bool, Value::Null) => arguments.add(None::<bool>),
-            (Kind::Bool, Value::Bool(value)) => arguments.add(*value),
-            (Kind::Integer, Value::Null) => arguments.add(None::<i64>),
-            (Kind::Integer, Value::Number(value)) => arguments.add(value.as_i64()?),
-            (Kind::Real, Value::Null) => arguments.add(None::<f64>),
-            (Kind::Real, Value::Number(value)) => arguments.add(value.as_f64()?),
-            (Kind::Text | Kind::Json, Value::Null) => arguments.add(None::<String>),
-            (Kind::Text, Value::String(value)) => arguments.add(value.clone()),
-            (Kind::Json, value) => arguments.add(value.to_string()),
-            (Kind::Bool | Kind::Integer | Kind::Real | Kind::Text, _) => return None,
-        };
-        added.ok()
+    /// How it is asked for.
+    fn read(&self, dialect: Dialect) -> String {
+        self.kind.read(dialect, &self.name)
     }
 }
 

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Map, Value, json};
-use stagger_versioned::rpc::{
+use stagger_versioned::{Chain, Held, Pin, Pins, Registry, Version};
+use stagger_versioned_rpc::{
     Authenticate, CallError, Caller, Client, ClientSettings, Denied, Handler, Interface, Method,
     NotInterface, OrElse, Refusal, Request, Running, Server, anybody, code,
 };
-use stagger_versioned::{Chain, Held, Pin, Pins, Registry, Version};
 
 use crate::ironic::{Node1_14, Port1_0, full, manifest, nodes, nodes_1_14, registry};
 

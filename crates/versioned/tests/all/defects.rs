@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_versioned::rpc::{
-    CallError, Client, ClientSettings, Handler, Interface, Method, Refusal, Request, Server, anybody, code,
-};
 use stagger_versioned::store::migrate::{Batch, End, Failed, Limits, Migration, Migrations};
 use stagger_versioned::store::{Objects, RaiseRows, Store, StoreError};
 use stagger_versioned::{Held, Manifest, Pin, Pins, Registry, Version};
+use stagger_versioned_rpc::{
+    CallError, Client, ClientSettings, Handler, Interface, Method, Refusal, Request, Server, anybody, code,
+};
 
 use crate::calls::{Conductor, block_on, body, client, node, old_client, raw, serve, update_by_old};
 use crate::ironic::{declared, full, manifest, nodes, nodes_1_14, registry};

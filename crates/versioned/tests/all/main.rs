@@ -2,16 +2,19 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "test code")]
 
 mod boundaries;
-#[cfg(feature = "rpc")]
 mod calls;
-#[cfg(all(feature = "rpc", feature = "store"))]
+#[cfg(feature = "store")]
 mod defects;
+#[cfg(feature = "derive")]
+mod derived;
 mod ironic;
 mod kept;
 #[cfg(feature = "lint")]
 mod linted;
 mod manifests;
-#[cfg(all(feature = "rpc", feature = "store"))]
+#[cfg(feature = "mysql")]
+mod mariadb;
+#[cfg(feature = "store")]
 mod mixes;
 mod objects;
 mod pins;
@@ -21,3 +24,4 @@ mod server;
 mod shapes;
 #[cfg(feature = "store")]
 mod stores;
+mod unknown;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
-use stagger_versioned::rpc::{
-    Client, ClientSettings, Handler, Interface, Method, OrElse, Refusal, Request, Running, Server, anybody,
-};
 use stagger_versioned::store::migrate::{End, Limits, Migrations};
 use stagger_versioned::store::{Objects, RaiseRows, Store};
 use stagger_versioned::{Chain, Pin, Pins, Registry, Version, Versioned};
+use stagger_versioned_rpc::{
+    Client, ClientSettings, Handler, Interface, Method, OrElse, Refusal, Request, Running, Server, anybody,
+};
 
 use crate::ironic::{Node1_14, Node1_16, manifest, nodes, nodes_1_14, registry};
 use crate::stores::{Database, old_row, on_sqlite, table};

@@ -94,7 +94,12 @@ impl Server {
 
     /// One with these settings.
     pub(crate) fn with(settings: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::within(&std::env::temp_dir(), settings)
+    }
+
+    /// One whose folder is in that one.
+    pub(crate) fn within(parent: &Path, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir_in(parent).unwrap();
         let status = Command::new("chmod")
             .arg("777")
             .arg(folder.path())

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 32;
 const TELLS: Duration = Duration::from_secs(30);
 
 /// How long it may take to tell whether it needs a reboot: package managers look through what is installed.
-const LOOKS: Duration = Duration::from_mins(2);
+pub(super) const LOOKS: Duration = Duration::from_mins(2);
 
 /// The longest boot id. The kernel's has 36 characters.
 const LONGEST: usize = 64;
@@ -92,8 +92,56 @@ pub async fn needed_by(
     found
 }
 
+/// Which of these hosts are not as they are wanted after their reboot, or do not say.
+pub(crate) async fn not_as_wanted(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeSet<String> {
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
+    let Some(command) = reboot.after.as_ref().filter(|_| !hosts.is_empty()) else {
+        return BTreeSet::new();
+    };
+    let answers = ask(shell, command, hosts, LOOKS).await.into_iter();
+    answers
+        .filter(|(_, answer)| !answer.as_ref().is_ok_and(|ran| ran.code == 0))
+        .map(|(host, _)| host)
+        .collect()
+}
+
+/// For how long each of these hosts has been up, or why nobody could tell.
+pub async fn uptimes(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<Duration>> {
+    let CephSettings {
+        hosts: shell, reboot, ..
+    } = settings;
+    let mut found = BTreeMap::new();
+    for (host, answer) in ask(shell, &reboot.uptime(shell), hosts, TELLS).await {
+        let uptime = match answer.and_then(|ran| uptime_of(&ran)) {
+            Ok(uptime) => Known::Yes(uptime),
+            Err(why) => Known::No(why),
+        };
+        found.insert(host, uptime);
+    }
+    found
+}
+
+fn uptime_of(ran: &Ran) -> Result<Duration, String> {
+    let said = last_words(&ran.output);
+    if ran.code != 0 {
+        return Err(format!("the command for it ended with {}: {said}", ran.code));
+    }
+    let first = said.split_whitespace().next().unwrap_or_default();
+    let seconds = first.parse::<f64>().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("{said:?} does not begin with seconds"))
+}
+
 /// Asks a host, and waits no longer than that.
-async fn within(shell: &Hosts, host: &str, command: &str, limit: Duration) -> Result<Ran, BackendError> {
+pub(super) async fn within(
+    shell: &Hosts,
+    host: &str,
+    command: &str,
+    limit: Duration,
+) -> Result<Ran, BackendError> {
     match tokio::time::timeout(limit, shell.ask(host, command)).await {
         Ok(answer) => answer,
         Err(_) => Err(BackendError::transient(
@@ -150,6 +198,18 @@ mod tests {
         Ran {
             code,
             output: output.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_uptime_is_the_first_word_in_seconds() {
+        assert_eq!(
+            uptime_of(&ran(0, "Welcome!\n93784.22 180000.11\n")),
+            Ok(Duration::from_millis(93_784_220))
+        );
+        assert_eq!(uptime_of(&ran(0, "61")), Ok(Duration::from_secs(61)));
+        for (code, output) in [(0, ""), (0, "up 3 days"), (0, "-1"), (0, "NaN"), (1, "60")] {
+            assert!(uptime_of(&ran(code, output)).is_err(), "{code} {output:?}");
         }
     }
 

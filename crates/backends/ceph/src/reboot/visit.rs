@@ -1,9 +1,11 @@
-//! A host's turn: what is active on it is handed over, it is rebooted, and its next boot is waited for.
+//! A host's turn: what is active on it is handed over, it is rebooted, and its next boot is waited for. Around that are the
+//! commands of whoever runs the cluster: before it, in the place of a host that does not come back, and after it.
 //!
 //! All of it is one phase. The command that reboots is begun on a word of both judges that is still fresh: where the hand-over
 //! took too long nothing was begun, they are asked once more, and the next time there is nothing left to hand over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -18,6 +20,7 @@ use crate::config::Reboot;
 use crate::effects::api_error;
 use crate::facts::mds::FsMap;
 use crate::facts::mgr::MgrMap;
+use crate::host_task::HostTask;
 
 /// How long a standby may take to be active.
 const TAKES_OVER: Duration = Duration::from_mins(1);
@@ -36,6 +39,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) places: &'a BTreeMap<UnitId, String>,
     /// The hosts that go down together, this one among them.
     pub(crate) wave: &'a BTreeSet<String>,
+    /// What the turn is for.
+    pub(crate) task: &'a HostTask,
     /// One hand-over at a time.
     pub(crate) handing_over: &'a tokio::sync::Mutex<()>,
 }
@@ -49,7 +54,55 @@ pub(crate) enum Send {
     No,
 }
 
+/// Whether the power of a host was cut since its turn began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Power {
+    Untouched,
+    Cycled,
+}
+
+impl Power {
+    fn told(self) -> &'static str {
+        match self {
+            Self::Untouched => "",
+            Self::Cycled => ", once its power was cut",
+        }
+    }
+}
+
 impl Visit<'_> {
+    /// Lays out on a host what its turn needs. Nothing stops.
+    ///
+    /// # Errors
+    /// The command failed.
+    pub(crate) async fn prepare(
+        shell: &Hosts,
+        call: &Call,
+        host: &str,
+        command: &str,
+    ) -> Result<String, BackendError> {
+        let line = filled(command, &[("host", host)])?;
+        let tried = format!("prepare {host}");
+        let ran = shell
+            .run(
+                host,
+                &format!("{}-prepare", call.key()),
+                call.fence,
+                &line,
+                &|| Ok(()),
+            )
+            .await?;
+        if ran.code == 0 {
+            return Ok(String::new());
+        }
+        let why = format!(
+            "`prepare` ended with {} there: {}",
+            ran.code,
+            last_words(&ran.output)
+        );
+        Err(BackendError::permanent(tried, why).hint(format!("mend it on {host}; a later run takes it up")))
+    }
+
     /// Ensures that a host has another boot than `before`, and tells that boot with what is worth telling.
     ///
     /// # Errors
@@ -61,34 +114,67 @@ impl Visit<'_> {
         before: &str,
         send: Send,
     ) -> Result<(String, String), BackendError> {
-        let tried = format!("reboot {host}");
+        let tried = format!("{} {host}", self.task.verb());
         let mut begun = Instant::now();
         let mut sent = false;
         let mut lost = String::new();
         let mut silent = String::new();
+        let mut power = Power::Untouched;
         loop {
             match ask::boot(self.shell, self.reboot, host).await {
-                Ok(now) if now != before && sent => {
-                    return Ok((now, format!("back after {} s", begun.elapsed().as_secs())));
+                Ok(now) if now != before => {
+                    let took = begun.elapsed().as_secs();
+                    let told = match (sent, self.task) {
+                        (true, HostTask::Command { .. }) => format!("done after {took} s"),
+                        (true, HostTask::Reboot | HostTask::Patch) => {
+                            format!("back after {took} s{}", power.told())
+                        }
+                        (false, HostTask::Command { .. }) => "it was done already".to_owned(),
+                        (false, HostTask::Reboot | HostTask::Patch) => {
+                            format!("it has booted already{}", power.told())
+                        }
+                    };
+                    self.check_after(host).await?;
+                    return Ok((now, told));
                 }
-                Ok(now) if now != before => return Ok((now, "it has booted already".to_owned())),
                 Ok(_) if send == Send::Yes && !sent => {
                     self.hand_over().await?;
+                    self.run_before(call, host, &tried).await?;
                     lost = self.send(call, host, &tried).await?;
                     sent = true;
                     begun = Instant::now();
                 }
-                Ok(_) => "it still has the boot of before".clone_into(&mut silent),
-                Err(error) => silent = error.why,
+                Ok(_) => self.unchanged().clone_into(&mut silent),
+                Err(error) => {
+                    silent = error.why;
+                    // A host that answers is not cut off, nor one that somebody else may be working on: who was not sent away here.
+                    if sent
+                        && begun.elapsed() > self.timeout()
+                        && power == Power::Untouched
+                        && let Some(command) = &self.reboot.power
+                    {
+                        self.cut_power(command, host).await?;
+                        power = Power::Cycled;
+                        begun = Instant::now();
+                    }
+                }
             }
             let elapsed = begun.elapsed();
-            if elapsed > Duration::from_secs(self.reboot.timeout) {
+            if elapsed > self.timeout() {
                 let how = if lost.is_empty() {
                     String::new()
                 } else {
                     format!(", and nobody knows whether it took the command: {lost}")
                 };
-                let why = format!("{host} is not back after {} s: {silent}{how}", elapsed.as_secs());
+                let not_yet = match self.task {
+                    HostTask::Reboot | HostTask::Patch => "is not back",
+                    HostTask::Command { .. } => "is not done",
+                };
+                let why = format!(
+                    "{host} {not_yet} after {} s{}: {silent}{how}",
+                    elapsed.as_secs(),
+                    power.told()
+                );
                 return Err(BackendError::permanent(tried, why).hint(format!(
                     "see to {host}; once it is back and its daemons serve, `stagger resume` goes on. [reboot] timeout is how \
                      long a host may take"
@@ -96,6 +182,95 @@ impl Visit<'_> {
             }
             tokio::time::sleep(self.poll).await;
         }
+    }
+
+    /// What a host tells whose turn has not changed it.
+    fn unchanged(&self) -> &'static str {
+        match self.task {
+            HostTask::Reboot | HostTask::Patch => "it still has the boot of before",
+            HostTask::Command { .. } => "the command has not ended with 0",
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.reboot.timeout)
+    }
+
+    /// What is to be done on the host before its reboot. A command that failed is not in the host's memory of what it has done: it is
+    /// run again with the next turn.
+    async fn run_before(&self, call: &Call, host: &str, tried: &str) -> Result<(), BackendError> {
+        let patch = self.task.patch(self.reboot, self.shell);
+        let commands = [("before", self.reboot.before.clone()), ("patch", patch)];
+        for (key, command) in commands {
+            let Some(command) = command else { continue };
+            let line = filled(&command, &[("host", host)])?;
+            let fresh = || call.holds();
+            let named = format!("{}-{key}", call.key());
+            let ran = self.shell.run(host, &named, call.fence, &line, &fresh).await?;
+            if ran.code != 0 {
+                let said = last_words(&ran.output);
+                let why = format!(
+                    "`{key}` ended with {} there, so it was not rebooted: {said}",
+                    ran.code
+                );
+                return Err(BackendError::permanent(tried, why).hint(format!(
+                    "mend it on {host}, then `stagger resume`: [reboot] {key} runs again"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the host says that it is as it is wanted.
+    async fn check_after(&self, host: &str) -> Result<(), BackendError> {
+        let Some(command) = &self.reboot.after else {
+            return Ok(());
+        };
+        let line = filled(command, &[("host", host)])?;
+        let begun = Instant::now();
+        loop {
+            let why = match ask::within(self.shell, host, &line, ask::LOOKS).await {
+                Ok(ran) if ran.code == 0 => return Ok(()),
+                Ok(ran) => format!("`after` ends with {}: {}", ran.code, last_words(&ran.output)),
+                Err(error) => error.why,
+            };
+            if begun.elapsed() > self.timeout() {
+                let done = match self.task {
+                    HostTask::Reboot | HostTask::Patch => "has booted",
+                    HostTask::Command { .. } => "is done",
+                };
+                let why = format!("{host} {done}, and is not as it is wanted: {why}");
+                return Err(
+                    BackendError::permanent(format!("look at {host}"), why).hint(format!(
+                        "mend {host}, then `stagger resume`: [reboot] after is asked again"
+                    )),
+                );
+            }
+            tokio::time::sleep(self.poll).await;
+        }
+    }
+
+    /// Powers the host off and on, from this machine.
+    async fn cut_power(&self, command: &str, host: &str) -> Result<(), BackendError> {
+        let tried = format!("power {host} off and on");
+        let line = filled(command, &[("host", host)])?;
+        let mut shell = tokio::process::Command::new("sh");
+        shell.arg("-c").arg(&line).stdin(Stdio::null()).kill_on_drop(true);
+        let failed = |why: String| BackendError::permanent(&tried, format!("`{line}` {why}"));
+        let output = match tokio::time::timeout(ask::LOOKS, shell.output()).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) => return Err(failed(format!("cannot be started: {error}"))),
+            Err(_) => return Err(failed(format!("did not end within {} s", ask::LOOKS.as_secs()))),
+        };
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(failed(format!(
+            "ended with {}: {}",
+            output.status,
+            last_words(&said)
+        )))
     }
 
     /// Sends the command; what is not certain of that, if anything.
@@ -107,7 +282,11 @@ impl Visit<'_> {
             Ok(ran) if ran.code == 0 => Ok(String::new()),
             Ok(ran) => {
                 let said = last_words(&ran.output);
-                let why = format!("`{command}` for {host} ended with {}: {said}", ran.code);
+                let shown = match self.task {
+                    HostTask::Reboot | HostTask::Patch => &command,
+                    HostTask::Command { command, .. } => command,
+                };
+                let why = format!("`{shown}` for {host} ended with {}: {said}", ran.code);
                 Err(BackendError::permanent(tried, why))
             }
             // A host that goes down takes the connection with it.

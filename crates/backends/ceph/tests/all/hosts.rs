@@ -10,7 +10,7 @@ use stagger_ceph::facts::{DaemonMetadata, Facts, Known};
 use stagger_ceph::memory::hosts_of;
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
-use stagger_ceph::reboot::{self, RebootGoal, host_named};
+use stagger_ceph::reboot::{self, HostTask, RebootGoal, host_named};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::hosts::{Booted, Carried, bounds, host_name, host_unit, hosts};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
@@ -262,7 +262,7 @@ fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
     let all: Vec<String> = reboot::names(&facts, &daemons(&facts)).into_iter().collect();
     let goal = RebootGoal {
         only: Some(all[..2].iter().cloned().collect()),
-        boots: None,
+        ..RebootGoal::default()
     };
     let (planned, made) = planned_by(&facts, goal, Reboot::default()).unwrap();
     let visited: BTreeSet<String> = waves(&made).into_iter().flatten().collect();
@@ -325,6 +325,7 @@ fn hosts_that_do_not_wholly_serve_or_do_not_answer_are_left_alone_and_named() {
     let goal = RebootGoal {
         only: None,
         boots: Some(boots.collect()),
+        task: HostTask::Reboot,
     };
     let (planned, made) = planned_by(&facts, goal, Reboot::default()).unwrap();
     let left: BTreeMap<&str, String> = made

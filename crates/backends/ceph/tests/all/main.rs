@@ -17,6 +17,7 @@ mod interruptions;
 mod keys;
 mod laws;
 mod oktostop;
+mod reboot_commands;
 mod reboots;
 mod recovering;
 mod stretch;

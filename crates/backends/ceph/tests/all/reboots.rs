@@ -14,7 +14,7 @@ use stagger_ceph::config::Reboot;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::memory::Memory;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
-use stagger_ceph::reboot::{REBOOTED, RebootGoal};
+use stagger_ceph::reboot::{HostTask, REBOOTED, RebootGoal};
 use stagger_ceph::target::PgGate;
 use stagger_core::model::{GuardName, Phase, Policy, UnitId};
 use stagger_core::run::{Action, Answer};
@@ -26,7 +26,7 @@ use crate::cluster::{call, fixture};
 use crate::hosts::{on_hosts, settings};
 
 /// The recorded cluster on hosts of their own, with managers that hand over, keys, and flags of OSDs.
-struct World {
+pub(crate) struct World {
     recorded: Recorded,
     state: Mutex<State>,
 }
@@ -116,10 +116,10 @@ impl CephApi for World {
 }
 
 /// A folder that stands for the hosts: the boot of each, and a line for each reboot.
-struct Machines(tempfile::TempDir);
+pub(crate) struct Machines(tempfile::TempDir);
 
 impl Machines {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for at in 0..6 {
             std::fs::write(folder.path().join(format!("host{at}.boot")), "b1\n").unwrap();
@@ -127,12 +127,12 @@ impl Machines {
         Self(folder)
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// `after`: what follows the line in the list of reboots.
-    fn reboot(&self, after: &str) -> Reboot {
+    pub(crate) fn reboot(&self, after: &str) -> Reboot {
         let folder = self.path().display();
         Reboot {
             command: Some(format!("echo {{host}} >>{folder}/reboots; {after}")),
@@ -142,17 +142,17 @@ impl Machines {
         }
     }
 
-    fn boots(&self) -> String {
+    pub(crate) fn boots(&self) -> String {
         format!("echo b2 >{}/{{host}}.boot", self.path().display())
     }
 
-    fn reboots(&self) -> Vec<String> {
+    pub(crate) fn reboots(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path().join("reboots")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 }
 
-fn world(managers: &[&str]) -> Arc<World> {
+pub(crate) fn world(managers: &[&str]) -> Arc<World> {
     Arc::new(World {
         recorded: Recorded::new(recorded_on_hosts()),
         state: Mutex::new(State {
@@ -196,29 +196,45 @@ fn recorded_on_hosts() -> PathBuf {
     made.path().to_owned()
 }
 
-fn unit(name: &str) -> UnitId {
+pub(crate) fn unit(name: &str) -> UnitId {
     UnitId::new(name).unwrap()
 }
 
 /// A process that carries a reboot of all hosts on.
 fn process(world: &Arc<World>, reboot: &Reboot, machines: &Machines) -> CephBackend {
+    process_that(world, reboot, machines, HostTask::Reboot)
+}
+
+/// The same for another task.
+pub(crate) fn process_that(
+    world: &Arc<World>,
+    reboot: &Reboot,
+    machines: &Machines,
+    task: HostTask,
+) -> CephBackend {
     let reboot = reboot.clone();
     let mut settings = std::thread::spawn(|| settings(reboot)).join().unwrap();
     settings.hosts.folder = machines.path().join("stagger");
     settings.hosts.timeout = 20;
     settings.cluster.poll = 1;
     let facts = facts();
-    let boots = (0..6).map(|at| (format!("host{at}"), Known::Yes("b1".to_owned())));
+    // What a host tells whose command has not been run.
+    let before = match task {
+        HostTask::Command { .. } => "before",
+        HostTask::Reboot | HostTask::Patch => "b1",
+    };
+    let boots = (0..6).map(|at| (format!("host{at}"), Known::Yes(before.to_owned())));
     let goal = CephGoal::Reboot(RebootGoal {
         only: None,
         boots: Some(boots.collect()),
+        task,
     });
     let planner = CephPlanner::new(settings.clone(), PgGate::Clean);
     let memory: Memory = planner.plan(&facts, &goal, &Policy::default()).unwrap().memory;
     CephBackend::new(Arc::clone(world) as Arc<dyn CephApi>, settings, Some(memory))
 }
 
-fn change(host: &str) -> Action {
+pub(crate) fn change(host: &str) -> Action {
     Action::Visit {
         unit: unit(host),
         phase: Phase::Change,

@@ -4,6 +4,8 @@
 //! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since 1970. Releases
 //! before this one wrote no run into the note: such a note is of the last run that is noted on its node without a time.
 //!
+//! `stagger:waits:CALL@RUN` says that a node is empty, and that its visit goes on once a person says that it is done.
+//!
 //! `stagger:done:CALL` is no note of a visit: it stays, and says that the last maintenance other than a reboot was carried out by
 //! that call. Like a boot id it is only compared with what stood there before a run.
 
@@ -20,6 +22,7 @@ const STOPPED: &str = "stagger:stopped:";
 const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
 const RUN: &str = "stagger:run:";
+const WAITS: &str = "stagger:waits:";
 const DONE: &str = "stagger:done:";
 /// Between a note and its run, and between a run and its time.
 const OF: char = '@';
@@ -58,6 +61,8 @@ pub struct Notes {
     pub stopped: BTreeSet<String>,
     /// The role that the node had.
     pub was: Option<PriorRole>,
+    /// The calls that wait until a person says that the node is done.
+    pub waits: BTreeSet<String>,
     /// The tags from which they were read; none: they are not written yet.
     pub written: Vec<String>,
 }
@@ -79,6 +84,7 @@ impl Notes {
         let mut tags = noted(AWAY, &self.away);
         tags.extend(noted(COPY, &self.copies));
         tags.extend(noted(STOPPED, &self.stopped));
+        tags.extend(noted(WAITS, &self.waits));
         tags.extend(self.was.map(|was| match was {
             PriorRole::Candidate => format!("{CANDIDATE}{of}"),
             PriorRole::Regular => format!("{REGULAR}{of}"),
@@ -117,6 +123,7 @@ impl Notes {
             copies: self.copies.difference(&noted.copies).cloned().collect(),
             stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
             was: self.was.filter(|_| noted.was.is_none()),
+            waits: self.waits.difference(&noted.waits).cloned().collect(),
             written: Vec::new(),
         }
     }
@@ -177,6 +184,8 @@ impl NodeNotes {
                 notes.visit(run, tag).copies.insert(uuid.to_owned());
             } else if let Some(uuid) = what.strip_prefix(STOPPED) {
                 notes.visit(run, tag).stopped.insert(uuid.to_owned());
+            } else if let Some(call) = what.strip_prefix(WAITS) {
+                notes.visit(run, tag).waits.insert(call.to_owned());
             } else if what == CANDIDATE {
                 notes.visit(run, tag).was = Some(PriorRole::Candidate);
             } else if what == REGULAR {
@@ -249,13 +258,14 @@ mod tests {
             copies in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             stopped in proptest::collection::btree_set("[0-9a-f-]{36}", 0..5),
             was in proptest::option::of(proptest::bool::ANY),
+            waits in proptest::collection::btree_set("[0-9]{8}-[0-9]{4}-[0-9a-f]{4}-[0-9]{1,6}-[0-9]", 0..3),
             run in "[0-9]{8}-[0-9]{4}-[0-9a-f]{4}",
             since in 1_700_000_000_i64..2_000_000_000,
         ) {
             let was = was.map(|candidate| if candidate { PriorRole::Candidate } else { PriorRole::Regular });
             let run = RunId::new(run).unwrap();
             let since = Timestamp::from_second(since).ok();
-            let notes = Notes { run: Some(run.clone()), since, away, copies, stopped, was, written: Vec::new() };
+            let notes = Notes { run: Some(run.clone()), since, away, copies, stopped, was, waits, written: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);

@@ -14,6 +14,7 @@ use stagger_core::model::{
 use super::capacity::capacity;
 use super::{BEFORE, KIND, TERMS, TranslateError, not_vm_capable, pairs};
 use crate::config::Visits;
+use crate::downtime::not_permitted;
 use crate::facts::notes::PriorRole;
 use crate::facts::{Facts, NodeFacts, Role, RunState};
 use crate::goal::EvacuationGoal;
@@ -45,7 +46,7 @@ pub fn live_snapshot(
     }
     let units = nodes
         .iter()
-        .map(|node| unit(&kind, facts, node, memory, visits))
+        .map(|node| unit(&kind, facts, node, memory, goal, visits))
         .collect::<Result<Vec<_>, IdError>>()?;
     let snapshot = Snapshot::new(
         name.clone(),
@@ -81,6 +82,7 @@ fn unit(
     facts: &Facts,
     node: &NodeFacts,
     memory: Option<&Memory>,
+    goal: &EvacuationGoal,
     visits: &Visits,
 ) -> Result<Unit, IdError> {
     let state = match (node.role, &node.boot) {
@@ -98,7 +100,8 @@ fn unit(
         revision: revision(node, memory)?,
         domains: BTreeMap::from([("group".to_owned(), group.clone())]),
         precedence: 0,
-        untouchable: untouchable(node, memory, visits),
+        untouchable: untouchable(node, memory, visits)
+            .or_else(|| always_fails_over(facts, node, goal, visits)),
     })
 }
 
@@ -169,6 +172,25 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
         ));
     }
     None
+}
+
+/// What is on it would be stopped, and nobody has permitted that. A node whose visit has begun is not left alone for what has come to
+/// it since.
+fn always_fails_over(
+    facts: &Facts,
+    node: &NodeFacts,
+    goal: &EvacuationGoal,
+    visits: &Visits,
+) -> Option<Reason> {
+    if goal.moving.as_if_down || !node.notes.is_empty() {
+        return None;
+    }
+    let mut here = facts
+        .instances
+        .values()
+        .filter(|instance| instance.primary == node.name);
+    let why = here.find_map(|instance| not_permitted(instance, visits))?;
+    Some(Reason::of_backend("instance-always-fails-over", why))
 }
 
 /// No two nodes that share an instance's copies go together, and one copy of the configuration stays.

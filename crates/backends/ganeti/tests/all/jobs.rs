@@ -117,6 +117,7 @@ async fn a_predecessors_jobs_are_waited_for() {
         .unwrap();
     let found = rapi.wait_for_predecessors(&call(5)).await.unwrap();
     assert_eq!(found.len(), 1);
+    assert_eq!(found[0].status, Status::Success, "as it ended, not as it was");
     assert_eq!(where_is_web(&setup), "n2");
 }
 

@@ -126,6 +126,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
                 secondary: (made.storage == Storage::Copied).then_some(other),
                 storage: made.storage,
                 template: "any".to_owned(),
+                always_failover: false,
                 doing: made.doing,
                 status: "any".to_owned(),
             };

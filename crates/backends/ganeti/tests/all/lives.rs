@@ -91,7 +91,7 @@ impl<'a> Lives<'a> {
         };
         let after = match self.task {
             Task::Reboot => rebooted(),
-            Task::Command(_) => Revision::new(MAINTAINED).unwrap(),
+            Task::Command(_) | Task::Hold => Revision::new(MAINTAINED).unwrap(),
         };
         let memory = Memory::of(&facts, after, wanted.evacuation());
         let policy = Policy {
@@ -99,7 +99,12 @@ impl<'a> Lives<'a> {
             ..policy()
         };
         let visits = &self.setup.settings.cluster.visits;
-        let target = with_guards_and_gates(maintenance(&cluster, &wanted).unwrap(), visits, &policy).unwrap();
+        let target = with_guards_and_gates(
+            maintenance(&cluster, &wanted).unwrap(),
+            &self.task.visits(visits),
+            &policy,
+        )
+        .unwrap();
         let start = RunStart {
             target,
             policy,

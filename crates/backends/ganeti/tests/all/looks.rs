@@ -294,6 +294,36 @@ async fn what_is_unclear_is_not_forgotten() {
     }
 }
 
+/// Seen: while the node was away the one died that its instance was on; the note went, and the instance stayed there for ever.
+#[tokio::test]
+async fn an_instance_that_fell_where_nobody_answers_is_not_forgotten() {
+    let mut facts = facts(|world| world.add("web", "drbd", "n3", Some("n2"))).await;
+    let notes = Notes {
+        away: [facts.instances["web"].uuid.clone()].into(),
+        ..Notes::default()
+    };
+    let leaving = LeaveProgress {
+        synced: ["web".to_owned()].into(),
+    };
+    facts.nodes.get_mut("n2").unwrap().notes = notes.into();
+    let instance = facts.instances.get_mut("web").unwrap();
+    (instance.doing, instance.status) = (RunState::Failed, "ERROR_nodeoffline".to_owned());
+    let node = facts.nodes.get_mut("n3").unwrap();
+    (node.role, node.boot) = (Role::Offline, None);
+    let next = leave(&facts, "n2", None, &leaving);
+    let Ok(Some(Batch::Look(why))) = &next else {
+        panic!("{next:?}")
+    };
+    assert!(why.contains("web is ERROR_nodeoffline on n3"), "{why}");
+    // Once that node is back it is started there, and comes home.
+    let node = facts.nodes.get_mut("n3").unwrap();
+    (node.role, node.boot) = (Role::Candidate, Some("boot-2".to_owned()));
+    assert_eq!(
+        leave(&facts, "n2", None, &leaving),
+        Ok(Some(Batch::Start(vec!["web".to_owned()])))
+    );
+}
+
 #[tokio::test]
 async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() {
     let mut facts = facts(|world| {

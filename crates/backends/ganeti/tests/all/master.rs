@@ -135,6 +135,125 @@ async fn a_failover_that_fails_changes_nothing_and_says_so() {
     );
 }
 
+/// Seen: stagger runs on the master, and the failover fails. The run was handed over to nobody, and no unit went on with it.
+#[tokio::test]
+async fn a_failover_that_fails_on_the_master_itself_leaves_the_run_there() {
+    let failing = "echo no quorum for {successor}; exit 5";
+    // Cut off, while the cluster says that the master is who it was.
+    for (command, said) in [
+        (failing, "no quorum"),
+        ("true {successor}; exit 255", "the master is"),
+    ] {
+        let (mut setup, copied) = with_copy().await;
+        setup.settings.pace.failover = std::time::Duration::from_millis(300);
+        setup.settings.cluster.visits.failover = Some(command.to_owned());
+        let backend = setup.backend(Some(setup.memory().await));
+        let me = claim("aaaa", "n1");
+        let token = backend.lock(&me, 0).await.unwrap();
+        let error = enter_n1(&backend, token).await.unwrap_err();
+        assert!(error.why.contains(said), "{error}");
+        assert!(!error.outcome_unknown, "the same would come of it again: {error}");
+        assert!(error.hint.unwrap().contains("the run goes on here"));
+        assert_eq!(std::fs::read_to_string(&copied).unwrap(), "n2\n");
+        assert_eq!(setup.world().now.master, "n1");
+        let filters = setup.rapi().filters().await.unwrap();
+        assert_eq!(stagger_ganeti::lock::handovers(&filters), []);
+
+        // This process is the writer still, and so is who resumes the run here.
+        backend.renew(&me, token).await.unwrap();
+        visit(&backend, token, "n3", Phase::Enter, Vec::new())
+            .await
+            .unwrap();
+        assert_eq!(setup.world().now.nodes["n3"].role, "D");
+        backend.unlock(&me, token).await.unwrap();
+        let again = setup.backend(None);
+        again.lock(&claim("bbbb", "n1"), token).await.unwrap();
+    }
+}
+
+/// Seen: the host's name has nothing in common with that of its node. It did not know that it runs on the master, handed nothing over,
+/// and rebooted itself.
+#[tokio::test]
+async fn a_host_knows_its_node_by_the_address() {
+    let (setup, copied) = with_copy().await;
+    let address = |node: &str, of: &'static str| {
+        setup.world().addresses.insert(node.to_owned(), of);
+    };
+    for (node, of) in [
+        ("n1", "127.0.0.1"),
+        ("n2", "198.51.100.2"),
+        ("n3", "198.51.100.3"),
+    ] {
+        address(node, of);
+    }
+    let memory = setup.memory().await;
+    let here = setup.backend(Some(memory.clone()));
+    let me = claim("aaaa", "gnt01");
+    let token = here.lock(&me, 0).await.unwrap();
+    let error = enter_n1(&here, token).await.unwrap_err();
+    assert!(error.hint.unwrap().contains("on n2"), "handed over");
+    assert_eq!(std::fs::read_to_string(&copied).unwrap(), "n2\n");
+    here.unlock(&me, token).await.unwrap();
+    let again = setup.backend(Some(memory.clone()));
+    let refused = again.lock(&claim("bbbb", "gnt01"), token).await;
+    assert!(matches!(refused, Err(LockError::Backend(_))), "{refused:?}");
+
+    // On the successor it goes on, which knows itself by its address too.
+    address("n1", "198.51.100.1");
+    address("n2", "127.0.0.1");
+    let there = setup.backend(Some(memory));
+    let run = stagger_core::model::RunId::new("run-1").unwrap();
+    let handed_over = stagger_ganeti::succession::Succession::HandedOver { run };
+    assert_eq!(there.succession("gnt02").await.unwrap(), handed_over);
+    let me = claim("cccc", "gnt02");
+    let token = there.lock(&me, token).await.unwrap();
+    there.renew(&me, token).await.unwrap();
+    enter_n1(&there, token).await.unwrap();
+    there.unlock(&me, token).await.unwrap();
+    let filters = setup.rapi().filters().await.unwrap();
+    assert_eq!(
+        stagger_ganeti::lock::handovers(&filters),
+        [],
+        "it is known no more"
+    );
+
+    // Where several addresses are this machine's, nothing follows from them.
+    address("n3", "127.0.0.1");
+    let other = setup.backend(None);
+    let elsewhere = other.succession("n3").await.unwrap();
+    assert!(
+        matches!(
+            elsewhere,
+            stagger_ganeti::succession::Succession::NotMaster { .. }
+        ),
+        "{elsewhere:?}"
+    );
+}
+
+/// A command that takes longer than a renewal of the lock.
+#[tokio::test]
+async fn the_lock_is_kept_while_it_is_not_known_whether_the_master_changes() {
+    let (mut setup, _) = with_copy().await;
+    setup.settings.cluster.visits.failover =
+        Some("sleep 2; echo no quorum for {successor}; exit 5".to_owned());
+    // On a busy machine a renewal may be late.
+    setup.settings.pace.lock = std::time::Duration::from_mins(1);
+    let backend = setup.backend(Some(setup.memory().await));
+    let me = claim("aaaa", "n1");
+    let token = backend.lock(&me, 0).await.unwrap();
+    let renewing = async {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            backend.renew(&me, token).await.unwrap();
+        }
+    };
+    tokio::select! {
+        entered = enter_n1(&backend, token) => assert!(entered.is_err()),
+        () = renewing => unreachable!("it goes on for ever"),
+    }
+    backend.renew(&me, token).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_successor_that_never_answers_is_named() {
     let mut setup = setup(make()).await;

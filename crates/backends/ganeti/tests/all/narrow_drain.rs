@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::common::setup;
 use crate::double::World;
 use crate::double::queue::Op;
-use crate::lives::{End, Lives, mixed, with_failover};
+use crate::lives::{End, Lives, all_is_well, mixed, with_failover};
 use stagger_core::run::Ending;
+use stagger_ganeti::config::{DrainScope, Watcher};
 use stagger_ganeti::reason::EMERGENCY;
 
 fn is_drained(world: &World) -> bool {
@@ -101,7 +102,7 @@ async fn guards_are_dropped_by_a_word() {
     let backend = setup.backend(None);
     let guard = stagger_core::model::GuardName::new("drain").unwrap();
     let call = crate::common::call(1);
-    stagger_ganeti::guards::take(backend.rapi(), &setup.settings, &call, &guard, 1800)
+    stagger_ganeti::guards::take(backend.rapi(), &setup.settings, &call, &guard, &[], 1800)
         .await
         .unwrap();
     assert!(is_drained(&setup.world()));
@@ -110,6 +111,131 @@ async fn guards_are_dropped_by_a_word() {
     assert_eq!(dropped.len(), 1);
     assert_eq!(dropped[0].run, "run-1");
     assert_eq!(setup.world().left_behind(), [""; 0]);
+}
+
+/// Seen: the command for the watcher failed, and the drain stayed.
+#[tokio::test]
+async fn a_watcher_that_cannot_be_reached_keeps_no_drain() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.watcher = Some(Watcher {
+        pause: "true {seconds}".to_owned(),
+        resume: "echo no route to host; exit 255".to_owned(),
+        info: "echo The watcher is not paused.".to_owned(),
+    });
+    let backend = setup.backend(None);
+    // There is no fence, and this machine has seen the token of the pause all the same.
+    let call = crate::common::call(1);
+    for name in ["watcher-pause", "drain"] {
+        let guard = stagger_core::model::GuardName::new(name).unwrap();
+        stagger_ganeti::guards::take(backend.rapi(), &setup.settings, &call, &guard, &[], 1800)
+            .await
+            .unwrap();
+    }
+    assert!(is_drained(&setup.world()));
+    let by = stagger_core::model::RunId::new("somebody").unwrap();
+    let error = backend.drop_guards(&by).await.unwrap_err();
+    assert!(error.why.contains("no route to host"), "{error}");
+    assert!(error.why.contains("given back all the same: drain"), "{error}");
+    assert!(!is_drained(&setup.world()));
+    let left = backend.guards().await.unwrap();
+    assert_eq!(
+        left.len(),
+        1,
+        "what could not be given back is known still: {left:?}"
+    );
+}
+
+/// The drain of a wave keeps those jobs waiting that name a node of it, or an instance of one, by whatever spelling; and no others,
+/// however long they take.
+#[tokio::test]
+async fn a_drain_of_the_wave_keeps_nobody_else_waiting() {
+    let mut world = World::with_nodes(4);
+    world.add("web.example.org", "drbd", "n2", Some("n3"));
+    world.add("db.example.org", "drbd", "n3", Some("n2"));
+    world.add("mail.example.org", "drbd", "n3", Some("n4"));
+    let mut setup = setup(world).await;
+    setup.settings.pace.job = Duration::from_secs(5);
+    setup.settings.cluster.visits.drain_scope = DrainScope::Wave;
+    let endless = |name: &str| Op::Export {
+        instance: name.to_owned(),
+        ticks: u32::MAX,
+    };
+    setup.world().submit(endless("mail.example.org"), Some("nightly"));
+    setup.world().submit(Op::Other { ticks: u32::MAX }, None);
+    for _ in 0..5 {
+        setup.world().tick();
+    }
+    let backend = setup.backend(None);
+    let (call, drain) = (
+        crate::common::call(1),
+        stagger_core::model::GuardName::new("drain").unwrap(),
+    );
+    let wave = [stagger_core::model::UnitId::new("n2").unwrap()];
+    let take = async || {
+        stagger_ganeti::guards::take(backend.rapi(), &setup.settings, &call, &drain, &wave, 1800).await
+    };
+    let said = take().await.unwrap();
+    assert!(said.contains("of the wave"), "{said}");
+    let submit = |op: Op| setup.world().submit(op, Some("by hand"));
+    let export = |name: &str| Op::Export {
+        instance: name.to_owned(),
+        ticks: 0,
+    };
+    let waits = [
+        submit(export("web")),
+        submit(export("web.example.org")),
+        submit(export("db.example")),
+        submit(Op::Powercycle {
+            node: "n2".to_owned(),
+        }),
+    ];
+    let pass = [submit(export("mail")), submit(Op::Other { ticks: 0 })];
+    for _ in 0..10 {
+        setup.world().tick();
+    }
+    let status = |id: u64| setup.world().jobs[id as usize - 1].status;
+    assert_eq!(waits.map(status), ["queued"; 4]);
+    assert_eq!(pass.map(status), ["success"; 2]);
+    // A renewal writes the same once more, and whoever gives it back takes all of it away.
+    take().await.unwrap();
+    assert_eq!(backend.guards().await.unwrap().len(), 1);
+    let by = stagger_core::model::RunId::new("somebody").unwrap();
+    backend.drop_guards(&by).await.unwrap();
+    assert_eq!(setup.world().left_behind(), [""; 0]);
+}
+
+/// What is at work on an instance of the wave is waited for.
+#[tokio::test]
+async fn a_drain_of_the_wave_waits_for_what_is_at_work_there() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.pace.job = Duration::from_millis(300);
+    setup.settings.cluster.visits.drain_scope = DrainScope::Wave;
+    let stuck = Op::Export {
+        instance: "c".to_owned(),
+        ticks: u32::MAX,
+    };
+    let stuck = setup.world().submit(stuck, None);
+    for _ in 0..5 {
+        setup.world().tick();
+    }
+    let drain = stagger_core::model::GuardName::new("drain").unwrap();
+    let wave = [stagger_core::model::UnitId::new("n4").unwrap()];
+    let call = crate::common::call(1);
+    let taken =
+        stagger_ganeti::guards::take(&setup.rapi(), &setup.settings, &call, &drain, &wave, 1800).await;
+    let error = taken.unwrap_err();
+    assert!(error.why.contains(&format!("at work: {stuck} ")), "{error}");
+    assert_eq!(setup.world().left_behind(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_run_drains_wave_by_wave() {
+    let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.drain_scope = DrainScope::Wave;
+    with_failover(&mut setup);
+    let end = Lives::new(&setup).live().await;
+    assert!(matches!(end, End::Over(Ending::Done)), "{end:?}");
+    all_is_well(&setup.world(), &mixed(), &["n1", "n2", "n3", "n4", "n5"]);
 }
 
 /// Hooks and commands whose jobs would else wait behind our own drain.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use stagger_core::model::{Evacuate, LocalGuests, OnFailure};
 use stagger_core::run::{Command, Ending};
 
@@ -256,6 +257,43 @@ async fn by_default_a_node_that_never_comes_back_is_named_too() {
         reason.detail.contains("reboot n3: it does not answer"),
         "{reason}"
     );
+}
+
+/// The password of RAPI's user is changed in mid-run: the process ends and says what is wrong, and once that is mended the run goes on.
+#[tokio::test]
+async fn a_password_that_is_changed_in_mid_run_ends_the_process_and_not_the_run() {
+    let undisturbed = setup(mixed()).await;
+    let before = undisturbed.world().requests;
+    assert!(matches!(Lives::new(&undisturbed).live().await, End::Over(_)));
+    let points = undisturbed.world().requests - before;
+    for point in [points / 5, points / 3, points / 2, points * 3 / 4] {
+        let setup = setup(mixed()).await;
+        let at = setup.world().requests + point;
+        setup.world().then.push((at, Then::ChangePassword));
+        let mut lives = Lives::new(&setup);
+        // The kit takes an error of the driver for a defect of the test.
+        let ended = std::panic::AssertUnwindSafe(lives.live()).catch_unwind().await;
+        let said = match ended {
+            Ok(End::Held(reason)) => reason.to_string(),
+            Ok(other) => panic!("at {point}: {other:?}"),
+            Err(said) => said.downcast_ref::<String>().unwrap().clone(),
+        };
+        assert!(
+            said.contains("401") && said.contains("password_file"),
+            "at {point}: {said}"
+        );
+        setup.world().locked_out = false;
+        let mut end = lives.live().await;
+        if let End::Held(_) = end {
+            lives.processes.ask(&Command::Resume);
+            end = lives.live().await;
+        }
+        assert!(
+            matches!(end, End::Over(Ending::Incomplete { .. })),
+            "at {point}: {end:?}"
+        );
+        all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);
+    }
 }
 
 #[tokio::test]

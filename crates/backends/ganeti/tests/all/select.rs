@@ -3,7 +3,7 @@
 use regex::Regex;
 use stagger_ganeti::loaders::text::read;
 use stagger_ganeti::model::Cluster;
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::selection::{Selection, node_called};
 
 fn cluster() -> Cluster {
     let node = |name: &str, flag: &str, group: &str, tags: &str| {
@@ -106,5 +106,27 @@ fn what_fits_nothing_is_refused_with_what_there_is() {
             ..Selection::default()
         }),
         "no node is all that is asked for: in group west, without node3"
+    );
+}
+
+/// As Ganeti's own commands take a name. One that is none would have nothing left on it, and all would seem well.
+#[test]
+fn a_node_is_called_by_its_name_or_without_its_domain() {
+    let nodes = ["n1.a.org", "n1.b.org", "n2.a.org", "n2", "n3.a.org"];
+    let nodes = nodes.map(|name| format!("{name}|16384|512|15872|102400|102400|4|N|g|1||N|0|1|1.0\n"));
+    let cluster = read(&format!("default|g|preferred||\n\n{}\n\n\n", nodes.concat())).unwrap();
+    let called = |name: &str| {
+        node_called(&cluster, name)
+            .map(str::to_owned)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(called("n3").as_deref(), Ok("n3.a.org"));
+    assert_eq!(called("n3.a.org").as_deref(), Ok("n3.a.org"));
+    assert_eq!(called("n2").as_deref(), Ok("n2"), "its very name");
+    assert!(called("n1").is_err(), "there are two");
+    let refused = called("n33").unwrap_err();
+    assert!(
+        refused.starts_with("there is no node \"n33\"; the nearest is n"),
+        "{refused}"
     );
 }

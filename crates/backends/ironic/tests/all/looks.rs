@@ -1,17 +1,23 @@
 //! How a real one is asked: HTTP on a server of the test's own, SQL on a file, commands in a shell.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
+use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
+use stagger_engine::secrets;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, Settings};
+use stagger_ironic::credentials::{Auth, HttpBasic};
 use stagger_ironic::facts::{ApiReport, Known};
 use stagger_ironic::observe::look;
 use stagger_ironic::records::RecordStore;
@@ -249,6 +255,167 @@ async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
     real.settings.cluster.token = Some("echo secret".to_owned());
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
     assert!(world.conductors().await.yes().is_some());
+}
+
+/// An Ironic that wants this header of whoever asks, beside a Keystone that gives a new token each time, good for so long.
+async fn guarded(wanted: fn(&HeaderMap, u32) -> bool, lasts: SignedDuration) -> (String, Arc<AtomicU32>) {
+    let given = Arc::new(AtomicU32::new(0));
+    let newest = Arc::clone(&given);
+    let conductors = get(async move |headers: HeaderMap| {
+        if wanted(&headers, newest.load(Ordering::Relaxed)) {
+            (StatusCode::OK, json!({ "conductors": [] }).to_string())
+        } else {
+            (StatusCode::UNAUTHORIZED, "who is there?".to_owned())
+        }
+    });
+    let count = Arc::clone(&given);
+    let tokens = axum::routing::post(async move |request: String| {
+        let request: Value = serde_json::from_str(&request).unwrap();
+        let identity = &request["auth"]["identity"];
+        let known = match identity["methods"][0].as_str() {
+            Some("application_credential") => {
+                identity["application_credential"] == json!({ "id": "21dced0f", "secret": "hidden-word" })
+            }
+            Some("password") => {
+                let user =
+                    json!({ "name": "stagger", "domain": { "name": "Default" }, "password": "hidden-word" });
+                identity["password"]["user"] == user && request["auth"]["scope"]["system"]["all"] == true
+            }
+            _ => false,
+        };
+        if !known {
+            return (StatusCode::UNAUTHORIZED, "could not find user").into_response();
+        }
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        let ends = jiff::Timestamp::now() + lasts;
+        let body = json!({ "token": { "expires_at": ends.to_string() } }).to_string();
+        let header = [("X-Subject-Token", format!("token-{number}"))];
+        (StatusCode::CREATED, header, body).into_response()
+    });
+    let app = Router::new()
+        .route("/v1/conductors", conductors)
+        .route("/v3/auth/tokens", tokens);
+    (serve(app).await, given)
+}
+
+/// A configuration with this section on who asks; the API, and Keystone, are there.
+async fn asking(url: &str, auth: &str) -> Result<RemoteIronic, BackendError> {
+    let mut real = real().await;
+    let file = real.folder.path().join("secret");
+    secrets::write(&file, b"hidden-word\n").unwrap();
+    let auth = auth
+        .replace("FILE", &file.display().to_string())
+        .replace("URL", url);
+    real.settings.cluster.auth = Some(toml::from_str(&auth).unwrap());
+    url.clone_into(&mut real.settings.cluster.endpoint);
+    let world = RemoteIronic::new(real.settings)?;
+    let shown = format!("{world:?}");
+    assert!(
+        !shown.contains("hidden-word") && !shown.contains("aGlkZGVu"),
+        "{shown}"
+    );
+    Ok(world)
+}
+
+const APPLICATION: &str =
+    "kind = \"keystone\"\nurl = \"URL/v3\"\napplication_credential = \"21dced0f\"\npassword_file = \"FILE\"";
+
+/// Bifrost and Metal3 have names and passwords in front of Ironic.
+#[tokio::test]
+async fn an_api_is_asked_by_name_and_password() {
+    let wanted = |headers: &HeaderMap, _| {
+        headers
+            .get("authorization")
+            .is_some_and(|value| value == "Basic c3RhZ2dlcjpoaWRkZW4td29yZA==")
+    };
+    let (url, _) = guarded(wanted, SignedDuration::ZERO).await;
+    let basic = "kind = \"http-basic\"\nuser = \"stagger\"\npassword_file = \"FILE\"";
+    let world = asking(&url, basic).await.unwrap();
+    assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    let world = asking(&url, &basic.replace("stagger", "somebody")).await.unwrap();
+    let Known::No(why) = world.conductors().await else {
+        panic!("somebody is nobody")
+    };
+    assert!(why.contains("answers 401"), "{why}");
+    let error = asking(&url, &basic.replace("FILE", "/nowhere"))
+        .await
+        .unwrap_err();
+    assert!(error.why.contains("/nowhere cannot be read"), "{error}");
+}
+
+#[tokio::test]
+async fn a_token_of_keystone_is_used_until_its_end_and_renewed_where_it_is_refused() {
+    let any = |headers: &HeaderMap, _| headers.contains_key("x-auth-token");
+    let (url, given) = guarded(any, SignedDuration::from_hours(1)).await;
+    let world = asking(&url, APPLICATION).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    }
+    assert_eq!(given.load(Ordering::Relaxed), 1, "one token for an hour");
+
+    // Its end is near: it would be over in the midst of a question.
+    let (url, given) = guarded(any, SignedDuration::from_secs(20)).await;
+    let user = "kind = \"keystone\"\nurl = \"URL/v3/\"\nuser = \"stagger\"\npassword_file = \"FILE\"";
+    let world = asking(&url, user).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    }
+    assert_eq!(given.load(Ordering::Relaxed), 2);
+
+    // Somebody revoked the first.
+    let second = |headers: &HeaderMap, newest: u32| {
+        newest > 1
+            && headers
+                .get("x-auth-token")
+                .is_some_and(|token| token == &*format!("token-{newest}"))
+    };
+    let (url, given) = guarded(second, SignedDuration::from_hours(1)).await;
+    let world = asking(&url, APPLICATION).await.unwrap();
+    assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    assert_eq!(given.load(Ordering::Relaxed), 2);
+
+    // And one that is never taken is asked for no more than once again.
+    let (url, given) = guarded(|_, _| false, SignedDuration::from_hours(1)).await;
+    let world = asking(&url, APPLICATION).await.unwrap();
+    assert!(matches!(world.conductors().await, Known::No(why) if why.contains("answers 401")));
+    assert_eq!(given.load(Ordering::Relaxed), 2);
+
+    let world = asking(&url, &APPLICATION.replace("21dced0f", "gone"))
+        .await
+        .unwrap();
+    let Known::No(why) = world.conductors().await else {
+        panic!("there is no token")
+    };
+    assert!(
+        why.contains("/v3/auth/tokens gives no token, it answers 401") && !why.contains("hidden-word"),
+        "{why}"
+    );
+}
+
+/// A conductor's own port may want a name and a password too.
+#[tokio::test]
+async fn a_conductor_is_called_with_credentials_of_its_own() {
+    let mut real = real().await;
+    let port = axum::routing::post(|headers: HeaderMap| async move {
+        if headers.contains_key("authorization") {
+            (StatusCode::OK, json!({ "result": null }).to_string())
+        } else {
+            (StatusCode::UNAUTHORIZED, String::new())
+        }
+    });
+    let rpc = serve(Router::new().route("/", port)).await;
+    let world = RemoteIronic::new(real.settings.clone()).unwrap();
+    let refused = world.halt_keepalive(&rpc).await.unwrap_err();
+    assert!(refused.why.contains("answers 401"), "{refused}");
+    let file = real.folder.path().join("secret");
+    secrets::write(&file, b"hidden-word\n").unwrap();
+    let auth = HttpBasic {
+        user: "rpc".to_owned(),
+        password_file: file,
+    };
+    real.settings.cluster.rpc_auth = Some(Auth::HttpBasic(auth));
+    let world = RemoteIronic::new(real.settings).unwrap();
+    world.halt_keepalive(&rpc).await.unwrap();
 }
 
 /// The root page of an API needs no database: clients would be answered with 500 all the same.

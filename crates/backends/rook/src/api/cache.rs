@@ -42,6 +42,25 @@ struct Found {
     pods: BTreeMap<Option<(&'static str, String)>, Vec<Arc<Pod>>>,
 }
 
+impl Found {
+    /// Of two Deployments with one daemon's labels the first by name is Rook's own: who makes a copy adds to it.
+    fn add(&mut self, unit: UnitId, deployment: Arc<Deployment>) {
+        let (other, own) = match self.daemons.remove(&unit) {
+            None => (None, deployment),
+            Some(there) if there.name_any() <= deployment.name_any() => (Some(deployment), there),
+            Some(there) => (Some(there), deployment),
+        };
+        if let Some(other) = other {
+            self.wrong.push(format!(
+                "Deployment {} has the labels of {unit}, as {} has; delete it, or take its labels away",
+                other.name_any(),
+                own.name_any()
+            ));
+        }
+        self.daemons.insert(unit, own);
+    }
+}
+
 /// The labels of which Rook's selectors have one that tells a daemon from its like.
 const IDS: [&str; 2] = ["ceph-osd-id", daemons::ID];
 
@@ -120,13 +139,15 @@ impl ObjectCache {
         };
         for deployment in self.deployments.state() {
             match daemons::unit_of(&deployment) {
-                Ok(Some(unit)) => drop(found.daemons.insert(unit, deployment)),
+                Ok(Some(unit)) => found.add(unit, deployment),
                 Ok(None) => {}
                 Err(why) => found.wrong.push(why),
             }
         }
         found.wrong.sort();
-        for pod in self.pods.state() {
+        // One that is over stays beside its successor until somebody deletes it, with the mark of what ended it: a node that was shut down, or
+        // had no memory or disk left.
+        for pod in self.pods.state().into_iter().filter(|pod| !daemons::is_over(pod)) {
             for label in IDS {
                 if let Some(id) = pod.labels().get(label) {
                     let key = Some((label, id.clone()));
@@ -157,7 +178,12 @@ impl ObjectCache {
             labels.get(names::APP).map(String::as_str) == Some(app) && labels.get(label) == Some(name)
         })?;
         let owners = one.owner_references();
-        let owner = owners.iter().find(|owner| owner.controller == Some(true))?;
+        let mut owner = owners
+            .iter()
+            .find(|owner| owner.controller == Some(true))?
+            .clone();
+        // Where owner references are checked, as OpenShift does, whoever writes this has to have rights on the owner's finalizers.
+        owner.block_owner_deletion = None;
         serde_json::to_value(owner).ok()
     }
 
@@ -240,5 +266,34 @@ impl ObjectCache {
     /// Tells of changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.watches.changes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_two_deployments_of_one_daemon_rooks_own_counts_and_the_other_is_named() {
+        let named = |name: &str| {
+            let deployment = serde_json::from_value(json!({ "metadata": { "name": name } }));
+            Arc::new(deployment.unwrap())
+        };
+        let unit = UnitId::new("osd.3").unwrap();
+        for names in [
+            ["rook-ceph-osd-3", "rook-ceph-osd-3-maintenance"],
+            ["rook-ceph-osd-3-maintenance", "rook-ceph-osd-3"],
+        ] {
+            let mut found = Found::default();
+            for name in names {
+                found.add(unit.clone(), named(name));
+            }
+            assert_eq!(found.daemons[&unit].name_any(), "rook-ceph-osd-3");
+            let said = "Deployment rook-ceph-osd-3-maintenance has the labels of osd.3, as rook-ceph-osd-3 has; delete it, or take its \
+                        labels away";
+            assert_eq!(found.wrong, [said]);
+        }
     }
 }

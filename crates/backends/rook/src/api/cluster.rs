@@ -42,6 +42,11 @@ pub struct CephClusterSpec {
     #[serde(rename = "waitTimeoutForHealthyOSDInMinutes")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_timeout_for_healthy_osd_in_minutes: Option<i64>,
+    /// Whether Rook updates an OSD only while all placement groups are clean. Not obeyed where it says no: here an update always
+    /// waits for them.
+    #[serde(rename = "upgradeOSDRequiresHealthyPGs")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade_osd_requires_healthy_pgs: Option<bool>,
     /// Rook's word for `updatePolicy.osds.removeIfOutAndSafeToDestroy`.
     #[serde(rename = "removeOSDsIfOutAndSafeToRemove")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use stagger_core::model::UnitId;
 
 use crate::api::names;
-use crate::api::objects::Deployment;
+use crate::api::objects::{Deployment, Pod};
 
 /// The label with the kind of a daemon.
 pub const KIND: &str = "ceph_daemon_type";
@@ -15,6 +15,9 @@ pub const ID: &str = "ceph_daemon_id";
 
 /// The label of gateways with the name of their object store.
 const STORE: &str = "rook_object_store";
+
+/// The label of what looks like a monitor, and only tries a node (`monCanaryLabelSelector` in `pkg/operator/ceph/cluster/mon/mon.go` of 1.20.6).
+const CANARY: &str = "mon_canary";
 
 /// The kinds of daemons that are units.
 pub const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
@@ -52,7 +55,8 @@ pub fn unit_of_labels(labels: &BTreeMap<String, String>) -> Result<Option<UnitId
         .map(String::as_str)
         .or_else(|| app.strip_prefix("rook-ceph-"))
         .unwrap_or_default();
-    if !KINDS.contains(&kind) {
+    // With that Rook finds out where a new monitor could run; it is none.
+    if !KINDS.contains(&kind) || labels.contains_key(CANARY) {
         return Ok(None);
     }
     let id = labels
@@ -75,9 +79,22 @@ pub fn is_wanted(deployment: &Deployment) -> bool {
     deployment.spec.replicas != Some(0)
 }
 
+/// Whether a pod of it is ready.
+pub fn serves(deployment: &Deployment) -> bool {
+    let status = deployment.status.as_ref();
+    let ready = status.and_then(|status| status.ready_replicas);
+    ready.is_some_and(|ready| ready > 0)
+}
+
 /// Whether an OSD is being replaced: it is down for a reason that is no drain, and known.
 pub fn is_being_replaced(osd: &Deployment) -> bool {
     osd.annotations().contains_key(names::REPLACED)
+}
+
+/// Whether nothing of a pod runs any more, nor ever will.
+pub fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Failed" | "Succeeded"))
 }
 
 /// The number of the OSD that a unit is.
@@ -104,6 +121,21 @@ mod tests {
         unit_of(&deployment).map(|unit| unit.map(|unit| unit.to_string()))
     }
 
+    #[test]
+    fn a_pod_that_was_evicted_for_want_of_memory_is_over() {
+        for (phase, over) in [
+            ("Failed", true),
+            ("Succeeded", true),
+            ("Running", false),
+            ("Pending", false),
+        ] {
+            let evicted = json!([{ "type": "DisruptionTarget", "status": "True" }]);
+            let pod =
+                json!({ "metadata": { "name": "p" }, "status": { "phase": phase, "conditions": evicted } });
+            assert_eq!(is_over(&serde_json::from_value(pod).unwrap()), over, "{phase}");
+        }
+    }
+
     /// Labels as Rook 1.20.6 writes them.
     #[test]
     fn daemons_are_known_by_what_rook_writes() {
@@ -124,6 +156,8 @@ mod tests {
             unit("rook-ceph-tools", &json!({ "app": "rook-ceph-tools" })),
             Ok(None)
         );
+        let canary = labels("rook-ceph-mon", "d", ("mon_canary", "true"));
+        assert_eq!(unit("rook-ceph-mon-d-canary", &canary), Ok(None));
         let other = labels("rook-ceph-osd", "three", ("ceph-osd-id", "3"));
         assert!(unit("rook-ceph-osd-3", &other).is_err_and(|why| why.contains("an OSD's id is a number")));
     }

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::sync::watch;
 
 use crate::api::names;
-use crate::api::objects::Node;
+use crate::api::objects::{Node, Taint};
 use crate::api::watches::{Watches, is_seen};
 
 /// A node.
@@ -80,9 +80,20 @@ impl NodeCache {
     }
 }
 
+/// The taints by which autoscalers cordon a node that they are about to drain and delete: Kubernetes' cluster-autoscaler, and Karpenter since 1.0 and
+/// before.
+const GOES: [&str; 3] = [
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "karpenter.sh/disruption",
+];
+
 fn is_cordoned(node: &Node) -> bool {
-    let spec = node.spec.as_ref();
-    spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
+    let Some(spec) = &node.spec else {
+        return false;
+    };
+    let goes = |taint: &Taint| taint.effect == "NoSchedule" && GOES.contains(&taint.key.as_str());
+    spec.unschedulable == Some(true) || spec.taints.iter().flatten().any(goes)
 }
 
 fn seen(node: &Arc<Node>) -> NodeSeen {
@@ -95,5 +106,41 @@ fn seen(node: &Arc<Node>) -> NodeSeen {
     NodeSeen {
         labels: node.labels().clone(),
         takes_pods: is_ready && !is_cordoned(node),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_an_autoscaler_is_about_to_delete_is_cordoned() {
+        for (spec, cordoned) in [
+            (json!({}), false),
+            (json!({ "unschedulable": true }), true),
+            (
+                json!({ "taints": [{ "key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule" }] }),
+                true,
+            ),
+            (
+                json!({ "taints": [{ "key": "karpenter.sh/disrupted", "effect": "NoSchedule" }] }),
+                true,
+            ),
+            // It may go some day.
+            (
+                json!({ "taints": [{ "key": "DeletionCandidateOfClusterAutoscaler", "effect": "PreferNoSchedule" }] }),
+                false,
+            ),
+            (
+                json!({ "taints": [{ "key": "storage", "value": "ceph", "effect": "NoSchedule" }] }),
+                false,
+            ),
+        ] {
+            let node = json!({ "metadata": { "name": "n1" }, "spec": spec });
+            let node: Node = serde_json::from_value(node).unwrap();
+            assert_eq!(is_cordoned(&node), cordoned, "{:?}", node.spec);
+        }
     }
 }

@@ -188,6 +188,7 @@ pub struct EnvVar {
 #[serde(rename_all = "camelCase", default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct PodStatus {
+    pub phase: Option<String>,
     #[serde(deserialize_with = "conditions")]
     pub conditions: Option<Vec<Condition>>,
     #[serde(deserialize_with = "exact")]
@@ -253,6 +254,17 @@ pub struct Node {
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct NodeSpec {
     pub unschedulable: Option<bool>,
+    #[serde(deserialize_with = "exact")]
+    pub taints: Option<Vec<Taint>>,
+}
+
+/// What keeps pods away from a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[expect(missing_docs, reason = "the fields are Kubernetes' own")]
+pub struct Taint {
+    pub key: String,
+    pub effect: String,
 }
 
 /// How a node is.

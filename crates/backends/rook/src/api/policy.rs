@@ -49,6 +49,15 @@ pub struct UpdatePolicy {
     #[schemars(length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interruptions: Vec<String>,
+    /// Known risks that are accepted, by their ids: an update is not begun while another applies that refuses it.
+    #[schemars(length(max = 64))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accepted_risks: Vec<String>,
+    /// How long a daemon may take until it serves after it was made of something else, in minutes: after that its update has
+    /// failed. Not set: 10, and 30 for another major release, or as long as gates may be shut. It counts at once, also in a run.
+    #[schemars(range(min = 1, max = 1440))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_minutes: Option<i64>,
     /// Whether what can be done is done where not all can be: else an upgrade that would end half-way is not begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<bool>,

@@ -13,7 +13,7 @@ use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order, Policy};
 use crate::api::cluster::CephClusterSpec;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::pod::{self, Fields};
-use crate::api::policy::{Failure, NumberOrPercent, Remark};
+use crate::api::policy::{Failure, NumberOrPercent, Remark, UpdatePolicy};
 
 /// What the fields of both come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub skip_checks: bool,
     /// No new wave.
     pub paused: bool,
+    /// How long a daemon may take to start, in seconds, if that is said.
+    pub start_timeout: Option<u32>,
     /// Codes of health that are taken for healthy.
     pub accepted: Vec<String>,
     /// When placement groups are well enough to go on.
@@ -88,6 +90,15 @@ impl Settings {
         };
         let policy = policy(desired, by_change, &mut remarks);
         let groups = groups(spec, &mut remarks);
+        let start_timeout = start_timeout(new, &mut remarks);
+        if spec.upgrade_osd_requires_healthy_pgs == Some(false) {
+            remarks.push(Remark {
+                field: "spec.upgradeOSDRequiresHealthyPGs".to_owned(),
+                what: "an update waits for healthy placement groups all the same; \
+                       spec.disruptionManagement.pgHealthyRegex says which are"
+                    .to_owned(),
+            });
+        }
         let pods = if desired.manages(Manage::Provisioning) {
             pod::wished(spec, &mut remarks)
         } else {
@@ -98,6 +109,7 @@ impl Settings {
             pods,
             skip_checks: skip_checks.unwrap_or(false),
             paused: new.pause.unwrap_or(false),
+            start_timeout,
             accepted: new.health_errors_to_ignore.clone(),
             groups,
             remove_osds: remove_osds.unwrap_or(false),
@@ -187,6 +199,17 @@ fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> P
         Failure::Continue => OnFailure::Continue,
     };
     policy
+}
+
+fn start_timeout(policy: &UpdatePolicy, remarks: &mut Vec<Remark>) -> Option<u32> {
+    let minutes = policy.start_timeout_minutes?;
+    let seconds = u32::try_from(minutes.saturating_mul(60)).ok();
+    let seconds = seconds.filter(|seconds| *seconds > 0);
+    if seconds.is_none() {
+        let field = "spec.updatePolicy.startTimeoutMinutes";
+        remarks.push(unusable(field, &format!("{minutes} is not a time")));
+    }
+    seconds
 }
 
 /// When groups are well enough, by `pgHealthyRegex`: where it has groups that move for healthy, they are waited for no longer. Copies

@@ -1,5 +1,6 @@
 //! PodDisruptionBudgets as objects: what there is, and what it takes to have what there should be.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
@@ -11,10 +12,11 @@ use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::cluster::CephCluster;
+use crate::api::daemons;
 use crate::api::failed;
 use crate::api::names;
 use crate::disruption::drains::Budget;
-use crate::disruption::drains::fixed::{Fixed, Permits};
+use crate::disruption::drains::fixed::{self, Fixed, Permits};
 
 const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
 
@@ -23,9 +25,11 @@ const AT_ONCE: usize = 8;
 
 /// That over managers, which Rook writes whatever `managePodBudgets` says.
 const ROOKS: &str = "rook-ceph-mgr-pdb";
+/// That over monitors.
+const MONITORS: &str = "rook-ceph-mon-pdb";
 /// What the names of budgets over other daemons begin with.
 const OTHERS: [&str; 5] = [
-    "rook-ceph-mon-pdb",
+    MONITORS,
     ROOKS,
     "rook-ceph-rbd-mirror",
     "rook-ceph-mds-",
@@ -86,15 +90,14 @@ impl<'a> Ensure<'a> {
         Ok(())
     }
 
-    /// Ours become nobody's: that over OSDs lets one go, as Rook's does, and who manages them next finds them by their names.
-    pub(crate) async fn leave(&self) -> Result<(), BackendError> {
+    /// Ours become nobody's, and who manages them next finds them by their names. That over OSDs lets one go, as Rook's does, and that over
+    /// monitors as many as Rook's while all are well: nobody might ever write it again.
+    pub(crate) async fn leave(&self, watched: &ObjectCache) -> Result<(), BackendError> {
+        let monitors = watched.daemons().0.into_keys();
+        let monitors = monitors.filter(|unit| daemons::kind_of(unit) == "mon").count();
         for one in self.there.iter().filter(|one| is_labelled(one)) {
             let name = one.name_any();
-            let spec = if name == names::DEFAULT_BUDGET {
-                spec_of(&Budget::OF_ROOK)
-            } else {
-                json!(one.spec)
-            };
+            let spec = left(&name, monitors).unwrap_or_else(|| json!(one.spec));
             self.apply(&name, &spec, None, false).await?;
         }
         Ok(())
@@ -232,12 +235,34 @@ fn spec_of(budget: &Budget) -> Value {
     })
 }
 
+/// What is left of one that follows how daemons are; `None`: it does not, and stays as it is.
+fn left(name: &str, monitors: usize) -> Option<Value> {
+    match name {
+        names::DEFAULT_BUDGET => Some(spec_of(&Budget::OF_ROOK)),
+        MONITORS => {
+            let permits = fixed::monitors(u32::try_from(monitors).unwrap_or(u32::MAX), 0)?;
+            Some(spec_of_fixed(&Fixed {
+                name: name.to_owned(),
+                app: names::MON_APP.to_owned(),
+                group: None,
+                without: BTreeSet::new(),
+                permits,
+            }))
+        }
+        _ => None,
+    }
+}
+
 fn spec_of_fixed(budget: &Fixed) -> Value {
     let mut labels = json!({ names::APP: budget.app });
     if let Some((label, value)) = &budget.group {
         labels[label] = json!(value);
     }
     let mut spec = json!({ "selector": { "matchLabels": labels } });
+    if !budget.without.is_empty() {
+        let others = json!({ "key": daemons::ID, "operator": "NotIn", "values": budget.without });
+        spec["selector"]["matchExpressions"] = json!([others]);
+    }
     match budget.permits {
         Permits::MaxUnavailable(count) => spec["maxUnavailable"] = json!(count),
         Permits::MinAvailable(count) => spec["minAvailable"] = json!(count),
@@ -258,6 +283,40 @@ mod tests {
     }
 
     #[test]
+    fn that_over_monitors_is_not_over_those_that_are_out() {
+        let mut budget = Fixed {
+            name: "rook-ceph-mon-pdb".to_owned(),
+            app: "rook-ceph-mon".to_owned(),
+            group: None,
+            without: BTreeSet::new(),
+            permits: Permits::MaxUnavailable(1),
+        };
+        // As Rook has it.
+        let all = json!({
+            "maxUnavailable": 1, "selector": { "matchLabels": { "app": "rook-ceph-mon" } },
+        });
+        assert_eq!(spec_of_fixed(&budget), all);
+        budget.permits = Permits::MaxUnavailable(0);
+        budget.without = BTreeSet::from(["b".to_owned()]);
+        let others = json!([{ "key": "ceph_daemon_id", "operator": "NotIn", "values": ["b"] }]);
+        assert_eq!(spec_of_fixed(&budget)["selector"]["matchExpressions"], others);
+    }
+
+    #[test]
+    fn what_is_left_lets_go_what_rook_would_let_go() {
+        let selector = json!({ "matchLabels": { "app": "rook-ceph-mon" } });
+        assert_eq!(
+            left(MONITORS, 5),
+            Some(json!({ "maxUnavailable": 2, "selector": selector }))
+        );
+        let osds = left(names::DEFAULT_BUDGET, 5).unwrap();
+        assert_eq!(osds["maxUnavailable"], json!(1));
+        for (name, monitors) in [(MONITORS, 2), ("rook-ceph-rgw-a", 5)] {
+            assert_eq!(left(name, monitors), None, "{name}");
+        }
+    }
+
+    #[test]
     fn what_rook_or_we_left_of_a_store_that_is_gone_goes_and_that_of_others_stays() {
         let store =
             json!({ "apiVersion": "ceph.rook.io/v1", "kind": "CephObjectStore", "name": "a", "uid": "1" });
@@ -267,6 +326,7 @@ mod tests {
             name: "rook-ceph-rgw-b".to_owned(),
             app: "rook-ceph-rgw".to_owned(),
             group: None,
+            without: BTreeSet::new(),
             permits: Permits::MinAvailable(1),
         }];
         for (name, by, labels, stale) in [

@@ -14,6 +14,8 @@
 //!   clean without them: a node that stays drained blocks nobody.
 //! - Placement groups count as clean only if it is known: what is stale or missing blocks as the contrary. Nor
 //!   are they clean without an OSD that is on its way out while Ceph has it up: they are clean with it.
+//! - What is down already may be evicted, or a drain would wait for a pod that crashes again and again: all that is proven
+//!   is proven beside it.
 //! - There is one budget, and it is switched by one write: no pod is ever under two, which the eviction API answers with
 //!   an error, and no moment is without one.
 //! - Closing comes before opening, with a look in between: what was let go while a look was made may have lost
@@ -126,7 +128,7 @@ pub enum Open {
 /// The PodDisruptionBudget over OSDs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budget {
-    /// The OSDs that it is not over: those that may all be evicted, or that are down and hold nothing.
+    /// The OSDs that it is not over: those that may all be evicted, and those that Ceph has down.
     pub without: BTreeSet<u32>,
     /// How many of all others may be unavailable: one, or none.
     pub max_unavailable: u32,
@@ -190,6 +192,11 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         .filter(|osd| osd.is_down() && !seen.is_of_wave(osd.id))
         .collect();
     let gone = ids(fallen.iter().copied());
+    // Whatever they are down for, nothing more goes with their pods. Those of a wave are the run's.
+    let down = ids(seen
+        .osds
+        .iter()
+        .filter(|osd| !osd.serves && !osd.up && !seen.is_of_wave(osd.id)));
     // Clean without them: they hold nothing that others would miss, and do not count.
     let clean = *seen.groups == Groups::Clean && !fallen.iter().any(|osd| osd.up);
     let mut why_not_any = None;
@@ -203,7 +210,7 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
                         ..Memory::default()
                     },
                     budget: Some(Budget {
-                        without: gone,
+                        without: down,
                         max_unavailable: 1,
                     }),
                     ..Wanted::default()
@@ -229,9 +236,11 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     let mut refused = BTreeMap::new();
     let drained = domains_of(counted.iter().copied().filter(|osd| osd.drains()));
     let may_go = released(&seen, &chosen, &drained, &gone, &mut refused);
+    // One of these that serves at the next look may have been let go meanwhile, as all others.
+    let opens: BTreeSet<u32> = may_go.union(&down).copied().collect();
     let free: BTreeSet<u32> = match seen.open {
-        Open::Only(open) if open.is_subset(&may_go) => may_go.clone(),
-        Open::Only(open) => open.intersection(&may_go).copied().collect(),
+        Open::Only(open) if open.is_subset(&opens) => opens.clone(),
+        Open::Only(open) => open.intersection(&opens).copied().collect(),
         Open::Any => BTreeSet::new(),
     };
     let may_go_on = domains_of(seen.osds.iter().filter(|osd| may_go.contains(&osd.id)));
@@ -246,7 +255,7 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         });
     let mut wanted = Wanted {
         blocked: blocked.collect(),
-        again: free != may_go,
+        again: free != opens,
         budget: Some(Budget {
             without: free.clone(),
             max_unavailable: 0,

@@ -1,6 +1,7 @@
 //! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
 
 mod beside_rook;
+mod others_of_kind;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,7 @@ use crate::api::maintenance::Desired;
 use crate::api::names::MANAGER;
 use crate::api::objects::{Deployment, Pod};
 use crate::api::pod_revision::PodRevision;
+use crate::api::settings::Settings;
 use crate::executor::beside;
 use crate::executor::diagnostics::Gather;
 use crate::executor::managed_fields::{
@@ -34,15 +36,13 @@ use crate::executor::managed_fields::{
 };
 use crate::executor::memory::Memory;
 use crate::executor::migrations;
-use crate::executor::rollout::{Rollout, rollout};
+use crate::executor::rollout::{Rollout, major, rollout, start_limit};
 use crate::executor::skip_checks;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::WaveExposure;
 
 pub(crate) use beside_rook::set_image;
 
-/// A rollout that is neither done nor failed after this time has failed, where policy does not let it take longer.
-const LONGEST: Duration = Duration::from_mins(10);
 /// So long is waited until nothing outside a wave may be evicted, before it is asked again.
 const CLOSING: Duration = Duration::from_secs(15);
 /// How often a write is tried that another's write came before.
@@ -240,13 +240,14 @@ impl RookBackend {
         Ok(format!("{changed} Deployments were changed"))
     }
 
-    /// Waits until nothing may be evicted beside these, where they are OSDs, and says why that is not so.
+    /// Waits until nothing may be evicted beside these, where they are OSDs, and says why that is not so. Of others, whether one of
+    /// their kind is on its way out.
     ///
     /// What was granted an eviction before then is on its way down, and Ceph may not see that yet.
     async fn others_stay(&self, units: &[UnitId]) -> Result<(), String> {
         let wave: BTreeSet<u32> = units.iter().filter_map(osd_of).collect();
         if wave.is_empty() {
-            return Ok(());
+            return self.none_of_their_kind_goes(units).await;
         }
         let closed = self.parts.exposed.closed_for(&wave);
         if tokio::time::timeout(CLOSING, closed).await.is_err() {
@@ -294,6 +295,22 @@ impl RookBackend {
             .flatten()
     }
 
+    /// How long a daemon may take to start, as people have it now.
+    fn start_limit(&self, unit: &UnitId) -> Duration {
+        let Memory {
+            baseline, book, wish, ..
+        } = &self.parts.memory;
+        let said = Settings::read(&self.parts.desired.borrow(), wish.release_changes).start_timeout;
+        let before = baseline.daemons.get(unit);
+        let before = before.and_then(|daemon| daemon.revision.as_ref());
+        let wanted = book.values().find(|made| made.image == wish.image);
+        let majors = (
+            before.and_then(|revision| major(revision.as_str())),
+            wanted.and_then(|made| major(&made.release)),
+        );
+        start_limit(said, wish.policy.gate_timeout, majors)
+    }
+
     /// Waits until the change is seen and its rollout has ended.
     async fn settled(
         &self,
@@ -302,9 +319,6 @@ impl RookBackend {
         seen: impl Fn(&Deployment) -> bool,
     ) -> Result<(), BackendError> {
         let begun = Instant::now();
-        // The first start on a new release may take as long as its gates may be shut.
-        let policy = Duration::from_secs(self.parts.memory.wish.policy.gate_timeout.into());
-        let longest = policy.max(LONGEST);
         let mut changes = self.parts.watched.changes();
         loop {
             changes.borrow_and_update();
@@ -324,8 +338,12 @@ impl RookBackend {
                 let why = format!("its pod cannot be scheduled: node {node} takes no new pods");
                 return Err(BackendError::permanent(tried, why));
             }
+            let longest = self.start_limit(unit);
             if begun.elapsed() > longest {
-                let why = format!("not within {} s: {why}", longest.as_secs());
+                let why = format!(
+                    "not within {} s: {why}; spec.updatePolicy.startTimeoutMinutes lets it take longer",
+                    longest.as_secs()
+                );
                 return Err(BackendError::permanent(tried, why));
             }
             // Now and then also when nothing changes: the time passes.

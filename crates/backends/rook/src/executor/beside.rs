@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
+use stagger_ceph::translate::Baseline;
 use stagger_core::model::{
     Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
 };
 
-use crate::api::daemons::kind_of;
+use crate::api::daemons::{kind_of, osd_of, serves};
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
@@ -33,6 +34,13 @@ pub struct Beside {
     pub holder: String,
     /// The image that the CephCluster named.
     pub image_before: Option<String>,
+}
+
+/// What a run is to change: what it is asked for, and how things were before it.
+#[derive(Clone, Copy)]
+pub(crate) struct Changes<'a> {
+    pub(crate) wish: &'a Goal,
+    pub(crate) baseline: &'a Baseline,
 }
 
 /// The daemons of a cluster.
@@ -114,15 +122,15 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
 
 /// How far the steps are.
 pub(crate) fn conditions(
-    wish: &Goal,
+    run: Changes<'_>,
     daemons: &Daemons,
     cluster_image: Option<&str>,
 ) -> Result<Vec<Condition>, IdError> {
-    let says = cluster_image == Some(wish.image.as_str());
+    let says = cluster_image == Some(run.wish.image.as_str());
     Step::ALL
         .into_iter()
         .map(|step| {
-            let left = left(step, wish, daemons);
+            let left = left(step, run, daemons);
             let (done, why) = match (step, left.first()) {
                 (Step::Hold | Step::Monitors, Some(first)) => {
                     (false, format!("{first} and {} more are left", left.len() - 1))
@@ -144,15 +152,15 @@ pub(crate) fn conditions(
 }
 
 /// The daemons of which a step has to change the labels.
-pub(crate) fn left(step: Step, wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
+pub(crate) fn left(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitId> {
     let is_left = |unit: &UnitId, deployment: &Deployment| match step {
         // One that a person keeps from everybody is left alone by the run too, and who gives one to Rook in its midst is not
         // fought.
-        Step::Hold => is_open_to_rook(wish, unit, deployment) && !deployment.labels().contains_key(HELD_BY),
+        Step::Hold => is_open_to_rook(run, unit, deployment) && !deployment.labels().contains_key(HELD_BY),
         Step::Image => false,
         Step::Monitors => {
             ["mon", "mgr"].contains(&kind_of(unit))
-                && is_as_wished(wish, unit, deployment)
+                && is_as_wished(run.wish, unit, deployment)
                 && holder(deployment).is_some()
         }
     };
@@ -167,21 +175,32 @@ fn is_as_wished(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
     is_made_of(deployment, kind, &wish.made(kind, ""))
 }
 
+/// Whether no plan changes an OSD: it neither ran nor was to hold data when the run began, as one that is dead and out, and it
+/// does not serve now. Rook may do with it what it likes.
+fn is_absent(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
+    let before = run.baseline;
+    let is_out = osd_of(unit).is_some_and(|osd| !before.osds_in.contains(&osd));
+    is_out && !before.daemons.contains_key(unit) && !serves(deployment)
+}
+
 /// Whether Rook is not kept from a daemon that is still to be changed.
-fn is_open_to_rook(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
-    !is_as_wished(wish, unit, deployment) && !deployment.labels().contains_key(DO_NOT_RECONCILE)
+fn is_open_to_rook(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
+    !is_as_wished(run.wish, unit, deployment)
+        && !deployment.labels().contains_key(DO_NOT_RECONCILE)
+        && !is_absent(run, unit, deployment)
 }
 
 /// The daemons from which Rook is not kept though they are still to be changed.
-pub(crate) fn open_to_rook(wish: &Goal, daemons: &Daemons) -> Vec<UnitId> {
+pub(crate) fn open_to_rook(run: Changes<'_>, daemons: &Daemons) -> Vec<UnitId> {
     let open = daemons
         .iter()
-        .filter(|(unit, deployment)| is_open_to_rook(wish, unit, deployment));
+        .filter(|(unit, deployment)| is_open_to_rook(run, unit, deployment));
     open.map(|(unit, _)| unit.clone()).collect()
 }
 
 /// Why no wave may begin: Rook is not kept from what is to be changed. `None`: it is.
-pub(crate) fn is_open(wish: &Goal, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
+pub(crate) fn is_open(run: Changes<'_>, daemons: &Daemons, cluster_image: Option<&str>) -> Option<String> {
+    let wish = run.wish;
     if cluster_image != Some(wish.image.as_str()) {
         return Some(format!(
             "spec.cephVersion.image of the CephCluster is {}, and Rook would take back what is changed: set it to {}, or end \
@@ -190,7 +209,7 @@ pub(crate) fn is_open(wish: &Goal, daemons: &Daemons, cluster_image: Option<&str
             wish.image
         ));
     }
-    let open = open_to_rook(wish, daemons);
+    let open = open_to_rook(run, daemons);
     let first = open.first()?;
     Some(format!(
         "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}, and Rook changes it at its own pace: set it \
@@ -215,10 +234,11 @@ pub(crate) enum Settle {
     Stay(String),
 }
 
-/// Decides that. `last`: what the last run beside Rook kept, and its wish. One CephMaintenance is obeyed for a cluster, so what another
+/// Decides that. `needs`: whether a run may still go on with what is held: updates are managed here, and the last run has left
+/// something undone. `last`: what the last run beside Rook kept, and its wish. One CephMaintenance is obeyed for a cluster, so what another
 /// holds was left by one that is gone.
 pub(crate) fn settle(
-    manages: bool,
+    needs: bool,
     daemons: &Daemons,
     cluster_image: Option<&str>,
     last: Option<(&Beside, &Goal)>,
@@ -237,7 +257,7 @@ pub(crate) fn settle(
         .iter()
         // From one without Rook's own label it is not kept: somebody gave it back by hand.
         .filter(|(unit, deployment)| {
-            !manages || holder(deployment).is_none() || as_rook_has_it(unit, deployment)
+            !needs || holder(deployment).is_none() || as_rook_has_it(unit, deployment)
         })
         .map(|(unit, _)| (*unit).clone())
         .collect();
@@ -282,6 +302,15 @@ mod tests {
         Goal::of(&wanted, false).unwrap()
     }
 
+    /// Of a run that began with osd.5 down and out, and all others up.
+    fn baseline() -> Baseline {
+        let baseline = json!({
+            "kind": "ceph-baseline", "version": 1, "at": "2026-11-29T00:00:00Z", "fsid": "f", "health": {},
+            "mgr_standbys": 1, "osds_in": [1, 2, 3], "crashes": [], "daemons": {},
+        });
+        serde_json::from_value(baseline).unwrap()
+    }
+
     fn ours() -> Beside {
         Beside {
             holder: "m".to_owned(),
@@ -309,6 +338,11 @@ mod tests {
     /// What the steps have to do, in the order of a run.
     #[test]
     fn rook_is_kept_from_what_is_to_be_changed_and_gets_monitors_back_once_they_are() {
+        let (wish, baseline) = (wish(), baseline());
+        let run = Changes {
+            wish: &wish,
+            baseline: &baseline,
+        };
         let none = json!({});
         let before = Daemons::from([
             daemon("mon.a", OLD, &none),
@@ -317,25 +351,21 @@ mod tests {
             daemon("osd.3", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = conditions(&wish(), daemons, Some(image)).unwrap();
+            let conditions = conditions(run, daemons, Some(image)).unwrap();
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
-        assert_eq!(names(&left(Step::Hold, &wish(), &before)), ["mon.a", "osd.1"]);
+        assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
         assert_eq!(done(&before, OLD), [false, false, false]);
+        assert!(is_open(run, &before, Some(OLD)).unwrap().contains("take back"));
         assert!(
-            is_open(&wish(), &before, Some(OLD))
-                .unwrap()
-                .contains("take back")
-        );
-        assert!(
-            is_open(&wish(), &before, Some(NEW))
+            is_open(run, &before, Some(NEW))
                 .unwrap()
                 .contains("mon.a and 1 more")
         );
 
         let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(done(&begun, NEW), [true, true, true]);
-        assert_eq!(is_open(&wish(), &begun, Some(NEW)), None);
+        assert_eq!(is_open(run, &begun, Some(NEW)), None);
 
         // Somebody gives one to Rook by hand: it is not labelled again, and no wave begins.
         let given = Daemons::from([
@@ -343,12 +373,37 @@ mod tests {
             daemon("osd.1", OLD, &json!({ HELD_BY: "m" })),
         ]);
         assert_eq!(done(&given, NEW), [true, true, true]);
-        let why = is_open(&wish(), &given, Some(NEW)).unwrap();
+        let why = is_open(run, &given, Some(NEW)).unwrap();
         assert!(why.contains("off the Deployment of osd.1, and"), "{why}");
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
-        assert_eq!(names(&left(Step::Monitors, &wish(), &changed)), ["mon.a"]);
+        assert_eq!(names(&left(Step::Monitors, run, &changed)), ["mon.a"]);
         assert_eq!(done(&changed, NEW), [true, true, false]);
+    }
+
+    /// Its Deployment is still there, and no plan ever changes it: held, it would be so for ever.
+    #[test]
+    fn a_dead_osd_is_left_to_rook_until_it_serves_again() {
+        let (wish, baseline) = (wish(), baseline());
+        let run = Changes {
+            wish: &wish,
+            baseline: &baseline,
+        };
+        let mut daemons = Daemons::from([
+            daemon("osd.1", OLD, &held()),
+            daemon("osd.5", OLD, &json!({})),
+            daemon("mon.a", NEW, &json!({})),
+        ]);
+        assert_eq!(left(Step::Hold, run, &daemons), []);
+        assert_eq!(is_open(run, &daemons, Some(NEW)), None);
+        let (unit, back) = daemon("osd.5", OLD, &json!({}));
+        let mut back = Arc::unwrap_or_clone(back);
+        back.status = serde_json::from_value(json!({ "readyReplicas": 1 })).unwrap();
+        daemons.insert(unit, Arc::new(back));
+        assert_eq!(names(&left(Step::Hold, run, &daemons)), ["osd.5"]);
+        // One that is down and not out is waited for, and changed.
+        let down = Daemons::from([daemon("osd.3", OLD, &json!({}))]);
+        assert_eq!(names(&left(Step::Hold, run, &down)), ["osd.3"]);
     }
 
     #[test]
@@ -397,8 +452,8 @@ mod tests {
 
     #[test]
     fn what_no_run_needs_goes_back_and_what_is_half_done_stays_and_is_told() {
-        let settle = |manages: bool, daemons: &Daemons, image: &str| {
-            settle(manages, daemons, Some(image), Some((&ours(), &wish())))
+        let settle = |needs: bool, daemons: &Daemons, image: &str| {
+            settle(needs, daemons, Some(image), Some((&ours(), &wish())))
         };
         let let_go = |units: &[&str]| {
             let units = units.iter().map(|unit| UnitId::new(*unit).unwrap());

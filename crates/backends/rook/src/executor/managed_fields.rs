@@ -93,13 +93,12 @@ pub(crate) fn held_by(mut patch: Value, holder: &str) -> Value {
     patch
 }
 
-/// The fields that are ours as they are, without those labels.
-pub(crate) fn given_back(deployment: &Deployment, kind: &str) -> Value {
-    let mut patch = as_they_are(deployment, kind);
-    if let Some(labels) = patch["metadata"]["labels"].as_object_mut() {
-        labels.retain(|name, _| name != DO_NOT_RECONCILE && name != HELD_BY);
-    }
-    patch
+/// A merge patch that takes those labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
+pub(crate) fn given_back(deployment: &Deployment) -> Value {
+    json!({ "metadata": {
+        "resourceVersion": deployment.resource_version(),
+        "labels": { DO_NOT_RECONCILE: null, HELD_BY: null },
+    } })
 }
 
 fn merge(labels: &mut Value, more: Value) {
@@ -321,8 +320,8 @@ mod tests {
         let changed = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
         assert_eq!(of(&changed)["stagger.dev/held-by"], "m");
         assert_eq!(
-            of(&given_back(&osd, "osd")),
-            json!({ "ceph-version": "18.2.7-0" })
+            of(&given_back(&osd)),
+            json!({ "ceph.rook.io/do-not-reconcile": null, "stagger.dev/held-by": null })
         );
         // A person's own is not taken for ours.
         osd.labels_mut().remove("stagger.dev/held-by");

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use stagger_ceph::translate::Baseline;
 
 use crate::api::pod_revision::RevisionCatalog;
-use crate::executor::beside::Beside;
+use crate::executor::beside::{Beside, Changes};
 use crate::executor::goal::Goal;
 
 /// What a run keeps of how things were before it.
@@ -20,4 +20,14 @@ pub struct Memory {
     /// Beside a Rook that runs: how it was before. Else Rook must not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Beside>,
+}
+
+impl Memory {
+    /// What the run is to change.
+    pub(crate) fn changes(&self) -> Changes<'_> {
+        Changes {
+            wish: &self.wish,
+            baseline: &self.baseline,
+        }
+    }
 }

@@ -1,11 +1,35 @@
 //! Whether a Deployment has come to what it should run, by itself and its pods.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::api::objects::{ContainerStatus, Deployment, Pod, PodTemplateSpec};
 
 /// After so many restarts a container is in a crash loop.
 const CRASHES: i32 = 2;
+
+/// A rollout that is neither done nor failed after this time has failed, where policy does not let it take longer.
+const LONGEST: Duration = Duration::from_mins(10);
+/// The same where the major release is another: the first start on it may convert what the daemon has.
+const LONGEST_OF_MAJOR: Duration = Duration::from_mins(30);
+
+/// How long a daemon may take to start: as it is `said`, else as long as its gates may be shut and no less than is usual. Both in
+/// seconds. `majors`: the release that it ran before the run, and the one that it is to run, as far as they are known.
+pub fn start_limit(said: Option<u32>, gates: u32, majors: (Option<u32>, Option<u32>)) -> Duration {
+    if let Some(said) = said {
+        return Duration::from_secs(said.into());
+    }
+    let usual = match majors {
+        (Some(before), Some(wanted)) if before == wanted => LONGEST,
+        _ => LONGEST_OF_MAJOR,
+    };
+    usual.max(Duration::from_secs(gates.into()))
+}
+
+/// The major number of a release: 20 of `20.2.4`.
+pub fn major(release: &str) -> Option<u32> {
+    release.split('.').next()?.parse().ok()
+}
 
 /// How far a Deployment has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +154,22 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn the_first_start_on_another_major_release_may_take_longer_and_policy_says_how_long() {
+        let minutes = |said: Option<u32>, gates: u32, before: &str, wanted: &str| {
+            let limit = start_limit(said, gates * 60, (major(before), major(wanted)));
+            limit.as_secs() / 60
+        };
+        assert_eq!(minutes(None, 5, "20.2.4-a1", "20.2.5"), 10);
+        assert_eq!(minutes(None, 20, "20.2.4-a1", "20.2.5"), 20);
+        assert_eq!(minutes(None, 20, "19.2.3-a1", "20.2.5"), 30);
+        assert_eq!(minutes(None, 40, "19.2.3-a1", "20.2.5"), 40);
+        // What it ran is not known.
+        assert_eq!(minutes(None, 5, "", "20.2.5"), 30);
+        assert_eq!(minutes(Some(3 * 60), 20, "19.2.3-a1", "20.2.5"), 3);
+        assert_eq!(minutes(Some(120 * 60), 20, "20.2.4-a1", "20.2.5"), 120);
+    }
 
     fn deployment(generation: i64, status: &Value) -> Deployment {
         serde_json::from_value(json!({

@@ -64,7 +64,7 @@ pub fn snapshot(
     conditions.extend(left);
     if let Some(memory) = memory.filter(|memory| memory.beside.is_some()) {
         let (daemons, _) = watched.daemons();
-        let steps = beside::conditions(&memory.wish, &daemons, cluster_image)
+        let steps = beside::conditions(memory.changes(), &daemons, cluster_image)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }

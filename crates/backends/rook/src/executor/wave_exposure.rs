@@ -5,14 +5,25 @@
 //! for it, and before an OSD is stopped the run waits for that answer. An OSD that has had its turn and serves
 //! is exposed no more, though its wave goes on: it comes back into the set, and the answer is waited for anew,
 //! before it is stopped once more.
+//!
+//! Of monitors, metadata servers and all others each side asks Ceph about its own: here both hear of each other.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use stagger_core::model::UnitId;
 use stagger_core::run::{Action, OpenWave, Run, Visit};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::api::daemons::osd_of;
+use crate::api::daemons::{kind_of, osd_of};
+
+/// A pod whose eviction was granted shows that it goes by then, or stays.
+const ON_ITS_WAY: Duration = Duration::from_secs(2);
+
+/// So many of a wave are named.
+const SHOWN: usize = 3;
 
 /// The OSDs of a wave that are or may be stopped; `None`: no wave is open.
 pub type Wave = Option<BTreeSet<u32>>;
@@ -23,6 +34,8 @@ pub struct WaveExposure {
     /// By what the run is at.
     told: watch::Sender<ExposedWave>,
     closed: watch::Sender<BTreeSet<u32>>,
+    /// The daemons that are no OSDs and whose eviction was granted, and when.
+    let_go: Mutex<BTreeMap<UnitId, Instant>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,6 +47,8 @@ struct ExposedWave {
     exposed: BTreeSet<u32>,
     /// Those that had their turn, and about which it was asked whether they may be stopped once more.
     again: BTreeSet<u32>,
+    /// The exposed that are no OSDs.
+    others: BTreeSet<UnitId>,
 }
 
 impl ExposedWave {
@@ -48,6 +63,7 @@ impl Default for WaveExposure {
         Self {
             told: watch::channel(ExposedWave::default()).0,
             closed: watch::channel(BTreeSet::new()).0,
+            let_go: Mutex::default(),
         }
     }
 }
@@ -57,15 +73,19 @@ impl WaveExposure {
     pub fn run_is_at(&self, run: &Run) {
         let osds = |units: &mut dyn Iterator<Item = &UnitId>| units.filter_map(osd_of).collect();
         let acting = |unit: &UnitId| run.open().any(|(_, action)| acts_on(action) == Some(unit));
-        let (open, all, exposed) = match run.wave() {
-            None => (false, BTreeSet::new(), BTreeSet::new()),
+        let (open, all, exposed, others) = match run.wave() {
+            None => (false, BTreeSet::new(), BTreeSet::new(), BTreeSet::new()),
             Some(wave) => {
-                let exposed = wave
+                let exposed: BTreeSet<&UnitId> = wave
                     .units
                     .iter()
                     .filter(|(unit, visit)| acting(unit) || !had_its_turn(wave, visit))
-                    .map(|(unit, _)| unit);
-                (true, osds(&mut wave.units.keys()), osds(&mut { exposed }))
+                    .map(|(unit, _)| unit)
+                    .collect();
+                let others = exposed.iter().filter(|unit| osd_of(unit).is_none());
+                let others = others.map(|unit| (*unit).clone()).collect();
+                let exposed = osds(&mut exposed.into_iter());
+                (true, osds(&mut wave.units.keys()), exposed, others)
             }
         };
         self.told.send_if_modified(|told| {
@@ -74,8 +94,76 @@ impl WaveExposure {
                 told.again.clear();
             }
             (told.open, told.all, told.exposed) = (open, all, exposed);
+            told.others = others;
             told.wave() != before
         });
+    }
+
+    /// Counts a daemon that is no OSD as one that is about to be evicted; a `trial` counts for nobody. Who is counted first and then
+    /// looks at the wave, and a run that opens its wave first and then looks at who is counted, cannot miss each other.
+    ///
+    /// # Errors
+    /// One of its kind is being stopped by a run.
+    pub fn lets_go(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
+        if !trial {
+            self.let_go().insert(unit.clone(), Instant::now());
+        }
+        let told = self.told.borrow();
+        let mut others = told.others.iter();
+        match others.find(|other| *other != unit && kind_of(other) == kind_of(unit)) {
+            None => Ok(()),
+            Some(other) => {
+                if !trial {
+                    self.stays(unit);
+                }
+                Err(format!(
+                    "an update is about to restart {other}, or has it down; another one goes when that is over"
+                ))
+            }
+        }
+    }
+
+    /// The same where drains are somebody else's to see to. What an update has down, or may yet stop, is proven beside all others as they are: no
+    /// other OSD goes meanwhile.
+    ///
+    /// # Errors
+    /// It has to wait until the wave is over.
+    pub fn may_go_beside_a_wave(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
+        let Some(osd) = osd_of(unit) else {
+            return self.lets_go(unit, trial);
+        };
+        match self.told.borrow().wave() {
+            Some(wave) if !wave.is_empty() && !wave.contains(&osd) => {
+                let wave: Vec<String> = wave.iter().map(|osd| format!("osd.{osd}")).collect();
+                let (some, more) = wave.split_at(wave.len().min(SHOWN));
+                let more = match more.len() {
+                    0 => String::new(),
+                    more => format!(" and {more} others"),
+                };
+                Err(format!(
+                    "an update is about to restart {}{more}, or has them down; another OSD goes when that is over",
+                    some.join(", ")
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// That daemon is not evicted after all.
+    pub fn stays(&self, unit: &UnitId) {
+        self.let_go().remove(unit);
+    }
+
+    /// One of that kind, and none of these, whose eviction was granted a moment ago.
+    pub fn on_its_way(&self, kind: &str, but_for: &[UnitId]) -> Option<UnitId> {
+        let mut all = self.let_go();
+        all.retain(|_, at| at.elapsed() < ON_ITS_WAY);
+        let mut of_kind = all.keys().filter(|unit| kind_of(unit) == kind);
+        of_kind.find(|unit| !but_for.contains(unit)).cloned()
+    }
+
+    fn let_go(&self) -> MutexGuard<'_, BTreeMap<UnitId, Instant>> {
+        self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is exposed now, and its changes.
@@ -277,6 +365,51 @@ mod tests {
             reason: Reason::new(Code::OracleSaysNo, ""),
         });
         assert_eq!(told.wave(), None);
+    }
+
+    /// Both would be told by Ceph that one monitor may stop.
+    #[tokio::test(start_paused = true)]
+    async fn no_monitor_is_evicted_beside_one_that_a_run_restarts() {
+        let mon = |id: &str| UnitId::new(format!("mon.{id}")).unwrap();
+        let mut told = Told::new();
+        assert_eq!(told.exposed.lets_go(&mon("b"), false), Ok(()));
+        assert_eq!(told.exposed.on_its_way("mon", &[mon("a")]), Some(mon("b")));
+        assert_eq!(told.exposed.on_its_way("mon", &[mon("b")]), None);
+        assert_eq!(told.exposed.on_its_way("mds", &[]), None);
+        tokio::time::advance(ON_ITS_WAY).await;
+        assert_eq!(told.exposed.on_its_way("mon", &[mon("a")]), None);
+
+        told.hears(Event::WaveDropped {
+            reason: Reason::new(Code::OracleSaysNo, ""),
+        });
+        told.hears(Event::WaveOpened {
+            stage: PartName::new("mon").unwrap(),
+            units: vec![(mon("a"), revision("old"))],
+            not_serving: Vec::new(),
+        });
+        let refused = told.exposed.lets_go(&mon("b"), false);
+        assert!(refused.is_err_and(|why| why.contains("about to restart mon.a")));
+        assert_eq!(told.exposed.on_its_way("mon", &[]), None);
+        // Itself it is down anyway, and a metadata server is none of them.
+        assert_eq!(told.exposed.lets_go(&mon("a"), true), Ok(()));
+        let server = UnitId::new("mds.fs-a").unwrap();
+        assert_eq!(told.exposed.lets_go(&server, true), Ok(()));
+    }
+
+    #[test]
+    fn no_osd_goes_beside_a_wave_though_drains_are_somebody_else_s() {
+        let mut told = Told::new();
+        let may_go = |told: &Told, id| told.exposed.may_go_beside_a_wave(&osd(id), true);
+        assert!(
+            may_go(&told, 2)
+                .is_err_and(|why| why.contains("about to restart osd.0, osd.1, or has them down"))
+        );
+        // Itself it is down anyway.
+        assert_eq!(may_go(&told, 0), Ok(()));
+        told.hears(Event::WaveDropped {
+            reason: Reason::new(Code::OracleSaysNo, ""),
+        });
+        assert_eq!(may_go(&told, 2), Ok(()));
     }
 
     #[tokio::test]

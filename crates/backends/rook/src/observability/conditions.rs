@@ -10,7 +10,7 @@ use crate::observability::status::ClusterStatus;
 /// The reason of what is as it should be.
 const FINE: &str = "AsExpected";
 /// What keeps anything from being done for a cluster at all, or from knowing how it is.
-const AWAY: [&str; 7] = [
+const AWAY: [&str; 9] = [
     "MissingRights",
     "DrainsNotSeenTo",
     "CannotBeAsked",
@@ -18,6 +18,9 @@ const AWAY: [&str; 7] = [
     "OperatorTooOld",
     "NoCephCluster",
     "AnotherIsObeyed",
+    // What is managed is not done while they stand.
+    "RookManagesBudgets",
+    "ProvisioningBesideRook",
 ];
 
 /// The reason of one whose updates are not managed, and that runs something else than it names.

@@ -273,6 +273,11 @@ pub(crate) fn unchecked(note: String) -> News {
     bad("Upgrade", "ChecksSkipped", note)
 }
 
+/// A known risk that applies or may, and keeps no update from being begun.
+pub(crate) fn known_risk(note: String) -> News {
+    bad("Upgrade", "KnownRisk", note)
+}
+
 /// What a person should know of a spec's fields.
 pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
     let mut news = Vec::new();

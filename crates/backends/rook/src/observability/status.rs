@@ -41,9 +41,32 @@ pub(crate) struct ClusterStatus {
     pub(crate) troubles: Troubles,
     /// The last command to try again that was heard.
     pub(crate) heard: Option<String>,
+    /// How much was looked at since this process began.
+    pub(crate) looked_at: LookedAt,
+}
+
+/// What of a cluster was looked at to the end, once at least. Until all of it was, a trouble that an earlier process told of may still be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LookedAt {
+    /// What its daemons are, and what is asked for.
+    pub(crate) cluster: bool,
+    /// What may be evicted.
+    pub(crate) drains: bool,
 }
 
 impl ClusterStatus {
+    /// Whether it says no more than what is `written`. The first that is made of a whole look does, whatever it says: what is written is an earlier
+    /// process' word, and has troubles that this one might never hear of.
+    pub(crate) fn adds_nothing_to(&self, written: &Self) -> bool {
+        let says_the_same = *written
+            == Self {
+                looked_at: written.looked_at,
+                ..self.clone()
+            };
+        let LookedAt { cluster, drains } = self.looked_at;
+        says_the_same && (self.looked_at == written.looked_at || !(cluster && drains))
+    }
+
     /// Whether a run is not over.
     pub(crate) fn run_is_on(&self) -> bool {
         let verdict = self.run.as_ref().map(|run| &run["verdict"]);
@@ -82,4 +105,26 @@ pub(crate) struct Provisioning {
     pub(crate) remarks: Vec<Remark>,
     /// Fields of the spec that are not obeyed, each in a sentence.
     pub(crate) not_obeyed: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_whole_look_is_told_though_it_says_what_was_said_before() {
+        let written = ClusterStatus::default();
+        let looked = |cluster, drains| ClusterStatus {
+            looked_at: LookedAt { cluster, drains },
+            ..ClusterStatus::default()
+        };
+        assert!(looked(true, false).adds_nothing_to(&written));
+        assert!(!looked(true, true).adds_nothing_to(&written));
+        assert!(looked(true, true).adds_nothing_to(&looked(true, true)));
+        let news = ClusterStatus {
+            phase: "Blocked".to_owned(),
+            ..looked(false, false)
+        };
+        assert!(!news.adds_nothing_to(&written));
+    }
 }

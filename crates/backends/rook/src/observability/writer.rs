@@ -23,7 +23,7 @@ use crate::executor::wave_exposure::WaveExposure;
 use crate::observability::conditions;
 use crate::observability::events::{self, Events, News};
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::status::{ClusterStatus, Troubles};
+use crate::observability::status::{ClusterStatus, LookedAt, Troubles};
 
 /// Between two writes at least.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -147,7 +147,7 @@ async fn write(
     while told.changed().await.is_ok() {
         loop {
             let now = told.borrow_and_update().clone();
-            if now == written {
+            if now.adds_nothing_to(&written) {
                 break;
             }
             conditions = conditions::of(&now, &conditions, Timestamp::now());
@@ -230,6 +230,7 @@ fn without_nulls(value: &mut Value) {
 pub(crate) fn read(of: &CephMaintenance) -> ClusterStatus {
     let status = of.status.clone().unwrap_or_default();
     ClusterStatus {
+        looked_at: LookedAt::default(),
         reason: conditions::reason(&status.conditions)
             .unwrap_or_default()
             .to_owned(),

@@ -2,8 +2,9 @@
 
 mod beside_rook;
 mod run;
+mod up_to_date;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings, SoftwareByKind};
 use stagger_ceph::facts::release::Version;
 use stagger_ceph::target::Disturbance;
+use stagger_ceph::translate;
 use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::store::Store as _;
@@ -21,11 +23,10 @@ use tokio::task::JoinSet;
 
 use crate::agent::agents::AgentRollout;
 use crate::api::cache::ObjectCache;
-use crate::api::daemons::{is_wanted, kind_of};
+use crate::api::daemons::{osd_of, serves};
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::settings::Settings;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::is_made_of;
 use crate::executor::snapshot::permitted;
 use crate::journal::{CommandQueue, KubeStore};
 use crate::observability::blocked::Blocked;
@@ -78,6 +79,8 @@ struct ClusterReconciler {
     looked_back: bool,
     /// The newest of those that are over.
     last: Option<Last>,
+    /// The OSDs that are dead and out, or destroyed, as Ceph was asked: no plan changes them while they do not serve.
+    absent: BTreeSet<UnitId>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     /// The generation of the spec of which people were told what to know of its fields.
@@ -117,6 +120,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
         releases: BTreeMap::new(),
         looked_back: false,
         last: None,
+        absent: BTreeSet::new(),
     };
     one.wait_until_seen(&desired).await;
     if one.wait_while_outranked(&mut told).await.is_err() {
@@ -160,6 +164,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
                 None => std::future::pending().await,
             }
         };
+        one.writer.tell(|told| told.looked_at.cluster = true);
         one.pulse.rests();
         tokio::select! {
             changed = told.changed() => if changed.is_err() { return },
@@ -325,13 +330,17 @@ impl ClusterReconciler {
         };
         let given_up = self.given_up(desired);
         self.writer.tell(|told| told.gave_up.clone_from(&given_up));
-        let differing = self.differing(&wish);
+        let mut differing = self.differing(&wish);
+        if self.may_all_be_absent(&differing) {
+            self.absent = self.ask_absent(&wish).await?;
+            differing = self.differing(&wish);
+        }
         let (_, unclear) = self.watched.daemons();
         if let (true, Some(why)) = (differing.is_empty(), unclear.into_iter().next()) {
             return Err(Blocked::until_changed("DeploymentUnclear", why));
         }
         if differing.is_empty() {
-            let message = format!("every daemon has the image {}", wish.name());
+            let message = self.up_to_date(&wish);
             self.tell("Ready", "UpToDate", &message, desired);
             return Ok(Pass::Rest);
         }
@@ -376,7 +385,7 @@ impl ClusterReconciler {
         };
         let image = &wish.image;
         match self.differing(wish).len() {
-            0 => ("UpToDate", format!("{what}; every daemon has the image {image}")),
+            0 => ("UpToDate", format!("{what}; {}", self.up_to_date(wish))),
             1 => (
                 OBSERVING,
                 format!("{what}; one daemon has another image than {image}"),
@@ -414,17 +423,36 @@ impl ClusterReconciler {
         last.given_up(desired).filter(|_| !retried)
     }
 
-    /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run.
+    /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run, and one that
+    /// is absent comes back with whatever it has.
     fn differing(&self, wish: &Goal) -> Vec<UnitId> {
         let (daemons, _) = self.watched.daemons();
-        daemons
-            .into_iter()
-            .filter(|(unit, deployment)| {
-                let kind = kind_of(unit);
-                is_wanted(deployment) && !is_made_of(deployment, kind, &wish.made(kind, ""))
-            })
-            .map(|(unit, _)| unit)
-            .collect()
+        up_to_date::differing(&daemons, wish, &self.absent)
+    }
+
+    /// What is said where nothing is left to do.
+    fn up_to_date(&self, wish: &Goal) -> String {
+        let (daemons, _) = self.watched.daemons();
+        let mut absent = up_to_date::differing(&daemons, wish, &BTreeSet::new());
+        absent.retain(|unit| self.absent.contains(unit));
+        let behind = up_to_date::behind(&self.watched.deployments(), &wish.image);
+        up_to_date::up_to_date(&wish.name(), &absent, &behind)
+    }
+
+    /// Whether nothing but OSDs is left that do not serve: they may be dead for good.
+    fn may_all_be_absent(&self, differing: &[UnitId]) -> bool {
+        let rests = |unit: &UnitId| {
+            let found = self.watched.daemon(unit);
+            osd_of(unit).is_some() && found.is_some_and(|deployment| !serves(&deployment))
+        };
+        !differing.is_empty() && differing.iter().all(rests)
+    }
+
+    async fn ask_absent(&self, wish: &Goal) -> Result<BTreeSet<UnitId>, Blocked> {
+        let facts = self.ceph(wish).await?.facts().await?;
+        let absent = translate::absent(&facts, None)
+            .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
+        Ok(absent.into_iter().map(|absent| absent.unit).collect())
     }
 
     fn store(&self) -> KubeStore {

@@ -129,6 +129,10 @@ pub(crate) struct Drains {
     rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
     failing: Option<Instant>,
+    /// Whether drains were ours to see to when that was last known.
+    ours: bool,
+    /// Whether the budget over OSDs is what the look that is made now wants.
+    bounded: bool,
     /// By which evictions are reviewed.
     evidence: EvidenceSink,
 }
@@ -154,10 +158,10 @@ impl Drains {
         writer: Arc<Writer>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
-        let evidence =
-            shared
-                .evictions
-                .review(namespace, &watched, ceph_of(&shared, namespace, name, &metrics));
+        let connect = ceph_of(&shared, namespace, name, &metrics);
+        let evidence = shared
+            .evictions
+            .review(namespace, &watched, writer.exposed(), connect);
         Self {
             evidence,
             pulse: shared.health.begins(format!("drains of {namespace}/{name}")),
@@ -175,6 +179,8 @@ impl Drains {
             open: Open::Any,
             rook: None,
             failing: None,
+            ours: false,
+            bounded: false,
         }
     }
 
@@ -206,14 +212,14 @@ impl Drains {
                 Ok(next) => {
                     self.failing = None;
                     self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
+                    self.writer.tell(|told| told.looked_at.drains = true);
                     next
                 }
                 Err(error) => {
                     tracing::warn!(%error, "drains cannot be seen to now");
                     self.tell_failure(&error);
-                    self.evidence.tell(Evidence::Unavailable {
-                        why: error.to_string(),
-                    });
+                    let managed = desired.manages(Manage::Drains);
+                    self.evidence.tell(Evidence::without_a_look(managed, &error));
                     self.kept = None;
                     // The next look is a whole one: what holds evictions back has to be looked at, too.
                     self.proven = None;
@@ -263,7 +269,12 @@ impl Drains {
                 return Ok(Some(WELL));
             }
         }
-        self.pass(desired, wave).await
+        self.bounded = false;
+        let looked = self.pass(desired, wave).await;
+        if looked.is_err() && self.ours && !self.bounded {
+            self.close(desired).await;
+        }
+        looked
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
@@ -276,13 +287,12 @@ impl Drains {
             return Err(BackendError::transient("see the cluster", why));
         }
         let spec = &desired.cluster.spec.disruption_management;
-        let mut kept = match self.kept.take() {
-            Some(kept) => kept,
-            None => state_map::read(&self.shared.client, &self.namespace).await?,
-        };
         let rook_runs = self.rook_runs().await?;
         let both = rook_runs && spec.manage_pod_budgets.unwrap_or(false);
         let managed = desired.manages(Manage::Drains) && !both;
+        self.ours = managed;
+        let known = self.kept.take();
+        let mut kept = state_map::remembered(&self.shared.client, &self.namespace, known, managed).await?;
         self.tell_both(both && desired.manages(Manage::Drains));
         self.writer.exposed().is_changing(&wave);
         let budgets = Ensure::new(
@@ -294,40 +304,41 @@ impl Drains {
         if !managed {
             self.evidence.tell(Evidence::NotManaged);
             self.writer.drains_are_given_back(false);
+            // Budgets come first: they are given back also while Ceph does not answer.
+            budgets.leave(&self.watched).await?;
             if !kept.is_idle() {
                 self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
             }
-            budgets.leave().await?;
-            // Budgets are somebody else's: a wave does not wait for them.
-            self.writer.exposed().is_closed(wave);
+            // Budgets are somebody else's, and the webhook keeps all others from now on: a wave waits for who was let go before.
+            let is_seen = self.sees_who_goes(&wave).await?;
+            if is_seen {
+                self.writer.exposed().is_closed(wave);
+            }
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&[], None);
             self.writer.drains_are_given_back(true);
             self.kept = Some(kept);
-            return Ok(both.then_some(ROOK_RUNS));
+            let looks_again = both && desired.manages(Manage::Drains);
+            return Ok(if is_seen {
+                looks_again.then_some(ROOK_RUNS)
+            } else {
+                Some(Duration::ZERO)
+            });
         }
         self.writer.drains_are_given_back(false);
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
         let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
         let others = fixed::wanted(&others(&self.watched, quorum));
-        budgets.fixed(&others, &self.watched).await?;
+        // One of these that is refused keeps none of the OSDs' from being what it should.
+        let of_others = budgets.fixed(&others, &self.watched).await;
         let proven = self.proven.take();
         let recovery = status.as_ref().ok().and_then(Status::recovery);
         let looked = match status {
             Ok(status) => self.see(desired, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
         };
-        let sight = match looked {
-            Ok(sight) => sight,
-            Err(error) => {
-                // What is not known is not proven.
-                if !self.watched.daemons().0.is_empty() {
-                    budgets.over_osds(Some(&Budget::CLOSED)).await?;
-                }
-                return Err(error);
-            }
-        };
+        let sight = looked?;
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
         let wanted = decide(
             Seen {
@@ -343,13 +354,13 @@ impl Drains {
             &kept.memory,
         );
         budgets.over_osds(wanted.budget.as_ref()).await?;
+        self.bounded = true;
         self.open = wanted.open.clone();
         self.evidence.tell(Evidence::Observed {
             observation: Observation::new(begun, &sight.osds, &wanted, recovery),
-            interruptions_permitted: !desired.maintenance.spec.update_policy.interruptions.is_empty(),
+            interruptions: desired.maintenance.spec.update_policy.interruptions.clone(),
         });
-        let is_seen = !self.writer.exposed().waits_for(&wave)
-            || shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await?;
+        let is_seen = self.sees_who_goes(&wave).await?;
         if is_seen {
             self.writer.exposed().is_closed(wave);
         }
@@ -357,6 +368,7 @@ impl Drains {
             .await?;
         self.tell(&wanted, &sight.osds);
         self.kept = Some(kept);
+        of_others?;
         let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;
         self.proven = sight.proves.filter(|_| is_well);
         let next = match self.proven {
@@ -365,6 +377,27 @@ impl Drains {
             None => LOOK,
         };
         Ok(Some(next))
+    }
+
+    /// Whether all is seen to go that was let go before nobody might be evicted beside that wave any more.
+    async fn sees_who_goes(&self, wave: &Wave) -> Result<bool, BackendError> {
+        if !self.writer.exposed().waits_for(wave) {
+            return Ok(true);
+        }
+        shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
+    }
+
+    /// What is not known is not proven: where budgets are ours and a look ended before it came to that over OSDs, nothing of what an earlier one let
+    /// go may be evicted.
+    async fn close(&self, desired: &Desired) {
+        if self.watched.daemons().0.is_empty() {
+            return;
+        }
+        let there = self.watched.budgets();
+        let budgets = Ensure::new(&self.shared.client, &desired.cluster, there, true);
+        if let Err(error) = budgets.over_osds(Some(&Budget::CLOSED)).await {
+            tracing::warn!(%error, "the budget over OSDs cannot be closed now");
+        }
     }
 
     /// Whether Rook's own operator is to run, as it was not long ago.

@@ -19,6 +19,7 @@ use crate::api::cache::ObjectCache;
 use crate::api::daemons;
 use crate::api::objects::Pod;
 use crate::disruption::drains::eviction::{Observation, Verdict};
+use crate::executor::wave_exposure::WaveExposure;
 
 /// Ceph answers in milliseconds; the API server waits for five seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -43,11 +44,12 @@ impl EvictionReviewer {
         self: &Arc<Self>,
         namespace: &str,
         watched: &Arc<ObjectCache>,
+        exposed: &Arc<WaveExposure>,
         connect: Connect,
     ) -> EvidenceSink {
         let cluster = Arc::new(Cluster {
             watched: Arc::clone(watched),
-            review: Review::new(connect),
+            review: Review::new(connect, Arc::clone(exposed)),
         });
         self.lock().insert(namespace.to_owned(), Arc::clone(&cluster));
         EvidenceSink {
@@ -89,9 +91,7 @@ impl EvidenceSink {
 
     /// The last look still holds: Ceph is as it was then.
     pub(crate) fn holds(&self, at: Timestamp) {
-        if let Evidence::Observed { observation, .. } = &mut *self.cluster.review.evidence() {
-            observation.at = at;
-        }
+        self.cluster.review.holds(at);
     }
 }
 
@@ -120,9 +120,21 @@ pub(crate) enum Evidence {
     /// This was observed.
     Observed {
         observation: Observation,
-        /// A person permits interruptions by name, which Ceph's oracle does not know of.
-        interruptions_permitted: bool,
+        /// The interruptions that a person permits by name, of which Ceph's oracle does not know.
+        interruptions: Vec<String>,
     },
+}
+
+impl Evidence {
+    /// What is known where a look has failed. Where drains are not asked for, that keeps nobody.
+    pub(crate) fn without_a_look(managed: bool, error: &BackendError) -> Self {
+        if managed {
+            let why = error.to_string();
+            Self::Unavailable { why }
+        } else {
+            Self::NotManaged
+        }
+    }
 }
 
 struct Cluster {
@@ -136,7 +148,8 @@ impl Cluster {
             // No daemon's, as far as anybody knows: its budget decides.
             return Ok(());
         };
-        if pod.metadata.deletion_timestamp.is_some() {
+        // Nothing ends by that.
+        if pod.metadata.deletion_timestamp.is_some() || daemons::is_over(&pod) {
             return Ok(());
         }
         match daemon_of(&pod) {
@@ -150,6 +163,8 @@ impl Cluster {
 /// Answers about the daemons of one cluster.
 struct Review {
     connect: Connect,
+    /// What a run is at.
+    exposed: Arc<WaveExposure>,
     evidence: Mutex<Evidence>,
     /// The OSDs whose eviction was granted, and when.
     granted: Mutex<BTreeMap<u32, Timestamp>>,
@@ -158,9 +173,10 @@ struct Review {
 }
 
 impl Review {
-    fn new(connect: Connect) -> Self {
+    fn new(connect: Connect, exposed: Arc<WaveExposure>) -> Self {
         Self {
             connect,
+            exposed,
             evidence: Mutex::new(Evidence::NotManaged),
             granted: Mutex::default(),
             api: AsyncMutex::new(None),
@@ -168,12 +184,22 @@ impl Review {
     }
 
     fn learn(&self, evidence: Evidence) {
-        // Who was let go before that is shown to be down, or was kept by the budget.
         if let Evidence::Observed { observation, .. } = &evidence {
-            let unseen = |at: Timestamp| observation.at.duration_since(at) < SEEN;
-            self.granted().retain(|_, at| unseen(*at));
+            self.forget_who_went_before(observation.at);
         }
         *self.evidence() = evidence;
+    }
+
+    fn holds(&self, at: Timestamp) {
+        if let Evidence::Observed { observation, .. } = &mut *self.evidence() {
+            observation.at = at;
+            self.forget_who_went_before(at);
+        }
+    }
+
+    /// Who was let go before a look is shown by it to be down, or was kept: by the budget, or by another webhook.
+    fn forget_who_went_before(&self, look: Timestamp) {
+        self.granted().retain(|_, at| look.duration_since(*at) < SEEN);
     }
 
     /// A daemon's pod, and nobody knows of which: it stays, where its cluster's drains are ours.
@@ -187,19 +213,22 @@ impl Review {
     }
 
     async fn may_go(&self, unit: &UnitId, dry_run: bool) -> Result<(), String> {
-        let (word, interruptions_permitted) = self.word(unit, dry_run);
+        let (word, is_permitted) = self.word(unit, dry_run);
         let because = |why: String| format!("{unit} may not be evicted now: {why}");
         let with = match word {
             Verdict::Allowed => return Ok(()),
             Verdict::Denied { why } => return Err(because(why)),
             Verdict::IfCephAgrees { with } => with,
         };
-        if interruptions_permitted {
+        if is_permitted {
             return Ok(());
         }
         let agreed = self.ask_ceph(unit, &with).await;
-        if let Some(osd) = daemons::osd_of(unit).filter(|_| agreed.is_err() && !dry_run) {
-            self.granted().remove(&osd);
+        if agreed.is_err() && !dry_run {
+            match daemons::osd_of(unit) {
+                Some(osd) => drop(self.granted().remove(&osd)),
+                None => self.exposed.stays(unit),
+            }
         }
         agreed.map_err(because)
     }
@@ -209,12 +238,16 @@ impl Review {
     fn word(&self, unit: &UnitId, dry_run: bool) -> (Verdict, bool) {
         let evidence = self.evidence();
         match (&*evidence, daemons::osd_of(unit)) {
-            (Evidence::NotManaged, _) => (Verdict::Allowed, false),
+            (Evidence::NotManaged, _) => {
+                let beside = self.exposed.may_go_beside_a_wave(unit, dry_run);
+                let denied = |why| Verdict::Denied { why };
+                (beside.map_or_else(denied, |()| Verdict::Allowed), false)
+            }
             (Evidence::Unavailable { why }, Some(_)) => (Verdict::Denied { why: why.clone() }, false),
             (
                 Evidence::Observed {
                     observation,
-                    interruptions_permitted,
+                    interruptions,
                 },
                 Some(osd),
             ) => {
@@ -224,27 +257,23 @@ impl Review {
                 if matches!(verdict, Verdict::IfCephAgrees { .. }) && !dry_run {
                     granted.insert(osd, now);
                 }
-                (verdict, *interruptions_permitted)
+                (verdict, is_permitted(interruptions, unit))
             }
-            // A monitor, or a metadata server: its budget counts them, and Ceph knows this one.
-            (
-                Evidence::Observed {
-                    interruptions_permitted,
-                    ..
-                },
-                None,
-            ) => (
-                Verdict::IfCephAgrees {
-                    with: BTreeSet::new(),
-                },
-                *interruptions_permitted,
+            (Evidence::Observed { interruptions, .. }, None) => (
+                self.word_of_other(unit, dry_run),
+                is_permitted(interruptions, unit),
             ),
-            (Evidence::Unavailable { .. }, None) => (
-                Verdict::IfCephAgrees {
-                    with: BTreeSet::new(),
-                },
-                false,
-            ),
+            (Evidence::Unavailable { .. }, None) => (self.word_of_other(unit, dry_run), false),
+        }
+    }
+
+    /// A monitor, or a metadata server: its budget counts them, Ceph knows this one, and a run those that it restarts.
+    fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> Verdict {
+        match self.exposed.lets_go(unit, dry_run) {
+            Ok(()) => Verdict::IfCephAgrees {
+                with: BTreeSet::new(),
+            },
+            Err(why) => Verdict::Denied { why },
         }
     }
 
@@ -291,6 +320,16 @@ impl Review {
     fn granted(&self) -> MutexGuard<'_, BTreeMap<u32, Timestamp>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a person permits what a daemon interrupts: by its name or its sort, an OSD by a pool that has its data there.
+fn is_permitted(interruptions: &[String], unit: &UnitId) -> bool {
+    let kind = daemons::kind_of(unit);
+    let concerns = |word: &String| match kind {
+        "osd" => word == "pool" || word.starts_with("pool."),
+        _ => word == kind || word == unit.as_str(),
+    };
+    interruptions.iter().any(concerns)
 }
 
 /// The daemon in a pod, if Ceph has an oracle for its kind.
@@ -353,10 +392,11 @@ mod tests {
 
     fn reviewed_by(ceph: &Arc<Ceph>) -> Review {
         let ceph: Arc<dyn CephApi> = Arc::<Ceph>::clone(ceph);
-        Review::new(Box::new(move || {
+        let connect: Connect = Box::new(move || {
             let ceph = Arc::clone(&ceph);
             Box::pin(async move { Ok(ceph) })
-        }))
+        });
+        Review::new(connect, Arc::default())
     }
 
     fn unit(name: &str) -> UnitId {
@@ -382,7 +422,7 @@ mod tests {
         };
         Evidence::Observed {
             observation: Observation::new(at, &all, &wanted, None),
-            interruptions_permitted: false,
+            interruptions: Vec::new(),
         }
     }
 
@@ -439,6 +479,59 @@ mod tests {
         );
     }
 
+    /// The budget kept it all the same, and nothing happens in the cluster that would be looked at.
+    #[tokio::test]
+    async fn who_was_let_go_and_kept_by_another_is_forgotten_in_a_quiet_cluster_too() {
+        let ceph = Ceph::new(9);
+        let review = reviewed_by(&ceph);
+        let now = Timestamp::now();
+        review.learn(open([0, 1], now));
+        assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
+        review.holds(now + SignedDuration::from_secs(1));
+        assert_eq!(review.granted().len(), 1);
+        review.holds(now + SignedDuration::from_secs(5));
+        assert_eq!(review.granted().len(), 0);
+    }
+
+    /// So that a run, which asks Ceph about another monitor at that moment, hears of it.
+    #[tokio::test]
+    async fn a_monitor_that_was_let_go_counts_for_a_run_and_one_that_was_refused_does_not() {
+        let ceph = Ceph::new(9);
+        let review = reviewed_by(&ceph);
+        review.learn(open([], Timestamp::now()));
+        let goes = || review.exposed.on_its_way("mon", &[unit("mon.b")]);
+        assert_eq!(review.may_go(&unit("mon.a"), true).await, Ok(()));
+        assert_eq!(goes(), None);
+        assert_eq!(review.may_go(&unit("mon.a"), false).await, Ok(()));
+        assert_eq!(goes(), Some(unit("mon.a")));
+        *ceph.yes.lock().unwrap() = false;
+        assert!(review.may_go(&unit("mon.a"), false).await.is_err());
+        assert_eq!(goes(), None);
+    }
+
+    #[tokio::test]
+    async fn a_word_for_a_gateway_leaves_all_others_to_ceph() {
+        let ceph = Ceph::new(12);
+        let review = reviewed_by(&ceph);
+        let permits = |words: &[&str]| {
+            let mut evidence = open([0], Timestamp::now());
+            if let Evidence::Observed { interruptions, .. } = &mut evidence {
+                interruptions.extend(words.iter().map(|word| (*word).to_owned()));
+            }
+            evidence
+        };
+        let all = ["osd.0", "mon.a", "mds.fs-a"];
+        let mut asked = Vec::new();
+        for words in [&["rgw"][..], &["pool.rbd"], &["mon"], &["mds.fs-a"]] {
+            review.learn(permits(words));
+            for name in all {
+                assert_eq!(review.may_go(&unit(name), true).await, Ok(()));
+            }
+            asked.push(ceph.asked().len());
+        }
+        assert_eq!(asked, [3, 2, 2, 2]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_ceph_that_says_nothing_in_time_lets_nobody_go() {
         let ceph = Ceph::new(0);
@@ -467,6 +560,17 @@ mod tests {
         assert_eq!(review.may_go(&unit("mon.a"), false).await, Ok(()));
         assert_eq!(review.may_go(&unit("mds.fs-a"), false).await, Ok(()));
         assert_eq!(ceph.asked(), ["mon ok-to-stop a", "mds ok-to-stop fs-a"]);
+    }
+
+    #[tokio::test]
+    async fn a_look_that_failed_keeps_nobody_where_drains_are_not_asked_for() {
+        let review = reviewed_by(&Ceph::new(0));
+        let error = || BackendError::transient("look for Rook", "deployments.apps is forbidden");
+        review.learn(Evidence::without_a_look(false, &error()));
+        assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
+        review.learn(Evidence::without_a_look(true, &error()));
+        let kept = review.may_go(&unit("osd.0"), false).await;
+        assert!(kept.is_err_and(|why| why.contains("deployments.apps is forbidden")));
     }
 
     #[test]

@@ -2,13 +2,11 @@
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
-use serde_json::json;
 use stagger_engine::cluster::BackendError;
 
 use crate::api::failed;
-use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
-use crate::executor::managed_fields::HELD_BY;
+use crate::executor::managed_fields::given_back;
 
 /// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
 pub(crate) async fn let_go(
@@ -18,10 +16,7 @@ pub(crate) async fn let_go(
 ) -> Result<(), BackendError> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let name = deployment.name_any();
-    let patch = json!({ "metadata": {
-        "resourceVersion": deployment.resource_version(),
-        "labels": { DO_NOT_RECONCILE: null, HELD_BY: null },
-    } });
+    let patch = given_back(deployment);
     let tried = format!("give Deployment {name} back to Rook");
     match api
         .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))

@@ -57,6 +57,11 @@ impl Last {
         self.beside.as_ref().zip(self.wish.as_ref())
     }
 
+    /// Whether all that any plan would change was changed: what is still held is changed by none.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ending == Ending::Done
+    }
+
     /// What it was asked for, where the same is asked for now and that is not tried again by itself.
     pub(crate) fn given_up(&self, desired: &Desired) -> Option<String> {
         let wish = self.wish.as_ref()?;
@@ -342,6 +347,8 @@ mod tests {
             Last::of(&run, &journal).unwrap()
         };
         assert_eq!(of(&Ending::Done, "anna").given_up(&spec("ceph:20")), None);
+        // What is still held after it goes back to Rook.
+        assert!(of(&Ending::Done, "anna").is_done() && !of(&Ending::Aborted, "anna").is_done());
         let last = of(
             &Ending::Aborted,
             "the CephMaintenance: annotation stagger.dev/command",

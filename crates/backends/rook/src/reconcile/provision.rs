@@ -509,7 +509,7 @@ fn state_of(job: &JobObject) -> JobState {
 fn owner(found: &CephCluster) -> Value {
     json!({
         "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": found.name_any(),
-        "uid": found.metadata.uid, "controller": true, "blockOwnerDeletion": true,
+        "uid": found.metadata.uid, "controller": true,
     })
 }
 

@@ -205,15 +205,23 @@ impl World {
 
     /// As the eviction API grants: the budget over a pod must have one to spare.
     fn evict(&mut self, osd: usize) {
-        if self.pods[osd] != Pod::Runs || !self.cordoned.contains(&node_of(osd)) {
+        let crashed = self.pods[osd] == Pod::Crashed;
+        if !(crashed || self.pods[osd] == Pod::Runs) || !self.cordoned.contains(&node_of(osd)) {
             return;
         }
         if let Some(budget) = &self.budget {
             let over = |osd: &usize| !budget.without.contains(&u32::try_from(*osd).unwrap());
             let gone = self.down().iter().filter(|osd| over(osd)).count();
-            if over(&osd) && gone + 1 > budget.max_unavailable as usize {
+            // One that is not ready goes if there is none too few without it.
+            let more = usize::from(!crashed);
+            if over(&osd) && gone + more > budget.max_unavailable as usize {
                 return;
             }
+        }
+        if crashed {
+            self.pods[osd] = Pod::Evicted;
+            self.granted += 1;
+            return;
         }
         if let Err(why) = self.bears_to_lose([osd]) {
             panic!(
@@ -553,6 +561,19 @@ fn a_drain_of_every_node_in_turn_is_granted_in_full() {
     }
     world.settle();
     assert_eq!(world.granted, 12);
+}
+
+/// Its pod is not ready, and goes as all others do: else the drain would wait for copies that its own `noout` keeps from
+/// being made.
+#[test]
+fn a_node_with_an_osd_that_crashes_again_and_again_is_drained() {
+    let mut world = World::new(3, 3, 1);
+    let quiet = &mut Vec::new();
+    world.carry_out(Op::Crash(2), quiet);
+    world.carry_out(Op::Cordon(1), quiet);
+    world.carry_out(Op::Evict(3), quiet);
+    world.carry_out(Op::Evict(2), quiet);
+    assert_eq!(world.pods[2..4], [Pod::Evicted, Pod::Going], "{:?}", world.budget);
 }
 
 /// The next node is asked for while the first is back with nothing on its disks: not one of its OSDs goes before the

@@ -93,6 +93,28 @@ fn rooks_fields_are_honoured() {
 }
 
 #[test]
+fn that_an_update_waits_for_healthy_groups_all_the_same_is_said_where_rook_would_not() {
+    for (said, remarked) in [(json!(null), 0), (json!(true), 0), (json!(false), 1)] {
+        let settings = read(json!({ "upgradeOSDRequiresHealthyPGs": said }));
+        let about = |remark: &&_| {
+            let remark: &stagger_rook::api::policy::Remark = remark;
+            remark.field == "spec.upgradeOSDRequiresHealthyPGs"
+        };
+        assert_eq!(settings.remarks.iter().filter(about).count(), remarked, "{said}");
+        assert_eq!(settings.groups, PgGate::Clean);
+    }
+}
+
+#[test]
+fn how_long_a_daemon_may_take_to_start_is_policy() {
+    let of = |minutes: i64| read(json!({ "updatePolicy": { "startTimeoutMinutes": minutes } }));
+    assert_eq!(read(json!({})).start_timeout, None);
+    assert_eq!(of(45).start_timeout, Some(2700));
+    let absurd = of(-1);
+    assert_eq!((absurd.start_timeout, absurd.remarks.len()), (None, 1));
+}
+
+#[test]
 fn that_of_the_maintenance_counts_where_both_are_set_and_that_is_said() {
     let settings = read(json!({
         "skipUpgradeChecks": true,

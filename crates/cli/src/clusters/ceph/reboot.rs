@@ -1,12 +1,13 @@
 //! What the hosts of a Ceph are asked before a reboot of them is planned.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::memory::Memory;
-use stagger_ceph::reboot::{self, RebootGoal};
+use stagger_ceph::reboot::{self, HostTask, RebootGoal};
 use stagger_core::model::{ClusterName, Snapshot};
 use stagger_core::run::Event;
 use stagger_engine::database::Place;
@@ -49,14 +50,19 @@ pub(super) async fn ask(
     asked: &args::Reboot,
     mut hosts: BTreeSet<String>,
 ) -> Result<RebootGoal, CliError> {
+    let is_narrowed = asked.needs_reboot.is_some() || asked.since.is_some() || asked.up_for.is_some();
     let Some(Reached { settings, journals }) = reached else {
-        if asked.needs_reboot.is_some() || asked.since.is_some() {
+        if is_narrowed {
             return Err(CliError::usage(
-                "--needs-reboot and --since ask hosts that answer, and this cluster was recorded",
+                "--needs-reboot, --up-for and --since ask hosts that answer, and this cluster was recorded",
             )
             .hint("leave out --from, or name the hosts with --host"));
         }
         return Ok(RebootGoal::default());
+    };
+    let nobody = |hosts: &BTreeSet<String>, why: String| {
+        let is_empty = hosts.is_empty();
+        is_empty.then(|| CliError::new(Exit::No, why)).map_or(Ok(()), Err)
     };
     if let Some(since) = asked.since {
         let boots = reboot::ask::boots(settings, hosts.clone()).await;
@@ -66,51 +72,61 @@ pub(super) async fn ask(
         })?;
         let before = boots_before(journals, &settings.cluster.name, since)?;
         hosts.retain(|host| !has_booted(host, &before, &boots));
-        if hosts.is_empty() {
-            return Err(CliError::new(
-                Exit::No,
-                format!("every selected host has booted since the runs that began at {since} or later"),
-            ));
-        }
-        if asked.needs_reboot.is_none() {
-            return Ok(RebootGoal {
-                only: Some(hosts),
-                boots: Some(boots),
-            });
-        }
+        nobody(
+            &hosts,
+            format!("every selected host has booted since the runs that began at {since} or later"),
+        )?;
     }
-    let Some(command) = &asked.needs_reboot else {
-        return Ok(RebootGoal {
-            only: None,
-            boots: Some(reboot::ask::boots(settings, hosts).await),
-        });
-    };
-    let answers = if command.is_empty() {
-        reboot::ask::needed(settings, hosts.clone()).await
-    } else {
-        by_command(settings, command, hosts.clone()).await?
-    };
-    let mut only = BTreeSet::new();
-    for host in hosts {
-        match answers.get(&host) {
-            Some(Known::Yes(true)) => {
-                only.insert(host);
-            }
-            Some(Known::Yes(false)) => {}
-            Some(Known::No(why)) => return Err(unknown(&host, why)),
-            None => return Err(unknown(&host, "it was not heard of")),
-        }
+    if let Some(least) = asked.up_for {
+        let uptimes = reboot::ask::uptimes(settings, hosts.clone()).await;
+        let is_old = |uptime: &Duration| uptime.as_secs() >= least.0;
+        hosts = told_of(hosts, &uptimes, is_old, |host, why| {
+            CliError::new(
+                Exit::Unreachable,
+                format!("for how long {host} has been up could not be found out: {why}"),
+            )
+            .hint("[reboot] uptime is the command that prints it, in seconds; --host plans for hosts by their names")
+        })?;
+        nobody(
+            &hosts,
+            format!("none of the selected hosts has been up for {least} or longer"),
+        )?;
     }
-    if only.is_empty() {
-        return Err(CliError::new(
-            Exit::No,
-            "none of the selected hosts needs a reboot",
-        ));
+    if let Some(command) = &asked.needs_reboot {
+        let answers = if command.is_empty() {
+            reboot::ask::needed(settings, hosts.clone()).await
+        } else {
+            by_command(settings, command, hosts.clone()).await?
+        };
+        hosts = told_of(hosts, &answers, |needs| *needs, unknown)?;
+        nobody(&hosts, "none of the selected hosts needs a reboot".to_owned())?;
     }
     Ok(RebootGoal {
-        boots: Some(reboot::ask::boots(settings, only.clone()).await),
-        only: Some(only),
+        boots: Some(reboot::ask::boots(settings, hosts.clone()).await),
+        only: is_narrowed.then_some(hosts),
+        task: HostTask::default(),
     })
+}
+
+/// Those of the hosts whose answer is of the right sort. One that did not answer is an error.
+fn told_of<T>(
+    hosts: BTreeSet<String>,
+    answers: &BTreeMap<String, Known<T>>,
+    is_meant: impl Fn(&T) -> bool,
+    silent: impl Fn(&str, &str) -> CliError,
+) -> Result<BTreeSet<String>, CliError> {
+    let mut meant = BTreeSet::new();
+    for host in hosts {
+        match answers.get(&host) {
+            Some(Known::Yes(answer)) if is_meant(answer) => {
+                meant.insert(host);
+            }
+            Some(Known::Yes(_)) => {}
+            Some(Known::No(why)) => return Err(silent(&host, why)),
+            None => return Err(silent(&host, "it was not heard of")),
+        }
+    }
+    Ok(meant)
 }
 
 /// The boot of each host before runs of that cluster that began then or later: each run keeps what hosts had booted before it.

@@ -8,6 +8,7 @@ use stagger_ceph::api::Access;
 use stagger_ceph::api::session::Session;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_ceph::planner::CephPlanner;
+use stagger_ceph::risks::CONFIGURATION;
 use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
@@ -20,7 +21,6 @@ use stagger_rook::client;
 use tempfile::TempDir;
 
 use super::Ceph;
-use super::risks::CONFIGURATION;
 use crate::args::{Cli, FactsFrom, RookCluster};
 use crate::clusters::opened::Opened;
 use crate::clusters::{read_inventory, unusable};
@@ -59,7 +59,9 @@ impl Opened<Ceph> {
         let mut settings = config.ceph()?;
         settings.reboot.own.get_or_insert_with(hostname);
         let source = live(&settings, settings.cluster.access());
+        let measures = config.measures()?;
         let mut opened = Self::of(source, settings, Some(config));
+        opened.measures = measures;
         opened.system.answers = true;
         opened.system.journals = journals;
         Ok(opened)
@@ -109,7 +111,9 @@ impl Opened<Ceph> {
             );
             (source, Some(folder))
         };
+        let measures = config.as_ref().map(Config::measures).transpose()?;
         let mut opened = Self::of(source, settings, config);
+        opened.measures = measures.flatten();
         opened.system.of_rook = true;
         opened.system.folder = folder;
         Ok(opened)
@@ -143,6 +147,7 @@ impl Opened<Ceph> {
             source: Box::new(source),
             planner: CephPlanner::new(settings, gate),
             config,
+            measures: None,
         }
     }
 }

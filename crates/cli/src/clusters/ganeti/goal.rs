@@ -4,22 +4,29 @@ use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
+use stagger_engine::template::unknown;
 use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
 use stagger_ganeti::model::Template;
+use stagger_ganeti::preflight::OF_NODES;
 use stagger_ganeti::selection::Selection;
 use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
-use crate::clusters::goals::Maintenance;
+use crate::clusters::goals::{Maintenance, Work};
+use crate::config::nearest_of;
 use crate::error::CliError;
 
 /// What is wanted of a cluster.
 pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, CliError> {
     let args = asked.visit;
-    let task = match asked.command {
-        None => Task::Reboot,
-        Some(command) => Task::Command(for_each_node(command)?),
+    let task = match asked.work {
+        Work::Reboot => Task::Reboot,
+        Work::Command(command) => Task::Command(for_each_node("--command", command)?),
+        Work::Hold => Task::Hold,
     };
+    if let Some(command) = asked.needs_reboot.filter(|command| !command.is_empty()) {
+        for_each_node("--needs-reboot", command)?;
+    }
     Ok(MaintenanceGoal {
         task,
         reboot: RebootGoal {
@@ -32,15 +39,28 @@ pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, Cl
     })
 }
 
-/// A command that names the node for which it is run.
-fn for_each_node(command: &str) -> Result<String, CliError> {
+/// A command that names the node for which it is run, and nothing that nobody fills in.
+fn for_each_node(flag: &str, command: &str) -> Result<String, CliError> {
     if !command.contains("{node}") {
         return Err(
-            CliError::usage(format!("--command does not say {{node}}: {command}"))
+            CliError::usage(format!("{flag} does not say {{node}}: {command}"))
                 .hint("it is run on this machine, once for each node: ssh root@{node} …"),
         );
     }
-    Ok(command.to_owned())
+    let Some(name) = unknown(command, OF_NODES).into_iter().next() else {
+        return Ok(command.to_owned());
+    };
+    let meant = nearest_of(name, OF_NODES.iter().copied())
+        .map(|meant| format!("; did you mean {{{meant}}}?"))
+        .unwrap_or_default();
+    let known: Vec<String> = OF_NODES.iter().map(|known| format!("{{{known}}}")).collect();
+    Err(CliError::usage(format!(
+        "{flag}: nothing is filled in for {{{name}}}{meant}\n    {command}"
+    ))
+    .hint(format!(
+        "there are: {}; braces that are the command's own need a blank: {{ {name} }}",
+        known.join(", ")
+    )))
 }
 
 /// Refuses what only a cluster that answers can tell.

@@ -1,6 +1,7 @@
 //! What is to be known of a Ganeti beside a plan for it.
 
 use stagger_ganeti::config::{RebootMethod, Visits};
+use stagger_ganeti::downtime::downtimes;
 use stagger_ganeti::goal::{MaintenanceGoal, Task};
 use stagger_ganeti::leftovers::Leftovers;
 use stagger_ganeti::model::Cluster;
@@ -24,6 +25,7 @@ pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>, task: &Tas
                     .to_owned(),
             );
         }
+        warnings.extend(downtimes(live, visits));
     }
     warnings.extend(unheeded(&facts.cluster));
     warnings.extend(missing(&facts.cluster));
@@ -56,6 +58,15 @@ pub(super) fn of_jobs(facts: &ClusterFacts, goal: &MaintenanceGoal) -> Option<St
             "moves are expected to take as long as the cluster's own jobs did: {}",
             told.join(", ")
         )
+    })
+}
+
+/// How a node that is held comes back.
+pub(super) fn of_hold(task: &Task) -> Option<String> {
+    (*task == Task::Hold).then(|| {
+        "each node stays empty until `stagger ganeti done NODE` says that its maintenance is done, from any machine with this \
+         configuration; jobs of others do not wait meanwhile"
+            .to_owned()
     })
 }
 
@@ -104,4 +115,75 @@ fn missing(cluster: &Cluster) -> Option<String> {
         "neither free nor in use, and so not counted on: {}{more}",
         named.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jiff::Timestamp;
+    use stagger_ganeti::facts::notes::NodeNotes;
+    use stagger_ganeti::facts::{Facts, NodeFacts, Role};
+    use stagger_ganeti::job_history::JobHistory;
+    use stagger_ganeti::loaders::text;
+
+    use super::*;
+
+    /// A cluster of one node, with these tags on it.
+    fn facts(release: &str, tags: &[&str]) -> ClusterFacts {
+        let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
+        let node = NodeFacts {
+            name: "node3".to_owned(),
+            role: Role::Drained,
+            group: "g".to_owned(),
+            vm_capable: true,
+            notes: NodeNotes::read(&tags),
+            boot: None,
+        };
+        let written =
+            "default|g|preferred||\n\nnode3|16384|512|15872|102400|102400|4|N|g|1||N|0|1|1.0\n\n\n\n";
+        ClusterFacts {
+            at: Timestamp::UNIX_EPOCH,
+            cluster: text::read(written).unwrap(),
+            live: Some(Facts {
+                at: Timestamp::UNIX_EPOCH,
+                cluster: "lab".to_owned(),
+                master: "node1".to_owned(),
+                release: release.to_owned(),
+                nodes: BTreeMap::from([("node3".to_owned(), node)]),
+                instances: BTreeMap::new(),
+                groups: BTreeMap::new(),
+                candidates: None,
+            }),
+            jobs: JobHistory::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_amiss_is_said_beside_a_plan() {
+        let clean = Visits::default();
+        let cycled = Visits {
+            reboot: Some("powercycle".to_owned()),
+            ..Visits::default()
+        };
+        let said = |facts: &ClusterFacts, visits: &Visits, task: &Task| {
+            warnings(facts, Some(visits), task).join("\n")
+        };
+        let all_well = facts("3.0.2", &[]);
+        assert_eq!(said(&all_well, &clean, &Task::Reboot), "");
+        assert!(said(&all_well, &cycled, &Task::Reboot).contains("nodes are powercycled"));
+        assert_eq!(said(&all_well, &cycled, &Task::Hold), "", "nothing is rebooted");
+        let noted = facts(
+            "3.1.0~rc2",
+            &["stagger:away:2f3c@run-7", "stagger:run:run-7@1795219724"],
+        );
+        let words = said(&noted, &clean, &Task::Reboot);
+        assert!(
+            words.contains("node3 has notes of run run-7, since 2026-")
+                && words.ends_with("nothing of it is touched; `stagger ganeti recover node3` gives it back"),
+            "{words}"
+        );
+        let unknown = said(&facts("3.2.0", &[]), &clean, &Task::Reboot);
+        assert!(unknown.starts_with("Ganeti 3.2.0 is not tested"), "{unknown}");
+    }
 }

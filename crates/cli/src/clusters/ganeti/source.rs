@@ -21,14 +21,19 @@ use crate::clusters::unusable;
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::state::state_folder;
 
 impl<'a> Opened<Ganeti<'a>> {
     /// That of this configuration.
     pub(in crate::clusters) fn of_config(
         cli: &'a Cli,
         config: Config,
-        settings: Settings,
+        mut settings: Settings,
     ) -> Result<Self, CliError> {
+        let copy = &mut settings.cluster.visits.copy_journal;
+        if let Some(command) = copy.take() {
+            *copy = Some(with_state(&command, &state_folder(cli)?)?);
+        }
         let cluster = &settings.cluster;
         Ok(Self {
             source: Box::new(LiveGaneti::new(&settings)?),
@@ -38,6 +43,7 @@ impl<'a> Opened<Ganeti<'a>> {
                 called: cluster.name.to_string(),
                 settings: Some(settings),
             },
+            measures: config.measures()?,
             config: Some(config),
         })
     }
@@ -99,8 +105,26 @@ impl<'a> Opened<Ganeti<'a>> {
                 called: path.display().to_string(),
                 settings: None,
             },
+            measures: None,
             config,
         })
+    }
+}
+
+/// The command with the folder in which the journals of this process are, for its word `{state}`.
+fn with_state(command: &str, state: &Path) -> Result<String, CliError> {
+    if !command.contains("{state}") {
+        return Ok(command.to_owned());
+    }
+    let state = std::path::absolute(state)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    match state.to_str() {
+        Some(state) if state.chars().all(plain) => Ok(command.replace("{state}", state)),
+        Some(_) | None => Err(CliError::usage(format!(
+            "`copy_journal` has {{state}}, and {} is no plain path for a shell",
+            state.display()
+        ))
+        .hint("--state names another folder")),
     }
 }
 
@@ -156,4 +180,22 @@ fn bodies_of(folder: &Path) -> Result<BTreeMap<String, Box<RawValue>>, CliError>
         Ok((file.to_owned(), body.map_err(|error| wrong(error.to_string()))?))
     });
     bodies.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen: a run with journals elsewhere was handed over with older ones of the folder that was written there.
+    #[test]
+    fn the_journals_that_go_along_are_those_of_this_process() {
+        let filled = with_state("tar -c {state}/copy.db", Path::new("/srv/own")).unwrap();
+        assert_eq!(filled, "tar -c /srv/own/copy.db");
+        assert_eq!(
+            with_state("copy {successor}", Path::new("/a b")).unwrap(),
+            "copy {successor}"
+        );
+        let refused = with_state("cd {state}", Path::new("/a b; id")).unwrap_err();
+        assert!(refused.message.contains("no plain path"), "{}", refused.message);
+    }
 }

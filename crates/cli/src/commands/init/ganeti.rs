@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use stagger_engine::supervisor::Identity;
 use stagger_ganeti::fingerprint::presented_fingerprint;
+use stagger_ganeti::lock::same_host;
 
+use super::rapi_user::{self, OURS, Password, chosen};
 use super::{head, write_new};
 use crate::args::{self, Cli, GanetiInit};
 use crate::commands::preflight;
@@ -18,6 +21,9 @@ const USERS: &str = "/var/lib/ganeti/rapi/users";
 /// Where the password is read from, if nothing else is said.
 const PASSWORD: &str = "/etc/stagger/rapi-password";
 
+/// Where the units keep journals (`deploy/systemd`).
+const STATE: &str = "/var/lib/stagger";
+
 /// What was found of a Ganeti.
 #[derive(Debug, Default)]
 pub(super) struct FoundGaneti {
@@ -27,14 +33,23 @@ pub(super) struct FoundGaneti {
     pub(super) fingerprint: String,
     /// Who may write by RAPI, where that can be read.
     pub(super) user: Option<String>,
-    /// Whether this machine is one of its nodes, from which root reaches the others by ssh.
-    pub(super) is_node: bool,
+    /// By which command root reaches the nodes, as Ganeti itself does; `None`: this machine is none of its nodes.
+    pub(super) ssh: Option<String>,
+}
+
+/// `ssh` as Ganeti calls it: the key of every host is known by the cluster's name (`ganeti/ssh.py`).
+pub(super) fn ssh_of(cluster: &str) -> String {
+    format!(
+        "ssh -oBatchMode=yes -oConnectTimeout=10 -oGlobalKnownHostsFile={DATA}/known_hosts -oUserKnownHostsFile=/dev/null \
+         -oHostKeyAlias={cluster}"
+    )
 }
 
 /// What a node knows of its cluster.
 #[derive(Debug, PartialEq, Eq)]
 struct Node {
     cluster: String,
+    master: Option<String>,
     candidates: Vec<String>,
 }
 
@@ -44,20 +59,18 @@ fn node(data: &Path) -> Option<Node> {
     let cluster = of("cluster_name")?.trim().to_owned();
     let list = of("master_candidates").or_else(|| of("master_node"))?;
     let candidates: Vec<String> = list.split_whitespace().map(str::to_owned).collect();
-    (!cluster.is_empty() && !candidates.is_empty()).then_some(Node { cluster, candidates })
+    let master = of("master_node").map(|name| name.trim().to_owned());
+    (!cluster.is_empty() && !candidates.is_empty()).then_some(Node {
+        cluster,
+        master,
+        candidates,
+    })
 }
 
-/// The users with `write` in ganeti-rapi's file: a name, a password or its digest, and options in each line.
-fn writers(users: &str) -> Vec<String> {
-    let lines = users.lines().filter(|line| !line.trim_start().starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let name = words.next()?;
-            let mut options = words.skip(1).flat_map(|word| word.split(','));
-            options.any(|option| option == "write").then(|| name.to_owned())
-        })
-        .collect()
+/// The master, if that is another node than this host.
+fn elsewhere(node: Option<&Node>, host: &str) -> Option<String> {
+    let master = node?.master.clone()?;
+    (!same_host(&master, host)).then_some(master)
 }
 
 /// What is found at an address, or on this node.
@@ -101,8 +114,12 @@ pub(super) async fn ask(address: Option<&str>, name: Option<&str>) -> Result<Fou
         user: here
             .as_ref()
             .and_then(|_| std::fs::read_to_string(USERS).ok())
-            .and_then(|users| writers(&users).into_iter().next()),
-        is_node: here.is_some() && address.is_none(),
+            .and_then(|users| chosen(&users))
+            .map(|writer| writer.name),
+        ssh: here
+            .as_ref()
+            .filter(|_| address.is_none())
+            .map(|node| ssh_of(&node.cluster)),
         addresses,
         fingerprint,
     })
@@ -116,9 +133,9 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
         addresses,
         fingerprint,
         user,
-        is_node,
+        ssh,
     } = found;
-    let better = if *is_node {
+    let better = if ssh.is_some() {
         ""
     } else {
         "   # better: every node that may be master"
@@ -133,36 +150,100 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
          password_file = {PASSWORD:?}   # its first line; nobody else may read it",
         user.as_deref().unwrap_or("stagger"),
     );
-    let hash = if *is_node { "" } else { "# " };
+    let hash = if ssh.is_some() { "" } else { "# " };
+    let ssh = ssh.as_deref().unwrap_or("ssh");
     let _ = write!(
         text,
         "\n[cluster.visits]\n\
          # By ssh, as Ganeti itself reaches its nodes. RAPI's powercycle does not sync disks.\n\
-         {hash}reboot = \"ssh root@{{node}} systemctl reboot\"\n\
+         {hash}reboot = \"{ssh} root@{{node}} systemctl reboot\"\n\
          # The master is left alone unless there is a command that makes another one:\n\
-         {hash}failover = \"ssh root@{{successor}} gnt-cluster master-failover\"\n\
-         # relocate = \"ssh root@{{master}} gnt-instance move -f --reason={{reason}} -n {{node}} {{instance}}\"\n\
+         # The queue goes along: a node that was drained or down lacks jobs of that time, and as master it would not have them.\n\
+         {hash}failover = \"{ssh} root@{{master}} 'cd {DATA}/queue && tar -c job-* serial' | {ssh} root@{{successor}} \
+         'tar -x -C {DATA}/queue && gnt-cluster master-failover'\"\n\
+         # Where stagger itself runs on the master: its journal goes to the next one, where the units look for it.\n\
+         {hash}copy_journal = \"cd {{state}} && rm -f copy.db && stagger --state . db copy copy.db && mkdir -p artifacts && \
+         tar -c copy.db artifacts | {ssh} root@{{successor}} 'mkdir -p -m 700 {STATE} && cd {STATE} && tar -x && rm -f journal.db* && \
+         mv copy.db journal.db'\"\n\
+         # relocate = \"{ssh} root@{{master}} gnt-instance move -f --reason={{reason}} -n {{node}} {{instance}}\"\n\
          \n\
          {hash}[cluster.visits.watcher]\n\
-         {hash}pause = \"ssh root@{{master}} gnt-cluster watcher pause {{seconds}}\"\n\
-         {hash}continue = \"ssh root@{{master}} gnt-cluster watcher continue\"\n\
-         {hash}info = \"ssh root@{{master}} gnt-cluster watcher info\"\n"
+         {hash}pause = \"{ssh} root@{{master}} gnt-cluster watcher pause {{seconds}}\"\n\
+         {hash}continue = \"{ssh} root@{{master}} gnt-cluster watcher continue\"\n\
+         {hash}info = \"{ssh} root@{{master}} gnt-cluster watcher info\"\n"
     );
     text
 }
 
+/// What became of the password of RAPI's user, in words.
+fn of_the_password(found: &FoundGaneti, password: Option<&Password>) -> String {
+    let user = found.user.as_deref().unwrap_or(OURS);
+    let missing = format!("note: {PASSWORD} is missing: put the password of {user} there, with `chmod 600`");
+    match password {
+        Some(Password::Kept) => format!("{PASSWORD} is there, and was left as it is"),
+        Some(Password::Written) => format!("wrote {PASSWORD}: the password of {user}, from {USERS}"),
+        Some(Password::Added) => format!(
+            "added {user} to {USERS}, and wrote {PASSWORD}; `gnt-cluster redist-conf` copies the former to the other master candidates"
+        ),
+        Some(Password::Missing) => format!("{missing}; --make-user adds a user to {USERS} who may write"),
+        None if Path::new(PASSWORD).exists() => format!("{PASSWORD} is there, and was left as it is"),
+        None => format!("{missing}; {USERS} on the master has a line `{user} PASSWORD write`"),
+    }
+}
+
+/// Whether root reaches a node by that command, in words.
+async fn reaches(ssh: &str, node: &str) -> String {
+    let asked = tokio::process::Command::new("sh")
+        .args(["-c", &format!("{ssh} root@{node} true")])
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await;
+    match asked {
+        Ok(output) if output.status.success() => format!("ssh reaches root@{node}"),
+        Ok(output) => format!(
+            "note: ssh does not reach root@{node}, as commands of the configuration do: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        Err(error) => format!("note: ssh cannot be run: {error}"),
+    }
+}
+
 /// `ganeti init`: writes the configuration, and looks at once whether a run could begin with it.
 pub(crate) async fn init(cli: &Cli, args: &GanetiInit) -> Result<Exit, CliError> {
-    let found = ask(args.address.as_deref(), args.name.as_deref()).await?;
+    let mut found = ask(args.address.as_deref(), args.name.as_deref()).await?;
+    if args.make_user && found.ssh.is_none() {
+        return Err(
+            CliError::usage("--make-user is for a node of the cluster, and this machine is none").hint(
+                format!("as root on the master, or add a line `{OURS} PASSWORD write` to {USERS} there"),
+            ),
+        );
+    }
+    // RAPI reads that of the master, and `redist-conf` would write it over the others.
+    if let Some(master) = elsewhere(node(Path::new(DATA)).as_ref(), &Identity::of_this_process().host)
+        .filter(|_| args.make_user)
+    {
+        return Err(CliError::usage(format!(
+            "--make-user adds to {USERS} of the master, which is {master}, and this machine is another node"
+        ))
+        .hint(format!("as root on {master}: `stagger ganeti init --make-user`")));
+    }
+    let password = found
+        .ssh
+        .is_some()
+        .then(|| rapi_user::ensure(Path::new(USERS), Path::new(PASSWORD), args.make_user))
+        .transpose()?;
+    if password == Some(Password::Added) {
+        found.user = Some(OURS.to_owned());
+    }
     let file = args.out.clone().unwrap_or_else(|| PathBuf::from("stagger.toml"));
     write_new(&file, &configuration(&found))?;
     print::talk(&format!("wrote {}", file.display()));
-    if !Path::new(PASSWORD).exists() {
-        let user = found.user.as_deref().unwrap_or("stagger");
-        print::talk(&format!(
-            "note: {PASSWORD} is missing: put the password of {user} there, with `chmod 600`; {USERS} on the master has a line `{user} \
-             PASSWORD write`"
-        ));
+    print::talk(&of_the_password(&found, password.as_ref()));
+    if let Some(ssh) = &found.ssh {
+        for node in &found.addresses {
+            print::talk(&reaches(ssh, node).await);
+        }
     }
     let checked = Cli {
         config: Some(file),
@@ -194,11 +275,12 @@ mod tests {
         let known = node(data.path()).unwrap();
         assert_eq!(known.cluster, "gnt.example.org");
         assert_eq!(known.candidates, ["n1.example.org", "n2.example.org"]);
-    }
-
-    #[test]
-    fn who_may_write_is_read_from_the_file_of_users() {
-        let users = "# name password options\nlooker geheim\nmon {HA1}0123 read\nstagger x write\nboth y read,write\n";
-        assert_eq!(writers(users), ["stagger", "both"]);
+        // Who the master is need not be known; where it is, another node is not taken for it.
+        assert_eq!(elsewhere(Some(&known), "n2"), None);
+        std::fs::write(data.path().join("ssconf_master_node"), "n1.example.org\n").unwrap();
+        let known = node(data.path());
+        assert_eq!(elsewhere(known.as_ref(), "n2").as_deref(), Some("n1.example.org"));
+        assert_eq!(elsewhere(known.as_ref(), "n1"), None);
+        assert_eq!(elsewhere(None, "n1"), None);
     }
 }

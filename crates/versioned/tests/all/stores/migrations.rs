@@ -108,9 +108,12 @@ pub(super) async fn rows_that_the_database_refuses_are_named_and_keep_nothing_ba
     let (text, json) = match store.engine() {
         Engine::Sqlite => ("TEXT CHECK (length(description) < 9)", "TEXT"),
         Engine::Postgres => ("VARCHAR(8)", "JSONB"),
+        #[cfg(feature = "mysql")]
+        Engine::Mysql => ("VARCHAR(8)", "JSON"),
     };
+    let name = types(store).name;
     let columns = format!(
-        "uuid TEXT PRIMARY KEY, extra {json}, fake {json}, old TEXT, description {text}, traits {json}, version TEXT"
+        "uuid {name} PRIMARY KEY, extra {json}, fake {json}, old TEXT, description {text}, traits {json}, version TEXT"
     );
     sql(
         store,
@@ -130,6 +133,8 @@ pub(super) async fn rows_that_the_database_refuses_are_named_and_keep_nothing_ba
             "ALTER TABLE short ADD CONSTRAINT once EXCLUDE (description WITH =) WHERE (uuid IN ('n5', 'n6') AND fake IS NOT NULL) \
              DEFERRABLE INITIALLY DEFERRED"
         }
+        #[cfg(feature = "mysql")]
+        Engine::Mysql => "CREATE UNIQUE INDEX once ON short (uuid)",
     };
     sql(store, once).await;
     let columns = [
@@ -146,6 +151,8 @@ pub(super) async fn rows_that_the_database_refuses_are_named_and_keep_nothing_ba
     let stuck = match store.engine() {
         Engine::Sqlite => vec!["n2"],
         Engine::Postgres => vec!["n2", "n6"],
+        #[cfg(feature = "mysql")]
+        Engine::Mysql => vec!["n2"],
     };
     for done in [12 - stuck.len() as u64, 0] {
         let report = migrations
@@ -388,4 +395,101 @@ pub(super) async fn migrated_beside_live_traffic_without_a_revision(store: &Stor
     for writer in writers {
         writer.await.unwrap();
     }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Cable1_0 {
+    id: i64,
+    speed: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Cable1_1 {
+    id: i64,
+    megabits: i64,
+}
+
+impl Versioned for Cable1_0 {
+    const NAME: &'static str = "Cable";
+    const VERSION: Version = Version::new(1, 0);
+}
+
+impl Versioned for Cable1_1 {
+    const NAME: &'static str = "Cable";
+    const VERSION: Version = Version::new(1, 1);
+}
+
+impl TryFollows for Cable1_1 {
+    type Before = Cable1_0;
+    fn try_up(before: Cable1_0) -> Result<Self, ConversionError> {
+        let Cable1_0 { id, speed } = before;
+        let megabits = speed.parse();
+        let megabits = megabits.map_err(|_| ConversionError::new(format!("speed {speed:?} is no number")))?;
+        Ok(Self { id, megabits })
+    }
+    fn try_down(&self) -> Result<Cable1_0, ConversionError> {
+        if self.megabits < 0 {
+            return Err(ConversionError::new("1.0 takes a negative speed for none"));
+        }
+        Ok(Cable1_0 {
+            id: self.id,
+            speed: self.megabits.to_string(),
+        })
+    }
+}
+
+/// Which row, which version, and why; the others are brought up, and one that is repaired is too.
+pub(super) async fn rows_that_a_conversion_refuses_are_named_and_keep_nothing_back(store: &Store) {
+    sql(
+        store,
+        "CREATE TABLE cables (id BIGINT PRIMARY KEY, speed VARCHAR(20), megabits BIGINT, version VARCHAR(15))",
+    )
+    .await;
+    for (id, speed) in [(1, "10"), (2, "fast"), (3, "100"), (4, ""), (5, "1000")] {
+        let insert = format!("INSERT INTO cables (id, speed, version) VALUES ({id}, '{speed}', '1.0')");
+        sql(store, &insert).await;
+    }
+    let columns = [("speed", Kind::Text), ("megabits", Kind::Integer)];
+    let table = Table::new("cables", &[("id", Kind::Integer)], &columns).unwrap();
+    let cables = Objects::new(table, Arc::new(Chain::<Cable1_0>::first().then::<Cable1_1>()));
+    let migrations = Migrations::new()
+        .then(RaiseRows::new("cables", cables.clone(), &pin("")))
+        .unwrap();
+    for done in [3, 0] {
+        let report = migrations
+            .run(store, &pin(""), limits(None, 2), |_| {})
+            .await
+            .unwrap();
+        let each = &report.each[0];
+        assert_eq!(
+            (report.end, each.done, each.left, each.stuck_rows),
+            (End::Stuck, done, 2, 2)
+        );
+        let stuck: Vec<String> = each.stuck.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            stuck,
+            [
+                "cables id=2: Cable 1.0 cannot be converted to 1.1: speed \"fast\" is no number",
+                "cables id=4: Cable 1.0 cannot be converted to 1.1: speed \"\" is no number",
+            ]
+        );
+    }
+    sql(store, "UPDATE cables SET speed = '1' WHERE id IN (2, 4)").await;
+    assert_eq!(run(&migrations, store, limits(None, 2)).await, (2, 0, 0));
+
+    // The other way: nothing is written that would mean something else.
+    let mut cable = cables.get(store, &[json!(1)]).await.unwrap().unwrap();
+    cable.held.value.megabits = -1;
+    let refused = cables
+        .chain()
+        .text(&cable.held.value, Version::new(1, 0))
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "Cable 1.1 cannot be converted to 1.0: 1.0 takes a negative speed for none"
+    );
+    assert_eq!(
+        cables.chain().needs(&cable.held.value).unwrap(),
+        Version::new(1, 1)
+    );
 }

@@ -270,13 +270,13 @@ pub(super) async fn a_batch_waits_for_who_writes_a_row(store: &Store) {
                 run(&migrations.unwrap(), &store, limits(None, 2)).await
             })
         };
-        if store.engine() == Engine::Postgres {
+        if store.engine() == Engine::Sqlite {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        } else {
             // Whoever waits for somebody would keep others waiting for what it has done already.
             while version_of(store, "n2").await.as_deref() != Some("1.15") {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        } else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert!(!migrating.is_finished());
         writing.commit().await.unwrap();
@@ -387,12 +387,9 @@ pub(super) async fn what_was_saved_is_saved_again(store: &Store) {
 }
 
 pub(super) async fn a_field_that_is_left_out_where_it_is_empty_can_be_emptied(store: &Store) {
-    let json = match store.engine() {
-        Engine::Sqlite => "TEXT",
-        Engine::Postgres => "JSONB",
-    };
+    let Types { json, name, .. } = types(store);
     let columns =
-        format!("id TEXT PRIMARY KEY, owner TEXT, tags {json}, label TEXT, parts {json}, version TEXT");
+        format!("id {name} PRIMARY KEY, owner TEXT, tags {json}, label TEXT, parts {json}, version TEXT");
     sql(store, &format!("CREATE TABLE racks ({columns})")).await;
     let columns = [
         ("owner", Kind::Text),
@@ -457,4 +454,215 @@ pub(super) async fn a_key_is_taken_only_if_there_is_a_row_of_it(store: &Store) {
     );
     assert!(said.contains("description"), "{said}");
     assert!(objects.get(store, &key("n2")).await.unwrap().is_none());
+}
+
+/// A transaction of the caller's: both rows or none. What is refused within it leaves it as it was.
+pub(super) async fn two_objects_are_written_together_or_not_at_all(store: &Store) {
+    let (nodes, settings) = (new_nodes(), settings());
+    let setting = |node: i64| Setting1_1 {
+        node,
+        name: "boot".to_owned(),
+        on: Some(true),
+        share: 0.5,
+    };
+    let free = pin("");
+    for committed in [false, true] {
+        let mut transaction = store.begin().await.unwrap();
+        nodes
+            .create(&mut transaction, &Held::new(full()), &free)
+            .await
+            .unwrap();
+        let again = nodes.create(&mut transaction, &Held::new(full()), &free).await;
+        assert!(matches!(again, Err(StoreError::Taken { .. })), "{again:?}");
+        settings
+            .create(&mut transaction, &Held::new(setting(1)), &free)
+            .await
+            .unwrap();
+        let mut node = nodes.lock(&mut transaction, &key("n1")).await.unwrap().unwrap();
+        node.held.value.notes.description = Some("both".to_owned());
+        nodes.save(&mut transaction, &mut node, &free).await.unwrap();
+        if committed {
+            transaction.commit().await.unwrap();
+        } else {
+            transaction.rollback().await.unwrap();
+        }
+        let there = nodes.get(store, &key("n1")).await.unwrap();
+        assert_eq!(there.is_some(), committed);
+        assert_eq!(
+            settings.list(store, None, 9).await.unwrap().len(),
+            usize::from(committed)
+        );
+    }
+    // A conversion that has to see the whole row does so within the transaction too.
+    let plain = Objects::new(table_without_revision(), Arc::new(crate::ironic::nodes()));
+    old_row(store, "n2", Some("1.14")).await;
+    let mut transaction = store.begin().await.unwrap();
+    let n2 = key("n2");
+    let changed = plain.change(&mut transaction, &n2, &free, |node| node.facts.clear());
+    changed.await.unwrap();
+    assert!(plain.delete(&mut transaction, &key("n1")).await.unwrap());
+    assert_eq!(plain.versions(&mut transaction).await.unwrap().len(), 1);
+    transaction.commit().await.unwrap();
+    assert_eq!(version_of(store, "n2").await.as_deref(), Some("1.16"));
+    assert!(plain.get(store, &key("n1")).await.unwrap().is_none());
+    // A connection is one too.
+    let mut connection = store.pool().acquire().await.unwrap();
+    assert!(plain.get(&mut connection, &n2).await.unwrap().is_some());
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Parcel1_0 {
+    id: String,
+    at: Option<String>,
+    seal: Option<String>,
+    price: Option<String>,
+}
+
+impl Versioned for Parcel1_0 {
+    const NAME: &'static str = "Parcel";
+    const VERSION: Version = Version::new(1, 0);
+}
+
+/// Two transactions, each with the row that the other one wants next.
+pub(super) async fn of_two_that_wait_for_each_other_one_may_try_again(store: &Store) {
+    old_row(store, "n1", Some("1.14")).await;
+    old_row(store, "n2", Some("1.14")).await;
+    let both = Arc::new(tokio::sync::Barrier::new(2));
+    // In SQLite whoever writes is alone, and there is no circle.
+    let alone = store.engine() == Engine::Sqlite;
+    let take = |first: &'static str, then: &'static str| {
+        let (store, both) = (store.clone(), Arc::clone(&both));
+        async move {
+            let nodes = new_nodes();
+            let mut transaction = store.begin().await?;
+            nodes.lock(&mut transaction, &key(first)).await?;
+            if !alone {
+                both.wait().await;
+            }
+            nodes.lock(&mut transaction, &key(then)).await?;
+            transaction.commit().await.unwrap();
+            Ok(())
+        }
+    };
+    let (one, other): (Result<(), StoreError>, Result<(), StoreError>) =
+        tokio::join!(take("n1", "n2"), take("n2", "n1"));
+    let failures: Vec<_> = [one, other].into_iter().filter_map(Result::err).collect();
+    assert_eq!(failures.len(), usize::from(!alone), "{failures:?}");
+    assert!(failures.iter().all(StoreError::may_pass), "{failures:?}");
+}
+
+pub(super) async fn times_uuids_bytes_and_decimals_come_back(store: &Store) {
+    let Types {
+        time,
+        uuid,
+        bytes,
+        decimal,
+        ..
+    } = types(store);
+    let create = format!(
+        "CREATE TABLE parcels (id {uuid} PRIMARY KEY, at {time}, seal {bytes}, price {decimal}, version VARCHAR(15))"
+    );
+    sql(store, &create).await;
+    let columns = [
+        ("at", Kind::Timestamp),
+        ("seal", Kind::Bytes),
+        ("price", Kind::Decimal),
+    ];
+    let table = Table::new("parcels", &[("id", Kind::Uuid)], &columns).unwrap();
+    let parcels: Objects<Parcel1_0> = Objects::new(table, Arc::new(Chain::first()));
+    let free = pin("");
+    let some = |text: &str| Some(text.to_owned());
+    let mut all = Vec::new();
+    for (at, (time, seal, price)) in [
+        (some("2026-11-28T20:15:00.25Z"), some("AP/+"), some("-12.50")),
+        (some("1969-12-31T23:59:59Z"), some(""), some("9999999999.99")),
+        (None, None, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let parcel = Parcel1_0 {
+            id: format!("0e984725-c51c-4bf4-9960-e1c80e27aba{at}"),
+            at: time,
+            seal,
+            price,
+        };
+        parcels
+            .create(store, &Held::new(parcel.clone()), &free)
+            .await
+            .unwrap();
+        let mut stored = parcels.get(store, &[json!(parcel.id)]).await.unwrap().unwrap();
+        assert_eq!(stored.held.value, parcel);
+        // What was read is what is written, so nothing is.
+        let nothing = parcels.save(store, &mut stored, &free).await.unwrap();
+        assert!(nothing.is_nothing(), "{nothing:?}");
+        all.push(parcel);
+    }
+    // In the order of the keys, page by page.
+    let page = parcels.list(store, Some(&[json!(all[0].id)]), 9).await.unwrap();
+    let page: Vec<Parcel1_0> = page
+        .into_iter()
+        .map(|row| row.object.unwrap().held.value)
+        .collect();
+    assert_eq!(page, all[1..]);
+    // Another zone, other letters: the same time, the same row.
+    let id = json!(all[0].id.to_uppercase());
+    let changed = parcels
+        .change(store, &[id], &free, |parcel| {
+            parcel.at = Some("2026-11-28T21:15:00.5+01:00".to_owned());
+        })
+        .await;
+    changed.unwrap();
+    let read = parcels.get(store, &[json!(all[0].id)]).await.unwrap().unwrap();
+    assert_eq!(read.held.value.at.as_deref(), Some("2026-11-28T20:15:00.5Z"));
+    let odd = Parcel1_0 {
+        id: "0e984725-c51c-4bf4-9960-e1c80e27aba9".to_owned(),
+        price: some("1e3"),
+        ..all[2].clone()
+    };
+    let error = parcels.create(store, &Held::new(odd), &free).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "parcels.price is Decimal, and cannot hold \"1e3\""
+    );
+}
+
+/// Filters and pages in another order are the user's own SQL; versions are read all the same.
+pub(super) async fn statements_of_ones_own_find_objects(store: &Store) {
+    for (uuid, version, description) in [
+        ("n1", "1.14", "b"),
+        ("n2", "1.17", "a"),
+        ("n3", "1.13", "c"),
+        ("n4", "1.14", "z"),
+    ] {
+        old_row(store, uuid, Some(version)).await;
+        let update = format!("UPDATE nodes SET description = '{description}' WHERE uuid = '{uuid}'");
+        sql(store, &update).await;
+    }
+    let nodes = new_nodes();
+    let (table, engine) = (nodes.table(), store.engine());
+    let mut arguments = sqlx::any::AnyArguments::default();
+    let below = table
+        .bind(engine, &mut arguments, "description", &json!("d"))
+        .unwrap();
+    let select = table.select(engine);
+    let text = format!("{select} WHERE description < {below} ORDER BY description LIMIT 2");
+    let rows = sqlx::query_with(AssertSqlSafe(text), arguments)
+        .fetch_all(store.pool())
+        .await
+        .unwrap();
+    let found: Vec<(Value, bool)> = rows
+        .iter()
+        .map(|row| nodes.read(row).unwrap())
+        .map(|listed| (listed.key[0].clone(), listed.object.is_ok()))
+        .collect();
+    assert_eq!(found, [(json!("n2"), false), (json!("n1"), true)]);
+    assert_eq!(table.row(&rows[1]).unwrap().version, Some(Version::new(1, 14)));
+    let nothing = table.bind(
+        engine,
+        &mut sqlx::any::AnyArguments::default(),
+        "colour",
+        &json!(1),
+    );
+    assert!(matches!(nothing, Err(TableError::NoColumn { .. })), "{nothing:?}");
 }

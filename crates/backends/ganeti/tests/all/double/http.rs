@@ -67,6 +67,9 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
         world.lock().unwrap().killed.notify_one();
         std::future::pending::<()>().await;
     }
+    if world.lock().unwrap().locked_out {
+        return reply(no(401, "Unauthorized"));
+    }
     match fault {
         None => reply(answer(&world, &request).await),
         Some(Fault::LoseAnswer) => {
@@ -222,6 +225,7 @@ impl World {
                 let promotes = request.word("auto-promote") == Some("1");
                 job(self, Op::Role { node, role, promotes })
             }
+            ("GET", ["nodes", node, "tags"]) => (200, json!(self.shown.nodes[*node].tags)),
             ("PUT", ["nodes", node, "tags"]) => {
                 let node = (*node).to_owned();
                 job(self, Op::TagsSet { node, tags })
@@ -271,6 +275,9 @@ impl World {
             .iter()
             .filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name))
             .map(|(name, node)| {
+                if body["fields"][1] == "pip" {
+                    return json!([[0, name], [0, self.addresses.get(name)]]);
+                }
                 let boot = match (node.up, node.role) {
                     (_, "O") => json!([4, null]),
                     (false, _) => json!([2, null]),

@@ -87,6 +87,10 @@ pub struct World {
     pub jobs: Vec<queue::Job>,
     /// What was asked of each migration.
     pub migrations: Vec<(String, Value)>,
+    /// The primary addresses of nodes.
+    pub addresses: BTreeMap<String, &'static str>,
+    /// Ganeti shuts these down instead of migrating them.
+    pub always_failover: BTreeSet<String>,
     /// These cannot be migrated live.
     pub never_live: BTreeSet<String>,
     /// The job that is submitted next fails.
@@ -104,6 +108,8 @@ pub struct World {
     /// Migrations at work on each node at once, at most.
     pub most_migrations: BTreeMap<String, usize>,
     pub requests: u64,
+    /// Our password is another by now.
+    pub locked_out: bool,
     /// What was asked, by method and path.
     pub questions: Vec<String>,
     /// Questions that wait for a change, now and at most.
@@ -140,6 +146,8 @@ pub enum Dies {
 pub enum Then {
     /// They make an instance: its name, template, primary and secondary node.
     Create(&'static str, &'static str, &'static str, Option<&'static str>),
+    /// They change the password of our user.
+    ChangePassword,
     /// They restart the daemon that RAPI asks: so many questions get no answer.
     Restart(usize),
 }
@@ -284,6 +292,7 @@ impl World {
         while let Some(at) = self.then.iter().position(|(when, _)| *when <= now) {
             match self.then.remove(at).1 {
                 Then::Create(name, template, pnode, snode) => self.add(name, template, pnode, snode),
+                Then::ChangePassword => self.locked_out = true,
                 Then::Restart(questions) => {
                     let away = ("GET /2/".to_owned(), Fault::Status(502));
                     self.faults.extend(std::iter::repeat_n(away, questions));
@@ -392,7 +401,8 @@ impl World {
             "status": self.status(live),
             "tags": [],
             "disk_usage": 1024,
-            "beparams": { "maxmem": MEMORY, "vcpus": 1, "auto_balance": true },
+            "beparams": { "maxmem": MEMORY, "vcpus": 1, "auto_balance": true,
+                "always_failover": self.always_failover.contains(name) },
             "oper_ram": live.running.then_some(MEMORY),
         })
     }

@@ -42,6 +42,11 @@ pub enum Op {
     Powercycle {
         node: String,
     },
+    /// What others do with an instance, by the name that they typed.
+    Export {
+        instance: String,
+        ticks: u32,
+    },
     /// What others do, for so many ticks.
     Other {
         ticks: u32,
@@ -69,6 +74,15 @@ impl Job {
         !["queued", "waiting", "canceled"].contains(&self.status)
     }
 
+    /// The field by which its opcode names something.
+    pub fn field(&self) -> Option<(&'static str, &str)> {
+        match &self.op {
+            Op::Export { instance, .. } | Op::Migrate { instance, .. } => Some(("instance_name", instance)),
+            Op::Role { node, .. } | Op::Powercycle { node } => Some(("node_name", node)),
+            _ => None,
+        }
+    }
+
     fn summary(&self) -> String {
         match &self.op {
             Op::Migrate { instance, .. } => format!("INSTANCE_MIGRATE({instance})"),
@@ -83,13 +97,17 @@ impl Job {
             .iter()
             .map(|(source, text)| json!([source, text, 1_795_219_724_236_842_496_u64]))
             .collect();
+        let mut op = json!({ "OP_ID": "OP", "reason": trail });
+        if let Some((field, name)) = self.field() {
+            op[field] = json!(name);
+        }
         json!({
             "id": self.id,
             "status": self.status,
             "summary": [self.summary()],
             "start_ts": self.has_begun().then_some([1_795_219_724 + 100 * self.id, 250_000]),
             "end_ts": self.is_final().then_some([1_795_219_730 + 100 * self.id, 750_000]),
-            "ops": [{ "OP_ID": "OP", "reason": trail }],
+            "ops": [op],
             "opstatus": [self.status],
             "opresult": [self.result],
         })
@@ -125,7 +143,7 @@ impl World {
             let job = &self.jobs[at];
             match job.status {
                 // The queue's rules are those that are shown: both are read from one place.
-                "queued" => match rules::action(&self.shown, job.id, &job.reasons).as_str() {
+                "queued" => match rules::action(&self.shown, job.id, &job.reasons, job.field()).as_str() {
                     "PAUSE" => {}
                     "REJECT" => self.jobs[at].status = "canceled",
                     _ if self.holds_queued > 0 => {}
@@ -137,7 +155,7 @@ impl World {
                 }
                 "running" => {
                     let ends = match &job.op {
-                        Op::Other { ticks } => job.ticks >= *ticks,
+                        Op::Other { ticks } | Op::Export { ticks, .. } => job.ticks >= *ticks,
                         _ => job.ticks >= 1,
                     };
                     self.jobs[at].ticks += 1;
@@ -302,7 +320,7 @@ impl World {
                 self.powercycle(node);
                 Ok(json!("Reboot scheduled in 5 seconds"))
             }
-            Op::Other { .. } => Ok(Value::Null),
+            Op::Other { .. } | Op::Export { .. } => Ok(Value::Null),
         }
     }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Config, Filter};
 
 /// What becomes of a job with these reasons.
-pub fn action(config: &Config, id: u64, reasons: &[(String, String)]) -> String {
+pub fn action(config: &Config, id: u64, reasons: &[(String, String)], named: Option<(&str, &str)>) -> String {
     let mut filters: Vec<&Filter> = config.filters.values().collect();
     filters.sort_by(|a, b| (a.priority, a.watermark, &a.uuid).cmp(&(b.priority, b.watermark, &b.uuid)));
     filters
@@ -14,7 +14,9 @@ pub fn action(config: &Config, id: u64, reasons: &[(String, String)]) -> String 
         .filter(|filter| filter.action != "CONTINUE")
         .find(|filter| {
             let predicates = filter.predicates.as_array().unwrap();
-            predicates.iter().all(|predicate| matches(predicate, id, reasons))
+            predicates
+                .iter()
+                .all(|predicate| matches(predicate, id, reasons, named))
         })
         .map_or_else(
             || "ACCEPT".to_owned(),
@@ -22,7 +24,7 @@ pub fn action(config: &Config, id: u64, reasons: &[(String, String)]) -> String 
         )
 }
 
-fn matches(predicate: &Value, id: u64, reasons: &[(String, String)]) -> bool {
+fn matches(predicate: &Value, id: u64, reasons: &[(String, String)], named: Option<(&str, &str)>) -> bool {
     match predicate[0].as_str().unwrap() {
         "jobid" => compare(&predicate[1], &|field| (field == "id").then(|| Value::from(id))),
         "reason" => reasons.iter().any(|(source, reason)| {
@@ -31,6 +33,11 @@ fn matches(predicate: &Value, id: u64, reasons: &[(String, String)]) -> bool {
                 "reason" => Some(Value::from(reason.as_str())),
                 _ => None,
             })
+        }),
+        // One that does not have the field matches nothing.
+        "opcode" => compare(&predicate[1], &|field| {
+            let (_, name) = named.filter(|(known, _)| *known == field)?;
+            Some(Value::from(name))
         }),
         other => panic!("no test needs the predicate {other}"),
     }

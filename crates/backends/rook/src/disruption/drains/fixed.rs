@@ -1,7 +1,7 @@
 //! Budgets over daemons that no failure domain binds: monitors, managers, metadata servers, gateways,
 //! mirrors. They follow the number of daemons alone, up and down.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a budget permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,8 @@ pub struct Daemon {
     pub count: u32,
     /// How many of their pods are ready.
     pub ready: u32,
+    /// Its id, if it is a monitor that is known to be out of the quorum: it does nothing that anybody would miss.
+    pub out: Option<String>,
 }
 
 /// A budget that there should be.
@@ -57,22 +59,25 @@ pub struct Fixed {
     pub app: String,
     /// Their file system or store, if it is over those of one.
     pub group: Option<(String, String)>,
+    /// Those of them that it is not over, by their ids: a pod that is not ready would be refused while no other may go.
+    pub without: BTreeSet<String>,
     /// What it permits.
     pub permits: Permits,
 }
 
 /// The budgets for these daemons, with Rook's names.
 pub fn wanted(daemons: &[Daemon]) -> Vec<Fixed> {
-    let mut groups: BTreeMap<_, (u32, u32)> = BTreeMap::new();
+    let mut groups: BTreeMap<_, (u32, u32, BTreeSet<String>)> = BTreeMap::new();
     for daemon in daemons {
-        let (count, out) = groups
+        let (count, out, without) = groups
             .entry((daemon.app.as_str(), daemon.group.as_ref()))
             .or_default();
         *count += daemon.count;
         *out += daemon.count.saturating_sub(daemon.ready);
+        without.extend(daemon.out.clone());
     }
     let mut budgets = Vec::new();
-    for ((app, group), (count, out)) in groups {
+    for ((app, group), (count, out, without)) in groups {
         let of = group.map_or("", |(_, name)| name.as_str());
         let (name, permits) = match app {
             "rook-ceph-mon" => ("rook-ceph-mon-pdb".to_owned(), monitors(count, out)),
@@ -88,6 +93,7 @@ pub fn wanted(daemons: &[Daemon]) -> Vec<Fixed> {
                 name,
                 app: app.to_owned(),
                 group: group.cloned(),
+                without,
                 permits,
             });
         }
@@ -145,6 +151,7 @@ mod tests {
             group: group.map(|(label, name)| (label.to_owned(), name.to_owned())),
             count: 1,
             ready: u32::from(ready),
+            out: None,
         };
         let fs = |name| Some(("rook_file_system", name));
         let mut daemons = vec![
@@ -172,5 +179,21 @@ mod tests {
                 of("rook-ceph-rgw-s", Permits::MinAvailable(1)),
             ]
         );
+    }
+
+    /// It crashes again and again on a node that is to be drained.
+    #[test]
+    fn a_monitor_out_of_the_quorum_may_go_and_no_other_beside_it() {
+        let mon = |id: &str, out: bool| Daemon {
+            app: "rook-ceph-mon".to_owned(),
+            group: None,
+            count: 1,
+            ready: u32::from(!out),
+            out: out.then(|| id.to_owned()),
+        };
+        let told = wanted(&[mon("a", false), mon("b", true), mon("c", false)]);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].permits, Permits::MaxUnavailable(0));
+        assert_eq!(told[0].without, BTreeSet::from(["b".to_owned()]));
     }
 }

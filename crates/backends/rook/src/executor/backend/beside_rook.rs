@@ -13,9 +13,10 @@ use crate::api::cluster::CephCluster;
 use crate::api::daemons::kind_of;
 use crate::api::failed;
 use crate::api::names::MANAGER;
+use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::executor::beside;
-use crate::executor::managed_fields::{as_they_are, given_back, held_by};
+use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by};
 
 impl RookBackend {
     /// The image that the CephCluster names.
@@ -38,11 +39,11 @@ impl RookBackend {
             return rook_operator::running(client, namespace, watched).await;
         }
         let (daemons, _) = watched.daemons();
-        let open = beside::is_open(&memory.wish, &daemons, self.cluster_image().as_deref());
+        let open = beside::is_open(memory.changes(), &daemons, self.cluster_image().as_deref());
         let Some(why) = open else {
             return Ok(None);
         };
-        let first = beside::open_to_rook(&memory.wish, &daemons);
+        let first = beside::open_to_rook(memory.changes(), &daemons);
         let by = match first.first() {
             Some(unit) => self.written_since(unit).await?,
             None => String::new(),
@@ -91,18 +92,51 @@ impl RookBackend {
             return set_image(client, namespace, &name, (from, to), call.run.as_str()).await;
         }
         let (daemons, _) = watched.daemons();
-        let left = beside::left(step, &memory.wish, &daemons);
+        let left = beside::left(step, memory.changes(), &daemons);
         for unit in &left {
             let kind = kind_of(unit).to_owned();
-            let tried = format!("label the Deployment of {unit}");
-            self.write(unit, call.fence, &tried, |deployment| match step {
-                beside::Step::Hold => held_by(as_they_are(deployment, &kind), &beside.holder),
-                beside::Step::Monitors | beside::Step::Image => given_back(deployment, &kind),
-            })
-            .await?;
+            match step {
+                beside::Step::Hold => {
+                    let tried = format!("label the Deployment of {unit}");
+                    self.write(unit, call.fence, &tried, |deployment| {
+                        held_by(as_they_are(deployment, &kind), &beside.holder)
+                    })
+                    .await?;
+                }
+                beside::Step::Monitors | beside::Step::Image => {
+                    give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?;
+                }
+            }
         }
         Ok(format!("{} Deployments were labelled", left.len()))
     }
+}
+
+/// Takes the labels off a Deployment by which Rook is kept from it, whoever else has set them: an apply would leave those that a
+/// person has set as well, and Rook would look after no monitor.
+async fn give_back(deployments: &Api<Deployment>, name: &str, fence: u64) -> Result<(), BackendError> {
+    let tried = format!("give Deployment {name} back to Rook");
+    for _ in 0..WRITES {
+        let found = deployments
+            .get(name)
+            .await
+            .map_err(|error| failed(&tried, &error))?;
+        let newest = fence_of(&found);
+        if newest > fence {
+            let why = format!("its Deployment has seen the fencing token {newest}, ours is {fence}");
+            return Err(BackendError::permanent(tried, why));
+        }
+        let patch = Patch::Merge(given_back(&found));
+        match deployments
+            .patch_metadata(name, &PatchParams::default(), &patch)
+            .await
+        {
+            Ok(_) => return Ok(()),
+            Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+            Err(error) => return Err(failed(&tried, &error)),
+        }
+    }
+    Err(BackendError::transient(tried, "others write it all the time"))
 }
 
 /// The annotation of a CephCluster with the run that wrote its image.
@@ -148,4 +182,75 @@ pub(crate) async fn set_image(
         }
     }
     Err(BackendError::transient(tried, "others write it all the time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::extract::State;
+    use axum::routing::get;
+    use http::{HeaderMap, StatusCode};
+    use serde_json::Value;
+
+    use super::*;
+    use crate::executor::managed_fields::{FENCE, labels};
+
+    const ONE: &str = "/apis/apps/v1/namespaces/rook-ceph/deployments/rook-ceph-mon-a";
+
+    type Server = Arc<Mutex<Value>>;
+
+    /// As the API server does it with labels that two have set: an apply takes away only what no other has.
+    async fn patch(State(server): State<Server>, headers: HeaderMap, body: String) -> (StatusCode, String) {
+        let mut stored = server.lock().unwrap();
+        let patch: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(patch["metadata"]["resourceVersion"], "8");
+        if headers["content-type"] == "application/merge-patch+json" {
+            for (name, value) in patch["metadata"]["labels"].as_object().unwrap() {
+                assert!(value.is_null(), "{name}");
+                stored["metadata"]["labels"].as_object_mut().unwrap().remove(name);
+            }
+        }
+        (StatusCode::OK, stored.to_string())
+    }
+
+    async fn look(State(server): State<Server>) -> String {
+        server.lock().unwrap().to_string()
+    }
+
+    fn serves(fence: &str) -> (Server, Api<Deployment>) {
+        let mut all = labels("m");
+        all["app"] = json!("rook-ceph-mon");
+        let server = Server::new(Mutex::new(json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "rook-ceph-mon-a", "namespace": "rook-ceph", "resourceVersion": "8", "labels": all,
+                "annotations": { FENCE: fence },
+            },
+            "spec": { "selector": {}, "template": {} },
+        })));
+        let router = Router::new()
+            .route(ONE, get(look).patch(patch))
+            .with_state(Arc::clone(&server));
+        let client = Client::new(router, "rook-ceph");
+        (server, Api::namespaced(client, "rook-ceph"))
+    }
+
+    /// Somebody took it away in mid-run, was told to set it again, and did.
+    #[tokio::test]
+    async fn a_label_that_a_person_has_set_as_well_goes_when_the_monitor_goes_back_to_rook() {
+        let (server, deployments) = serves("4");
+        give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        let left = server.lock().unwrap()["metadata"]["labels"].clone();
+        assert_eq!(left, json!({ "app": "rook-ceph-mon" }));
+        let (server, deployments) = serves("5");
+        let why = give_back(&deployments, "rook-ceph-mon-a", 4)
+            .await
+            .unwrap_err()
+            .why;
+        assert!(why.contains("the fencing token 5"), "{why}");
+        let left = server.lock().unwrap()["metadata"]["labels"].clone();
+        assert_eq!(left.as_object().unwrap().len(), 3);
+    }
 }

@@ -99,8 +99,9 @@ impl ClusterReconciler {
     pub(super) async fn settle_held(&self, desired: &Desired) -> Result<(), Blocked> {
         const STAYS: &str = "RookIsKeptFromDaemons";
         let (daemons, _) = self.watched.daemons();
+        let is_done = self.last.as_ref().is_some_and(Last::is_done);
         let settle = beside::settle(
-            desired.manages(Manage::Updates),
+            desired.manages(Manage::Updates) && !is_done,
             &daemons,
             desired.cluster.spec.ceph_version.image.as_deref(),
             self.last.as_ref().and_then(Last::beside),

@@ -1,18 +1,21 @@
 //! A run for one cluster: begun, or gone on with, and carried out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy};
-use stagger_core::model::{IdError, Part, Phase, Policy, Reason, Revision, RunId, Target, Topology, UnitId};
+use stagger_core::model::{
+    IdError, Part, Phase, Policy, Reason, Revision, RunId, Snapshot, Target, Topology, UnitId,
+};
 use stagger_core::plan::{PlanningInput, plan};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::SystemClock;
@@ -21,6 +24,8 @@ use stagger_engine::drive::{Signal, Signals, Stopped, drive};
 use stagger_engine::driver::{Driver, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
+use stagger_gates::{MeasuredBackend, Measures};
+use stagger_risks::{Applies, Finding};
 use tokio::sync::watch;
 
 use super::{ClusterReconciler, NOOUT, Pass};
@@ -40,9 +45,9 @@ use crate::observability::blocked::Blocked;
 use crate::observability::events;
 use crate::observability::health::Pulse;
 use crate::observability::writer::Writer;
-use crate::reconcile;
 use crate::reconcile::commands::Wishes;
 use crate::reconcile::last_run;
+use crate::reconcile::{self, Shared};
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -89,7 +94,7 @@ impl ClusterReconciler {
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| Blocked::until_changed("Internal", format!("the memory of a run: {error}")))?;
         let wish = memory.wish.clone();
-        let backend = self.backend(ceph, memory, told.clone());
+        let backend = self.backend(ceph, memory, told.clone())?;
         let run = supervisor::new_run_id(Timestamp::now());
         let (driver, lease) = supervisor::start(
             self.parts(&backend),
@@ -116,7 +121,11 @@ impl ClusterReconciler {
             &format!("asking {image} which Ceph it holds"),
             desired,
         );
-        let release = reconcile::release::of(&self.shared.client, &self.namespace, image).await?;
+        let (daemons, _) = self.watched.daemons();
+        let monitor = daemons.iter().find(|(unit, _)| kind_of(unit) == "mon");
+        let monitor = monitor.map(|(_, deployment)| deployment.name_any());
+        let Shared { client, .. } = &self.shared;
+        let release = reconcile::release::of(client, &self.namespace, image, monitor.as_deref()).await?;
         self.releases.insert(image.to_owned(), release.clone());
         Ok(release)
     }
@@ -168,6 +177,10 @@ impl ClusterReconciler {
             &self.watched,
             named,
         )?;
+        if release_changes && !memory.wish.skip_checks {
+            self.no_known_risk(&ceph, &facts, &seen, &release, desired)
+                .await?;
+        }
         drop(facts);
         let planned = plan(&PlanningInput {
             snapshot: &seen,
@@ -189,6 +202,44 @@ impl ClusterReconciler {
             memory,
             topology: Topology::of(&seen),
         }))
+    }
+
+    /// Why an upgrade is not begun, by risks that are known and that nobody has accepted. Those that only warn are an Event.
+    async fn no_known_risk(
+        &self,
+        ceph: &CephBackend,
+        facts: &Facts,
+        seen: &Snapshot,
+        release: &str,
+        desired: &Desired,
+    ) -> Result<(), Blocked> {
+        let known = stagger_risks::shipped()
+            .map_err(|error| Blocked::until_changed("Internal", error.to_string()))?;
+        let policy = &desired.maintenance.spec.update_policy;
+        let accepted: BTreeSet<String> = policy.accepted_risks.iter().cloned().collect();
+        let found = ceph
+            .findings(facts, seen, release, &known, &accepted, release_of)
+            .await;
+        let refusing: Vec<String> = found
+            .iter()
+            .filter(|finding| finding.refuses())
+            .map(Finding::sentence)
+            .collect();
+        if !refusing.is_empty() {
+            return Err(Blocked::for_now(
+                "KnownRisk",
+                format!(
+                    "{}; spec.updatePolicy.acceptedRisks accepts a risk by its id",
+                    refusing.join("; ")
+                ),
+            ));
+        }
+        let told = found.iter().filter(|finding| finding.applies != Applies::No);
+        self.writer.news(
+            told.map(|finding| events::known_risk(finding.sentence()))
+                .collect(),
+        );
+        Ok(())
     }
 
     /// The newest release that a daemon runs.
@@ -213,7 +264,12 @@ impl ClusterReconciler {
     /// The stages and steps, with the revisions of pods, and how bold to be.
     fn target(&self, facts: &Facts, release: &str, wish: &Goal) -> Result<(Target, Policy), Blocked> {
         if !wish.skip_checks {
-            let target = target_of(facts, release, wish, wish.health())?;
+            let mut target = target_of(facts, release, wish, wish.health())?;
+            if let Some(measures) = self.measures()? {
+                measures
+                    .guard(&mut target, &wish.policy)
+                    .map_err(|why| Blocked::for_now("GatesUnusable", why))?;
+            }
             return Ok((target, wish.policy.clone()));
         }
         let mut health = wish.health();
@@ -275,9 +331,9 @@ impl ClusterReconciler {
         ceph: CephBackend,
         memory: Memory,
         desired: watch::Receiver<Arc<Desired>>,
-    ) -> Arc<dyn Backend> {
+    ) -> Result<Arc<dyn Backend>, Blocked> {
         let writer = Arc::clone(&self.writer);
-        Arc::new(RookBackend::new(backend::Parts {
+        let backend = Arc::new(RookBackend::new(backend::Parts {
             ceph,
             client: self.shared.client.clone(),
             namespace: self.namespace.clone(),
@@ -287,7 +343,24 @@ impl ClusterReconciler {
             memory,
             exposed: Arc::clone(self.writer.exposed()),
             unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
-        }))
+        }));
+        Ok(match self.measures()? {
+            Some(measures) => Arc::new(MeasuredBackend::new(backend, Arc::new(measures))),
+            None => backend,
+        })
+    }
+
+    /// What others measure of the cluster, where the operator is told of anything.
+    fn measures(&self) -> Result<Option<Measures>, Blocked> {
+        let settings = self.shared.options.gates.clone();
+        if settings.is_empty() {
+            return Ok(None);
+        }
+        // A secret may be put right without a word to the operator.
+        let measures = Measures::new(&settings.of_namespace(&self.namespace));
+        measures
+            .map(Some)
+            .map_err(|why| Blocked::for_now("GatesUnusable", why))
     }
 
     fn parts(&self, backend: &Arc<dyn Backend>) -> Parts {
@@ -319,7 +392,7 @@ impl ClusterReconciler {
         }
         let wish = memory.wish.clone();
         let ceph = self.ceph(&wish).await?;
-        let backend = self.backend(ceph, memory, told.clone());
+        let backend = self.backend(ceph, memory, told.clone())?;
         let (driver, lease) =
             supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
         self.carry_out(wish, &backend, driver, lease, told).await
@@ -395,6 +468,14 @@ impl Signals for OperatorSignals<'_> {
     fn held_for(&self) -> Option<Duration> {
         Some(self.poll)
     }
+}
+
+/// The release of what a pod runs, as risks name it.
+fn release_of(revision: &Revision) -> String {
+    let name = revision.as_str();
+    name.rsplit_once('-')
+        .map_or(name, |(release, _)| release)
+        .to_owned()
 }
 
 /// The name of what pods are made of.

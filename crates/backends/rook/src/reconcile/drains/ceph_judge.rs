@@ -77,26 +77,25 @@ impl Judge for AsProven {
 pub(super) struct CephJudge(pub(super) Snapshot);
 
 impl CephJudge {
-    fn unit(&self, osd: u32) -> Result<Ix, String> {
-        let id = UnitId::new(format!("osd.{osd}")).ok();
-        let found = id.and_then(|id| self.0.find(&id));
-        found.ok_or_else(|| format!("Ceph does not know osd.{osd}"))
+    fn unit(&self, osd: u32) -> Option<Ix> {
+        let id = UnitId::new(format!("osd.{osd}")).ok()?;
+        self.0.find(&id)
     }
 
+    /// These as units. What Ceph does not know, or has destroyed, or has down and out, is none, and nobody misses it: its
+    /// Deployment may wait for the disk that takes its place.
     fn units(&self, osds: &BTreeSet<u32>) -> Result<Vec<Ix>, String> {
-        let units = osds.iter().map(|osd| {
-            let unit = self.unit(*osd)?;
-            match self.0.unit(unit).state {
-                UnitState::Unknown => Err(format!("it is not known whether osd.{osd} serves")),
-                UnitState::Serving | UnitState::Down => Ok(unit),
-            }
+        let known = osds.iter().filter_map(|osd| Some((osd, self.unit(*osd)?)));
+        let units = known.map(|(osd, unit)| match self.0.unit(unit).state {
+            UnitState::Unknown => Err(format!("it is not known whether osd.{osd} serves")),
+            UnitState::Serving | UnitState::Down => Ok(unit),
         });
         units.collect()
     }
 
     /// What is down, and what is as good as that; what Ceph does not know nobody misses.
     fn down(&self, gone: &BTreeSet<u32>) -> Down {
-        let gone: Vec<Ix> = gone.iter().filter_map(|osd| self.unit(*osd).ok()).collect();
+        let gone: Vec<Ix> = gone.iter().filter_map(|osd| self.unit(*osd)).collect();
         self.0.down().with(&gone)
     }
 }
@@ -135,6 +134,25 @@ pub(super) fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Its Deployment waits for the disk that takes its place, and all others would wait with it.
+    #[test]
+    fn who_is_no_unit_keeps_nobody_from_going() {
+        let cluster = stagger_core::model::ClusterName::new("c").unwrap();
+        let seen = Snapshot::new(
+            cluster,
+            jiff::Timestamp::UNIX_EPOCH,
+            String::new(),
+            Vec::new(),
+            stagger_core::model::Budgets::default(),
+            Vec::new(),
+            std::collections::BTreeMap::new(),
+        );
+        let judge = CephJudge(seen.unwrap());
+        let (nobody, destroyed) = (BTreeSet::new(), BTreeSet::from([7]));
+        assert_eq!(judge.may_go(&nobody, &destroyed), Ok(()));
+        assert_eq!(judge.any_one_may_go(&nobody, &destroyed), Ok(()));
+    }
 
     #[test]
     fn the_status_of_a_real_cluster_is_read() {

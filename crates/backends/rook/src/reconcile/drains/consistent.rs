@@ -63,7 +63,8 @@ pub(super) async fn shows_all_that_go(
         .filter_map(|budget| budget.status?.disrupted_pods)
         .flat_map(BTreeMap::into_keys)
         .collect();
-    let label = format!("{}={}", names::APP, names::OSD_APP);
+    // As they are watched.
+    let label = format!("{}={},rook_cluster={namespace}", names::APP, names::OSD_APP);
     let mut of_osds = ListParams::default().labels(&label).limit(PAGE);
     let mut there: Vec<Item> = Vec::new();
     loop {

@@ -12,9 +12,9 @@ use crate::disruption::drains::{Osd, fixed};
 /// The OSDs, with their failure domains of a level.
 pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
     let label = names::topology(level.unwrap_or("host"));
-    let (daemons, _) = watched.daemons();
+    let (found, _) = watched.daemons();
     let mut osds = Vec::new();
-    for (unit, deployment) in daemons {
+    for (unit, deployment) in found {
         let Some(id) = osd_of(&unit) else {
             continue;
         };
@@ -27,11 +27,6 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
                 .any(|one| one.type_ == "DisruptionTarget" && one.status == "True");
             pod.metadata.deletion_timestamp.is_some() || evicted
         });
-        let serves = deployment
-            .status
-            .as_ref()
-            .and_then(|status| status.ready_replicas)
-            .is_some_and(|ready| ready > 0);
         let template = deployment.spec.template.spec.as_ref();
         let pinned = template
             .and_then(|spec| spec.node_selector.as_ref())
@@ -42,7 +37,7 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
         osds.push(Osd {
             id,
             domain: deployment.labels().get(&label).cloned(),
-            serves,
+            serves: daemons::serves(&deployment),
             leaving,
             // Until Ceph is asked.
             up: true,
@@ -65,8 +60,10 @@ pub(super) fn others(watched: &ObjectCache, quorum: &BTreeSet<String>) -> Vec<fi
                 .find_map(|label| Some((label.to_owned(), labels.get(label)?.clone())));
             let app = labels.get(names::APP)?.clone();
             // Rook's monitors have no readiness probe: their pods are ready, whatever they do.
-            let is_out =
-                app == names::MON_APP && !labels.get(daemons::ID).is_some_and(|id| quorum.contains(id));
+            let id = labels.get(daemons::ID);
+            let is_out = app == names::MON_APP && !id.is_some_and(|id| quorum.contains(id));
+            // With no quorum none is known to be out of it.
+            let out = id.filter(|_| is_out && !quorum.is_empty()).cloned();
             let ready = deployment
                 .status
                 .as_ref()
@@ -82,6 +79,7 @@ pub(super) fn others(watched: &ObjectCache, quorum: &BTreeSet<String>) -> Vec<fi
                 group,
                 count: number(deployment.spec.replicas, 1),
                 ready: number(ready, 0),
+                out,
             })
         })
         .collect()

@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use stagger_ceph::api::Whom;
+use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::osd::OsdMap;
+use stagger_ceph::facts::tree::CrushTree;
 use stagger_engine::cluster::BackendError;
 
 use super::Drains;
@@ -54,7 +55,8 @@ impl Drains {
     ) -> Result<(), BackendError> {
         let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
         let before = kept.clone();
-        let Change { set, unset } = Change::to(&new, &kept.noout, there);
+        let Change { mut set, unset } = Change::to(&new, &kept.noout, there);
+        set = self.of_the_map(set).await?;
         kept.memory = wanted.memory.clone();
         kept.noout.extend(set.iter().cloned());
         if *kept != before || !unset.is_empty() {
@@ -64,7 +66,9 @@ impl Drains {
         if !set.is_empty() {
             self.is_still_remembered(&set).await?;
         }
-        self.noout("unset-group", &unset).await?;
+        // Where one is gone, its host was purged with it, and its `noout` went, too: that is forgotten.
+        let still = self.of_the_map(unset.clone()).await?;
+        self.noout("unset-group", &still).await?;
         if !unset.is_empty() {
             kept.noout.retain(|domain| new.contains(domain));
             state_map::write(&self.shared.client, &self.namespace, kept).await?;
@@ -83,7 +87,8 @@ impl Drains {
         if late.is_empty() {
             return Ok(());
         }
-        self.noout("unset-group", &late).await?;
+        let still = self.of_the_map(late.clone()).await?;
+        self.noout("unset-group", &still).await?;
         Err(BackendError::transient(
             "set noout",
             format!(
@@ -91,6 +96,15 @@ impl Drains {
                 late.join(", ")
             ),
         ))
+    }
+
+    /// Those of these that the CRUSH map has. Ceph refuses a command of which it knows none, and each look would fail by it.
+    async fn of_the_map(&mut self, names: Vec<String>) -> Result<Vec<String>, BackendError> {
+        if names.is_empty() {
+            return Ok(names);
+        }
+        let api = self.api().await?;
+        of_the_map(&*api, names).await
     }
 
     async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
@@ -107,9 +121,60 @@ impl Drains {
     }
 }
 
+async fn of_the_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<String>, BackendError> {
+    let tried = "look for failure domains in the CRUSH map";
+    let tree = api
+        .ask(Whom::Mon, json!({ "prefix": "osd tree" }))
+        .await
+        .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    let tree = CrushTree::read(&tree, "osd tree")
+        .map_err(|error| BackendError::transient(tried, error.to_string()))?;
+    let there: BTreeSet<&str> = tree.buckets.values().map(|bucket| bucket.name.as_str()).collect();
+    names.retain(|name| {
+        let is_there = there.contains(name.as_str());
+        if !is_there {
+            tracing::warn!(name, "the CRUSH map has it no more, and noout goes with it");
+        }
+        is_there
+    });
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
+    use serde_json::Value;
+    use stagger_ceph::api::{Answer, ApiError};
+
     use super::*;
+
+    /// A Ceph with one host.
+    struct Ceph;
+
+    #[async_trait]
+    impl CephApi for Ceph {
+        async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
+            assert_eq!(command["prefix"], "osd tree");
+            let tree = json!({ "stray": [], "nodes": [
+                { "id": -1, "name": "default", "type": "root", "children": [-2] },
+                { "id": -2, "name": "n1", "type": "host", "children": [] },
+            ] });
+            Ok(Answer {
+                rc: 0,
+                out: tree.to_string().into_bytes(),
+                err: String::new(),
+            })
+        }
+    }
+
+    /// It was drained, and purged together with its bucket. Ceph answers EINVAL where it knows none of those that are named.
+    #[tokio::test]
+    async fn who_is_purged_from_the_crush_map_is_not_asked_of_ceph() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let left = of_the_map(&Ceph, names(&["n1", "n2"])).await.unwrap();
+        assert_eq!(left, names(&["n1"]));
+        assert_eq!(of_the_map(&Ceph, names(&["n2"])).await.unwrap(), names(&[]));
+    }
 
     fn domains(names: &[&str]) -> BTreeSet<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

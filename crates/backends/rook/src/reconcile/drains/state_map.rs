@@ -37,6 +37,9 @@ pub(super) struct StateMap {
     /// never written over.
     #[serde(skip)]
     version: Option<String>,
+    /// Whether it was looked at what Rook has left, since drains are ours.
+    #[serde(skip)]
+    with_rooks: bool,
 }
 
 impl StateMap {
@@ -65,7 +68,32 @@ impl StateMap {
     }
 }
 
-/// Reads what is remembered, and what Rook has left.
+/// What is remembered, by what was `known` of it; where drains are `managed` here, with what Rook has left. Where they are not,
+/// what Rook has set is Rook's, which may be in the midst of a drain.
+pub(super) async fn remembered(
+    client: &Client,
+    namespace: &str,
+    known: Option<StateMap>,
+    managed: bool,
+) -> Result<StateMap, BackendError> {
+    let mut kept = match known {
+        Some(kept) => kept,
+        None => read(client, namespace).await?,
+    };
+    if managed && !kept.with_rooks {
+        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        let tried = "read what Rook has left of drains";
+        let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
+        if let Some(rooks) = &rooks {
+            kept = kept.taking_over(rooks);
+        }
+    }
+    // Rook may write it anew while drains are Rook's.
+    kept.with_rooks = managed;
+    Ok(kept)
+}
+
+/// Reads what is remembered.
 pub(super) async fn read(client: &Client, namespace: &str) -> Result<StateMap, BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "read what is remembered of drains";
@@ -78,11 +106,7 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<StateMap, B
         })?,
     };
     kept.version = ours.as_ref().and_then(ResourceExt::resource_version);
-    let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
-    Ok(match &rooks {
-        None => kept,
-        Some(rooks) => kept.taking_over(rooks),
-    })
+    Ok(kept)
 }
 
 /// Remembers it, unless another operator has remembered something since.
@@ -121,6 +145,10 @@ pub(super) async fn write(client: &Client, namespace: &str, kept: &mut StateMap)
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use axum::Router;
+    use axum::routing::get;
+    use http::StatusCode;
 
     use super::*;
 
@@ -169,5 +197,38 @@ mod tests {
         let map = rooks("9", &[("zone-c-noout-last-set-at", "2026-11-25T10:00:00Z")]);
         assert!(!later.taking_over(&map).is_idle());
         assert!(StateMap::default().taking_over(&rooks("1", &[])).is_idle());
+    }
+
+    /// An API server on which Rook is in the midst of a drain, and nothing of ours is.
+    fn while_rook_drains() -> Client {
+        let rooks = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": ROOKS, "namespace": "rook-ceph", "resourceVersion": "7" },
+            "data": { "zone-a-noout-last-set-at": "2026-11-24T10:00:00Z" },
+        });
+        let none = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound",
+            "message": "not found",
+        });
+        let path = |name: &str| format!("/api/v1/namespaces/rook-ceph/configmaps/{name}");
+        let router = Router::new()
+            .route(&path(ROOKS), get(async move || rooks.to_string()))
+            .route(
+                &path(OURS),
+                get(async move || (StatusCode::NOT_FOUND, none.to_string())),
+            );
+        Client::new(router, "rook-ceph")
+    }
+
+    /// Who only observes would take the `noout` of a drain of Rook's away.
+    #[tokio::test]
+    async fn what_rook_has_set_is_rooks_until_drains_are_ours() {
+        let client = while_rook_drains();
+        let observing = remembered(&client, "rook-ceph", None, false).await.unwrap();
+        assert!(observing.is_idle(), "{observing:?}");
+        let managing = remembered(&client, "rook-ceph", Some(observing), true)
+            .await
+            .unwrap();
+        assert_eq!(managing.noout, BTreeSet::from(["zone-a".to_owned()]));
     }
 }

@@ -3,33 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use stagger_ceph::api::{CephApi, Whom};
-use stagger_ceph::facts::Facts;
-use stagger_core::model::Snapshot;
+use stagger_core::model::{Revision, Snapshot};
 use stagger_risks::{Cluster, Finding, Known, Questions, Risk, System, Way, ceph, judge};
 
-/// The question for the monitors' configuration.
-pub(super) const CONFIGURATION: &str = "config dump";
+use crate::api::{CephApi, Whom};
+use crate::facts::Facts;
 
-/// What is found of each risk on the way to that release, or to any.
-pub(super) async fn findings(
+/// The question for the monitors' configuration.
+pub const CONFIGURATION: &str = "config dump";
+
+/// What is found of each risk on the way to that release, or to any. `release`: that of a revision.
+pub async fn findings(
     api: &dyn CephApi,
     facts: &Facts,
     snapshot: &Snapshot,
     known: &[Risk],
     to: Option<&str>,
     accepted: &BTreeSet<String>,
+    release: fn(&Revision) -> String,
 ) -> Vec<Finding> {
     let running = snapshot.units().iter();
     let way = Way {
         system: System::Ceph,
-        running: running
-            .map(|unit| {
-                unit.revision
-                    .as_ref()
-                    .map(|revision| revision.as_str().to_owned())
-            })
-            .collect(),
+        running: running.map(|unit| unit.revision.as_ref().map(release)).collect(),
         to: to.map(str::to_owned),
     };
     let cluster = answers(api, facts, snapshot, &Questions::of(known, &way)).await;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::Version;
+use stagger_versioned::Version;
 
 /// All methods of a service, and the highest version that it offers. Client and server have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -216,7 +216,7 @@ impl Interface {
     }
 
     /// The names of its methods.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.methods.keys().copied()
     }
 

@@ -1,39 +1,51 @@
-//! Calls between services of several releases: JSON-RPC 2.0 over HTTP.
+//! Experimental: calls between services of several releases.
 //!
-//! An [`Interface`] says with which version each method and each argument came. A [`Client`] asks for no more than its pin
-//! permits and says in which version it asks; a [`Server`] checks that. Objects travel in envelopes, in the versions of the
-//! sender's pin; the caller says which it reads, gets none that is newer, and asks again where it gets one all the same.
+//! Nothing of stagger uses this crate: it may change in any release. What it says, and what it means, is decided without I/O:
+//! an [`Interface`] says with which version each method and each argument came, [`Calls`] makes what a caller sends and
+//! explains what comes back, [`Answers`] checks what came and answers what every service answers. The feature `http` puts
+//! JSON-RPC 2.0 over HTTP around them, as `http::Client` and `http::Server`.
+//!
+//! A caller asks for no more than its pin permits and says in which version it asks; a service checks that. Objects travel in
+//! envelopes, in the versions of the sender's pin; the caller says which it reads, gets none that is newer, and asks again
+//! where it gets one all the same.
 //!
 //! ```json
-//! {"jsonrpc": "2.0", "id": 1, "method": "update_node", "params": {
+//! {"method": "update_node", "params": {
 //!     "version": "1.33", "reads": {"Node": "1.14"}, "args": {"node": {"kind": "Node", "version": "1.14", "data": {}}}}}
 //! ```
-//!
-//! Who calls is asked before anything else is looked at, the version too: an older version is no way around it.
 
-mod client;
+mod answers;
+mod calls;
+#[cfg(feature = "http")]
+pub mod http;
 mod interface;
-mod server;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub use client::{CallError, Client, ClientSettings};
+#[cfg(feature = "http")]
+pub use self::http::{
+    Authenticate, CallError, Client, ClientSettings, Denied, Handler, Running, Server, anybody,
+};
+pub use answers::{Answers, Caller, Opened, Refusal, Request};
+pub use calls::{Calls, Message, Received};
 pub use interface::{Argument, Interface, Method, NotInterface, OrElse, TooNew};
-pub use server::{Authenticate, Caller, Denied, Handler, Refusal, Request, Running, Server, anybody};
 
-use crate::Version;
+use stagger_versioned::Version;
 
-/// What stands in `params`.
+/// What stands beside the method in a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Params {
-    pub(crate) version: Version,
+pub struct Params {
+    /// The version in which it is asked for.
+    pub version: Version,
+    /// The newest version of each object that the caller reads, as far as it says.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) reads: BTreeMap<String, Version>,
+    pub reads: BTreeMap<String, Version>,
+    /// The arguments.
     #[serde(default)]
-    pub(crate) args: Map<String, Value>,
+    pub args: Map<String, Value>,
 }
 
 /// The method by which an object is asked for in an older version. Every server has it.

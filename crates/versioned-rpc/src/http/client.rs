@@ -1,6 +1,5 @@
 //! The side that calls.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -10,14 +9,10 @@ use jsonrpsee_core::traits::ToRpcParams;
 use jsonrpsee_http_client::{HttpClient, HttpClientBuilder};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use stagger_versioned::boundary::{Held, Unreceived};
+use stagger_versioned::{Chain, Pin, Registry, Versioned};
 
-use super::interface::Asked;
-use super::{BACKPORT, Interface, Params, ServiceVersions, TooNew, VERSIONS};
-use crate::boundary::{Held, Unreceived};
-use crate::chain::Chain;
-use crate::object::Versioned;
-use crate::pin::Pin;
-use crate::{Registry, Version};
+use crate::{Calls, Interface, Message, Params, Received, ServiceVersions, TooNew, VERSIONS};
 
 /// How to call.
 #[derive(Debug, Clone, Default)]
@@ -31,8 +26,7 @@ pub struct ClientSettings {
 /// Calls one service.
 pub struct Client {
     http: HttpClient,
-    interface: Interface,
-    reads: BTreeMap<String, Version>,
+    calls: Calls,
 }
 
 /// A call that did not go well.
@@ -46,7 +40,7 @@ pub enum CallError {
     Refused {
         /// The method.
         method: String,
-        /// See [`code`](super::code).
+        /// See [`code`](crate::code).
         code: i32,
         /// Why not.
         message: String,
@@ -106,33 +100,22 @@ impl Client {
             url: url.to_owned(),
             why: error.to_string(),
         })?;
-        let reads = registry
-            .reads()
-            .into_iter()
-            .map(|(name, version)| (name.to_owned(), version));
         Ok(Self {
             http,
-            interface,
-            reads: reads.collect(),
+            calls: Calls::new(interface, registry),
         })
     }
 
     /// Does not tell what it reads, as old clients did not.
     #[must_use]
     pub fn silent_about_what_it_reads(mut self) -> Self {
-        self.reads.clear();
+        self.calls = self.calls.silent_about_what_it_reads();
         self
     }
 
     /// Calls a method under the cap of the pin: in the lowest version that has all that is asked for.
     pub async fn call(&self, pin: &Pin, method: &str, args: &Map<String, Value>) -> Result<Value, CallError> {
-        let cap = pin.rpc().min(self.interface.version());
-        let Asked {
-            method,
-            version,
-            args,
-        } = self.interface.ask(method, cap, args)?;
-        self.ask(method, version, args).await
+        self.ask(self.calls.ask(pin, method, args)?).await
     }
 
     /// The same, where the answer is an object. If it is newer than this code, the service is asked for an older one.
@@ -148,45 +131,26 @@ impl Client {
             method: method.to_owned(),
             why,
         };
-        match chain.receive(&answer.to_string()) {
-            Err(Unreceived::Newer { ask_for, .. }) => {
-                let args = Map::from_iter([
-                    ("object".to_owned(), answer),
-                    ("to".to_owned(), Value::from(ask_for.to_string())),
-                ]);
-                let older = self.ask(BACKPORT, self.oldest(), args).await?;
+        match self.calls.receive(answer, chain).map_err(unreadable)? {
+            Received::Object(held) => Ok(held),
+            Received::AskAgain(message) => {
+                let older = self.ask(message).await?;
                 chain.receive(&older.to_string()).map_err(unreadable)
             }
-            received => received.map_err(unreadable),
         }
     }
 
     /// What the service runs and speaks.
     pub async fn versions(&self) -> Result<ServiceVersions, CallError> {
-        let answer = self.ask(VERSIONS, self.oldest(), Map::new()).await?;
+        let answer = self.ask(self.calls.versions()).await?;
         serde_json::from_value(answer).map_err(|error| CallError::NoAnswer {
             method: VERSIONS.to_owned(),
             why: error.to_string(),
         })
     }
 
-    /// What every server of this major understands.
-    fn oldest(&self) -> Version {
-        Version::new(self.interface.version().major(), 0)
-    }
-
-    async fn ask(
-        &self,
-        method: &str,
-        version: Version,
-        args: Map<String, Value>,
-    ) -> Result<Value, CallError> {
-        let params = Params {
-            version,
-            reads: self.reads.clone(),
-            args,
-        };
-        let method = method.to_owned();
+    async fn ask(&self, message: Message) -> Result<Value, CallError> {
+        let Message { method, params } = message;
         match self.http.request::<Value, _>(&method, params).await {
             Ok(answer) => Ok(answer),
             Err(Error::Call(error)) => Err(CallError::Refused {
@@ -224,6 +188,6 @@ fn chain_of(error: &Error) -> String {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Client(RPC {})", self.interface.version())
+        write!(f, "Client(RPC {})", self.calls.interface().version())
     }
 }

@@ -1,0 +1,107 @@
+//! What is done to a host in its turn, and by which commands.
+
+use serde::{Deserialize, Serialize};
+use stagger_engine::hosts::{Hosts, quoted};
+
+use crate::config::Reboot;
+
+/// What a host runs that has had its reboot.
+pub const REBOOTED: &str = "rebooted";
+
+/// What a host runs on which the command of its turn has ended well.
+pub const MAINTAINED: &str = "maintained";
+
+/// What is done to a host in its turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum HostTask {
+    /// It is rebooted.
+    #[default]
+    Reboot,
+    /// What is pending is installed, and it is rebooted.
+    Patch,
+    /// A command is run, and whatever that does to the host is done then.
+    Command {
+        /// The command, in which `{host}` is replaced.
+        command: String,
+        /// Tells this task from others with the same command: 1 to 32 letters and digits.
+        token: String,
+    },
+}
+
+/// What a host with a mark prints in the place of another boot, and one without it.
+const MARKED: [&str; 2] = ["done", "before"];
+
+impl HostTask {
+    /// Whether it is but a reboot.
+    pub(crate) fn is_reboot(&self) -> bool {
+        *self == Self::Reboot
+    }
+
+    /// What is installed before the reboot, if anything is.
+    pub(crate) fn patch(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
+        (*self == Self::Patch).then(|| reboot.patch(hosts))
+    }
+
+    /// What is laid out for a wave before its turn, if anything is.
+    pub(crate) fn prepare(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
+        reboot.prepare(hosts, *self == Self::Patch)
+    }
+
+    /// What has been done to a host after its turn.
+    pub(crate) fn done(&self) -> &'static str {
+        match self {
+            Self::Reboot | Self::Patch => REBOOTED,
+            Self::Command { .. } => MAINTAINED,
+        }
+    }
+
+    /// The name of its stage.
+    pub(crate) fn stage(&self) -> &'static str {
+        match self {
+            Self::Reboot => "reboot",
+            Self::Patch => "patch",
+            Self::Command { .. } => "exec",
+        }
+    }
+
+    /// Why there is no way back from it.
+    pub(crate) fn stays(&self) -> &'static str {
+        match self {
+            Self::Reboot => "a host that has rebooted has rebooted",
+            Self::Patch | Self::Command { .. } => "what was done to a host stays done",
+        }
+    }
+
+    /// It in a few words: `reboot`.
+    pub(crate) fn verb(&self) -> &'static str {
+        match self {
+            Self::Reboot => "reboot",
+            Self::Patch => "patch and reboot",
+            Self::Command { .. } => "run a command on",
+        }
+    }
+
+    /// By which commands a host gets it. A command leaves a mark on its host once it has ended with 0, and a mark is what a boot is of a
+    /// reboot: whoever carries the run on finds it. Two of one task are never at work together, and the second finds the mark of the first.
+    pub fn commands(&self, reboot: &Reboot, hosts: &Hosts) -> Reboot {
+        let Self::Command { command, token } = self else {
+            return reboot.clone();
+        };
+        let folder = hosts.folder.display().to_string();
+        let mark = quoted(&format!("{folder}/exec-{token}-{{host}}"));
+        let folder = quoted(&folder);
+        let [done, before] = MARKED;
+        let run = format!(
+            "mkdir -p {folder} && find {folder} -maxdepth 1 -name 'exec-*' -mtime +30 -delete && exec 9>>{mark}.lock && flock 9 && \
+             {{ [ -e {mark} ] || ( {command}\n) 9>&-; }} && touch {mark}"
+        );
+        Reboot {
+            command: Some(run),
+            boot_id: Some(format!("[ -e {mark} ] && echo {done} || echo {before}")),
+            // The host was not told to go away.
+            power: None,
+            ..reboot.clone()
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `ganeti resume`: carries on by itself what goes on on this node, for a timer on every node that may be master.
+
+use std::io::IsTerminal as _;
+
+use stagger_core::model::RunId;
+use stagger_core::view::{self, Verdict};
+use stagger_engine::cluster::{Anchor, LockRecord};
+use stagger_engine::store::Store;
+use stagger_engine::supervisor::{self, Identity, SuperviseError};
+use stagger_ganeti::lock::same_host;
+use stagger_ganeti::succession::Succession;
+
+use super::run::continue_run;
+use super::{guards, place, store};
+use crate::args::Cli;
+use crate::clusters::ganeti;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::print;
+
+/// What is done with the run that the cluster names, by what the journals here tell.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// Nothing, and why.
+    Nothing(String),
+    /// It goes on.
+    Resume(RunId),
+    /// It is nothing of this node's while that process lives: its journal is not here.
+    Journalless(Box<LockRecord>),
+    /// It cannot go on by itself: what happened, and what a person does.
+    Person(String, String),
+}
+
+/// `ganeti resume`: 0 where nothing is to be carried on here.
+pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
+    let host = Identity::of_this_process().host;
+    let backend = ganeti::to_recover(cli).await?;
+    let succession = backend.succession(&host).await?;
+    let store = if place(cli)?.exists() {
+        Some(store(cli)?)
+    } else {
+        None
+    };
+    let next = next(&succession, &host, store.as_deref())?;
+    drop(store);
+    match next {
+        Next::Nothing(why) => {
+            // A timer asks each minute, and nobody reads that.
+            if std::io::stderr().is_terminal() {
+                print::talk(&format!("nothing is to be carried on here: {why}"));
+            }
+            Ok(Exit::Done)
+        }
+        Next::Journalless(by) => match backend.lives(&by).await {
+            Ok(true) => Ok(Exit::Done),
+            Ok(false) => lost(cli, &by).await,
+            Err(error) => Err(SuperviseError::Lock(error).into()),
+        },
+        Next::Person(what, hint) => Err(CliError::new(Exit::NeedsYou, what).hint(hint)),
+        Next::Resume(run) => Box::pin(continue_run(cli, &run)).await,
+    }
+}
+
+/// Who carried a run out has ended, as by the loss of its machine, and its journal with it. What it holds of the job queue is given
+/// back at its expiry: the process that would have seen to that is gone too.
+async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
+    let run = &by.run;
+    let what = format!("run {run} was carried out by {by}, which is silent, and its journal is not here");
+    print::talk(&what);
+    guards::clear_expired(cli).await?;
+    Err(CliError::new(Exit::NeedsYou, what).hint(format!(
+        "`stagger ganeti recover` gives back what it has in hand; where its journal is left, `stagger resume {run}` there goes on"
+    )))
+}
+
+/// Decides what is done.
+fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Result<Next, CliError> {
+    let nothing = |why: String| Ok(Next::Nothing(why));
+    let (run, handed_over) = match succession {
+        Succession::NotMaster { master } => return nothing(format!("{master} is the master")),
+        Succession::Nothing => return nothing("no run is open".to_owned()),
+        Succession::HandedOver { run } => (run, true),
+        Succession::Claimed { by, .. } => (&by.run, false),
+    };
+    let known = match store {
+        Some(store) => store.runs()?.into_iter().any(|listed| listed.run == *run),
+        None => false,
+    };
+    let Some(store) = store.filter(|_| known) else {
+        if !handed_over {
+            let Succession::Claimed { by, .. } = succession else {
+                return nothing(format!("run {run} has its journal elsewhere"));
+            };
+            return Ok(Next::Journalless(by.clone()));
+        }
+        return Ok(Next::Person(
+            format!("run {run} was handed over to {host}, and its journal is not here"),
+            format!(
+                "`copy_journal` under [cluster.visits] copies it to this state folder; without it `stagger ganeti recover` gives back \
+                 what run {run} has in hand"
+            ),
+        ));
+    };
+    let replayed = supervisor::replay(store, run)?;
+    if replayed.ended().is_some() {
+        return nothing(format!("run {run} is over"));
+    }
+    if view::run(&replayed, None).verdict == Verdict::NeedsYou {
+        return nothing(format!("run {run} waits for a person: `stagger status`"));
+    }
+    let presence = store.presence(run)?;
+    let at_work = presence
+        .filter(|presence| presence.nobody().is_none())
+        .and_then(|presence| presence.claim);
+    // In a journal that was copied here, who was at work there is still told of.
+    if let Some(claim) = at_work.filter(|claim| !handed_over || same_host(&claim.host, host)) {
+        return nothing(format!("run {run} is carried out by {claim}"));
+    }
+    if let Succession::Claimed {
+        anchor: Some(Anchor { seq, .. }),
+        ..
+    } = succession
+        && *seq > replayed.seq()
+    {
+        return Ok(Next::Person(
+            format!(
+                "the journal of run {run} here ends at event {}, and the cluster was told of event {seq}",
+                replayed.seq()
+            ),
+            format!(
+                "its newest journal is where the run was carried out last; if that is lost, `stagger resume {run}` here goes on from \
+                 what the cluster shows, or `stagger ganeti recover` gives back what the run has in hand"
+            ),
+        ));
+    }
+    Ok(Next::Resume(run.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use stagger_engine::cluster::LockRecord;
+
+    use super::*;
+
+    fn run() -> RunId {
+        RunId::new("run-1").unwrap()
+    }
+
+    fn claimed_by(host: &str) -> Succession {
+        Succession::Claimed {
+            by: Box::new(LockRecord {
+                incarnation: "aaaa".to_owned(),
+                run: run(),
+                host: host.to_owned(),
+                process: 1,
+                since: Timestamp::UNIX_EPOCH,
+                life: None,
+            }),
+            anchor: None,
+        }
+    }
+
+    #[test]
+    fn without_a_journal_nothing_is_begun() {
+        let master = "n1".to_owned();
+        for succession in [Succession::NotMaster { master }, Succession::Nothing] {
+            let next = next(&succession, "n2", None).unwrap();
+            assert!(matches!(next, Next::Nothing(_)), "{succession:?}: {next:?}");
+        }
+        // Whether it lives is asked: it may have ended with its machine, and the journal with both.
+        let left = next(&claimed_by("ops1"), "n2", None).unwrap();
+        assert!(
+            matches!(&left, Next::Journalless(by) if by.host == "ops1"),
+            "{left:?}"
+        );
+        let handed_over = Succession::HandedOver { run: run() };
+        let Next::Person(what, hint) = next(&handed_over, "n2", None).unwrap() else {
+            panic!("somebody has to be told");
+        };
+        assert!(what.contains("run-1 was handed over to n2"), "{what}");
+        assert!(hint.contains("copy_journal"), "{hint}");
+    }
+}

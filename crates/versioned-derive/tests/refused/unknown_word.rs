@@ -1,0 +1,17 @@
+use serde::{Deserialize, Serialize};
+use stagger_versioned::Versioned;
+
+#[derive(Clone, PartialEq, Serialize, Deserialize, Versioned)]
+#[versioned(name = "Port", version = "1.0")]
+struct Port1_0 {
+    address: String,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize, Versioned)]
+#[versioned(name = "Port", version = "1.1", before = Port1_0)]
+struct Port1_1 {
+    #[versioned(rename = "address")]
+    place: String,
+}
+
+fn main() {}
