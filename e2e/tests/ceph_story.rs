@@ -90,10 +90,7 @@ fn from_16_over_18_to_20_under_load_with_kills_and_a_rival() -> Result<()> {
 }
 
 fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
-    let setup = Setup {
-        lock_expires: 12,
-        ..Setup::default()
-    };
+    let setup = Setup::default();
     let machine = Machine::new(cluster, "anna", &setup)?;
     let rival = Machine::new(cluster, "bert", &setup)?;
     let to = verify::version(cluster, Release::Reef)?;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use serde_json::json;
 use stagger_e2e::case::{Phases, on_ganeti};
 use stagger_e2e::command::say;
@@ -85,8 +86,10 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let setup = GanetiSetup {
         watcher: true,
         failover: true,
+        drain_scope: "cluster",
         ..GanetiSetup::default()
     };
+    let begun = Timestamp::now().to_string();
     let machine = Machine::new(cluster, "anna", &setup)?;
     let rival = Machine::new(cluster, "bert", &setup)?;
     let shown = machine.call(&[&["plan"][..], &WISH].concat())?.expect(0)?;
@@ -114,6 +117,11 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     ensure!(job["status"] == "success", "somebody else's job: {job}");
     phases.lap("somebody else's job is done");
     cluster.ensure_rebooted(&before, &NODES)?;
+    cluster.ensure_boots_are_noted(&before, &NODES)?;
+    // The cluster tells it, also to a machine that has no journal of that run.
+    let once_more = [&["plan"][..], &WISH, &["--since", &begun]].concat();
+    let nothing = rival.call(&once_more)?.expect(1)?;
+    nothing.expect_said(&["none of the selected nodes needs a reboot"])?;
     ensure!(cluster.master()? != before.master, "the master is still the same");
     resync_was_waited_for(cluster)?;
     phases.lap("all is as before");
@@ -147,6 +155,7 @@ fn rebooted(cluster: &Cluster, machine: &Machine, rival: &Machine, phases: &mut 
     // Whoever changes the master needs a lock that outlasts it.
     let setup = GanetiSetup {
         watcher: true,
+        drain_scope: "cluster",
         ..GanetiSetup::with_failover()
     };
     machine.configure(cluster, &setup)?;

@@ -15,6 +15,11 @@ use crate::sandbox::Sandbox;
 const NODECTL: &str = include_str!("nodectl.sh");
 const STAND_INS: &str = include_str!("stand_ins.py");
 
+/// `reboot` as a person types it on a node. It has ended when the node goes down, as where systemd is.
+const REBOOT: &str = "#!/bin/sh\nhome=$(dirname \"$(dirname \"$0\")\")\n\
+    setsid sh -c 'sleep 1; exec \"$0\" \"$1\" reboot' \"$(dirname \"$home\")/nodectl\" \"$(basename \"$home\")\" \
+    </dev/null >/dev/null 2>&1 &\n";
+
 /// The path of a Unix socket may have 107 bytes; the longest below a cluster's folder has fewer than 52.
 const LONGEST_DIR: usize = 55;
 
@@ -54,6 +59,7 @@ pub(super) fn write(dir: &Path, spec: &GanetiSpec) -> Result<()> {
 fn node(dir: &Path, name: &str) -> Result<()> {
     let home = dir.join(name);
     for folder in [
+        "bin",
         "drbd",
         "etc/default",
         "etc/ganeti",
@@ -83,11 +89,13 @@ fn node(dir: &Path, name: &str) -> Result<()> {
             OPERATOR.0, OPERATOR.1, READER.0, READER.1
         ),
     )?;
+    script(&home.join("bin/reboot"), REBOOT)?;
     // Who comes by ssh is on this node, and on no other.
     let sshd = format!(
         "Port 22\nHostKey /etc/ssh/ssh_host_rsa_key\nAuthorizedKeysFile /root/.ssh/authorized_keys\n\
          PermitRootLogin yes\nUsePAM no\nPrintMotd no\nPidFile none\nMaxStartups 100\n\
-         SetEnv GANETI_ROOTDIR={home} GANETI_HOSTNAME={name}\n",
+         SetEnv GANETI_ROOTDIR={home} GANETI_HOSTNAME={name} \
+         PATH={home}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
         home = home.display()
     );
     put(&home.join("etc/sshd_config"), &sshd)

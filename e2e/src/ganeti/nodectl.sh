@@ -28,12 +28,13 @@ if [ "$(readlink /proc/self/ns/net)" != "$(readlink /proc/1/ns/net)" ]; then
 fi
 shift 2
 
-# A command on the node. Ganeti's virtual nodes have folders of their own for all but files of instances, in /srv.
-# Programs that are not Ganeti's take the node's name from the kernel. The lock must not go on in a daemon.
+# A command on the node. Ganeti's virtual nodes have folders of their own for all but files of instances, in /srv, and for
+# `reboot`, which is the node's. Programs that are not Ganeti's take the node's name from the kernel. The lock must not go on
+# in a daemon.
 on() {
     nsenter --net="/run/netns/$node" unshare --mount --uts \
         sh -c 'mount --bind "$0/srv" /srv && echo "${0##*/}" >/proc/sys/kernel/hostname && exec "$@"' "$home" \
-        env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" "$@" 9>&-
+        env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" PATH="$home/bin:$PATH" "$@" 9>&-
 }
 
 wire() {

@@ -28,8 +28,10 @@ pub struct State {
     pub master: String,
     /// The role of each node, as one letter: `M`, `C`, `R`, `D`, `O`.
     pub roles: BTreeMap<String, String>,
-    /// The tags of each node.
+    /// The tags of each node, without those that stay when a visit is over.
     pub tags: BTreeMap<String, Vec<String>>,
+    /// What visits have noted on each node of how it had booted before them.
+    pub noted_boots: BTreeMap<String, Vec<String>>,
     /// The boot id of each node.
     pub boots: BTreeMap<String, String>,
     /// How often each node was rebooted.
@@ -37,6 +39,9 @@ pub struct State {
     /// The instances.
     pub instances: BTreeMap<String, Placed>,
 }
+
+/// How the note of a boot id begins; after it comes the time.
+const BOOT: &str = "stagger:boot:";
 
 impl Cluster {
     /// How it is now.
@@ -46,10 +51,15 @@ impl Cluster {
     pub fn state(&self) -> Result<State> {
         let mut roles = BTreeMap::new();
         let mut tags = BTreeMap::new();
+        let mut noted_boots = BTreeMap::new();
         for node in self.rows("/2/nodes?bulk=1")? {
             let name = text(&node["name"]);
             roles.insert(name.clone(), text(&node["role"]));
-            tags.insert(name, texts(&node["tags"]));
+            let (boots, others): (Vec<String>, Vec<String>) =
+                texts(&node["tags"]).into_iter().partition(|tag| tag.starts_with(BOOT));
+            let boots = boots.iter().filter_map(|tag| tag[BOOT.len()..].split('@').next());
+            noted_boots.insert(name.clone(), boots.map(str::to_owned).collect());
+            tags.insert(name, others);
         }
         let mut boots = BTreeMap::new();
         let mut reboots = BTreeMap::new();
@@ -68,6 +78,7 @@ impl Cluster {
             master: self.master()?,
             roles,
             tags,
+            noted_boots,
             boots,
             reboots,
             instances: instances
@@ -132,6 +143,22 @@ impl Cluster {
             ensure!(is_new == nodes.contains(&name.as_str()), "the boot id of {name}");
         }
         self.ensure_all_else_is_as(before, &now)
+    }
+
+    /// Fails unless the last visit of each of these nodes has noted how it had booted then, and nothing older is left.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub fn ensure_boots_are_noted(&self, before: &State, nodes: &[&str]) -> Result<()> {
+        let now = self.state()?;
+        for &name in nodes {
+            let (noted, boot) = (&now.noted_boots[name], &before.boots[name]);
+            ensure!(
+                *noted == [boot.clone()],
+                "{name} had booted as {boot}, and {noted:?} is noted"
+            );
+        }
+        Ok(())
     }
 
     fn ensure_all_else_is_as(&self, before: &State, now: &State) -> Result<()> {

@@ -72,7 +72,8 @@ impl Default for Setup {
             gate_timeout: 120,
             on_failure: "rollback",
             rebuild_to_go_back: false,
-            lock_expires: 15,
+            // While a mon is replaced on a busy machine the others write nothing for ten seconds and more.
+            lock_expires: 30,
             noout_expires: 1200,
             reboot_timeout: 120,
             around_reboots: false,
@@ -87,7 +88,6 @@ impl Setup {
         Self {
             gate_hold: 12,
             gate_timeout: 30,
-            // When a mon crashes, the others write nothing until they miss it, for ten seconds and more.
             lock_expires: 30,
             ..Self::default()
         }

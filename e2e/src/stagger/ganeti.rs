@@ -72,7 +72,7 @@ impl Default for GanetiSetup {
             trusts_another: false,
             user: (OPERATOR.0.to_owned(), OPERATOR.1.to_owned()),
             drain: true,
-            drain_scope: "cluster",
+            drain_scope: "wave",
             watcher: false,
             failover: false,
             failover_timeout: 15,
@@ -135,8 +135,8 @@ impl GanetiSetup {
                 "reboot = \"{} {{node}} reboot; exit 255\"",
                 program.display()
             )?;
-        } else {
-            // A clean reboot by ssh would be one of the machine that the test runs on.
+        } else if self.on.is_none() {
+            // Of the default: `ssh` of the machine that the test runs on reaches no node.
             writeln!(text, "reboot = \"powercycle\"")?;
         }
         if let Some(successor) = self.successor {

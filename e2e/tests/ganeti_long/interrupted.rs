@@ -154,7 +154,7 @@ fn guards_go_at_their_expiry_though_nobody_resumes() -> Result<()> {
         machine.stop_when(&run, "a node that is down", LIMIT, |journal| {
             is_down(cluster, journal)
         })?;
-        let job = cluster.submit("PUT", "/2/instances/mail/tags?tag=theirs", None)?;
+        let job = cluster.submit("PUT", "/2/instances/mail/activate-disks", None)?;
         run.kill()?;
         let held = machine.call(&["ganeti", "guards"])?.expect(0)?;
         ensure!(

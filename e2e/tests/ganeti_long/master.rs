@@ -171,6 +171,7 @@ fn a_job_that_waits_outlives_the_change_of_the_master() -> Result<()> {
             // The first wave is small, and the master's is the last.
             let setup = GanetiSetup {
                 growth: true,
+                drain_scope: "cluster",
                 ..GanetiSetup::with_failover()
             };
             let machine = Machine::new(cluster, "anna", &setup)?;

@@ -37,7 +37,12 @@ fn jobs_of_others_are_waited_for_or_wait() -> Result<()> {
             Ok(early.is_some())
         })?;
         let early = early.context("no early job")?;
-        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+        // Neither of the two jobs names a node or an instance: only a drain of the cluster stops them.
+        let setup = GanetiSetup {
+            drain_scope: "cluster",
+            ..GanetiSetup::default()
+        };
+        let machine = Machine::new(cluster, "anna", &setup)?;
         let mut run = machine.start(&["run", "reboot", "-O", "node1"])?;
         run.until("the drain", LIMIT, |line| says(line, "guard", "drain"))?;
         run.until("a wave", LIMIT, |line| {
@@ -275,11 +280,7 @@ fn only_jobs_that_touch_the_wave_wait() -> Result<()> {
         ])?;
         let before = cluster.state()?;
         phases.lap("instances made");
-        let setup = GanetiSetup {
-            drain_scope: "wave",
-            ..GanetiSetup::default()
-        };
-        let machine = Machine::new(cluster, "anna", &setup)?;
+        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
         let run = machine.start(&["run", "reboot", "--nodes", "node2"])?;
         machine.stop_when(&run, "node2 down", LIMIT, |journal| {
             let down = journal.in_phase("change");

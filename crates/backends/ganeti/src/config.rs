@@ -112,9 +112,9 @@ pub struct Visits {
 #[serde(rename_all = "kebab-case")]
 pub enum DrainScope {
     /// All: nothing that was observed changes behind a wave's back.
-    #[default]
     Cluster,
     /// Those that name a node of the wave, or an instance of one ([`drain_scope`](crate::drain_scope)).
+    #[default]
     Wave,
 }
 
@@ -224,7 +224,7 @@ impl Default for Visits {
     fn default() -> Self {
         Self {
             drain: true,
-            drain_scope: DrainScope::Cluster,
+            drain_scope: DrainScope::default(),
             guards_expire: 1800,
             migrations_per_node: 1,
             job_timeout: 3600,

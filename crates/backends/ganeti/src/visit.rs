@@ -253,6 +253,7 @@ fn of_the_node(facts: &Facts, this: &NodeFacts, planned: &PlannedMoves) -> Notes
     Notes {
         run: planned.run.clone(),
         since: planned.run.as_ref().filter(|_| is_new).and(Some(facts.at)),
+        boot: this.boot.clone(),
         was: match this.role {
             Role::Candidate => Some(PriorRole::Candidate),
             Role::Regular => Some(PriorRole::Regular),
@@ -426,7 +427,7 @@ pub fn leave(
         (Role::Offline, _) => return refuse(format!("{name} is offline, and was set so by others")),
         (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
         // Drained by others: it was never entered.
-        (Role::Drained, None) => return Ok(forget(&notes)),
+        (Role::Drained, None) => return Ok(forget(this, &notes)),
         (Role::Master | Role::Candidate | Role::Regular, _) => {}
     }
     let copies: Vec<Copy> = facts
@@ -519,10 +520,12 @@ pub fn leave(
         let why = format!("nobody can tell where {name} runs: it is {status}");
         return Ok(Some(Batch::Look(why)));
     }
-    Ok(forget(&notes))
+    Ok(forget(this, &notes))
 }
 
-fn forget(notes: &Notes) -> Option<Batch> {
+/// What of the visit stands on the node, and boot ids that tell nothing more.
+fn forget(this: &NodeFacts, notes: &Notes) -> Option<Batch> {
     let tags = notes.tags();
-    (!tags.is_empty()).then_some(Batch::Forget(tags))
+    let boot = this.boot.as_deref().unwrap_or_default();
+    (!tags.is_empty()).then(|| Batch::Forget([tags, this.notes.outdated_boots(boot)].concat()))
 }

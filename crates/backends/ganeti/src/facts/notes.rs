@@ -24,6 +24,7 @@ const REGULAR: &str = "stagger:was:regular";
 const RUN: &str = "stagger:run:";
 const WAITS: &str = "stagger:waits:";
 const DONE: &str = "stagger:done:";
+const BOOT: &str = "stagger:boot:";
 /// Between a note and its run, and between a run and its time.
 const OF: char = '@';
 
@@ -53,6 +54,8 @@ pub struct Notes {
     pub run: Option<RunId>,
     /// When the visit began; `None`: that is not noted.
     pub since: Option<Timestamp>,
+    /// The boot id that the node had then. Never read back: its tag outlives the visit ([`NodeNotes::boots`]).
+    pub boot: Option<String>,
     /// Instances that were moved away, and come back.
     pub away: BTreeSet<String>,
     /// Instances whose second copy was made elsewhere, and comes back.
@@ -92,6 +95,9 @@ impl Notes {
         if let (Some(run), Some(since)) = (&self.run, self.since) {
             tags.push(format!("{RUN}{run}{OF}{}", since.as_second()));
         }
+        if let (Some(boot), Some(since)) = (&self.boot, self.since) {
+            tags.push(boot_tag(boot, since));
+        }
         tags
     }
 
@@ -119,6 +125,7 @@ impl Notes {
         Self {
             run: self.run.clone(),
             since: self.since.filter(|_| noted.since.is_none()),
+            boot: self.boot.clone(),
             away: self.away.difference(&noted.away).cloned().collect(),
             copies: self.copies.difference(&noted.copies).cloned().collect(),
             stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
@@ -136,6 +143,8 @@ pub struct NodeNotes {
     /// The calls by which maintenance other than a reboot was carried out last; several, where a process died between writing
     /// the newest and taking away the one before.
     pub done: BTreeSet<String>,
+    /// Which boot ids the node had when visits began, and when that was.
+    pub boots: BTreeSet<(Timestamp, String)>,
     /// Tags of ours that this release does not know.
     pub unknown: Vec<String>,
 }
@@ -145,6 +154,7 @@ impl From<Notes> for NodeNotes {
         Self {
             visits: BTreeMap::from([(notes.run.clone(), notes)]),
             done: BTreeSet::new(),
+            boots: BTreeSet::new(),
             unknown: Vec::new(),
         }
     }
@@ -169,6 +179,10 @@ impl NodeNotes {
             }
             if let Some(call) = tag.strip_prefix(DONE) {
                 notes.done.insert(call.to_owned());
+                continue;
+            }
+            if let Some(boot) = boot_of(tag) {
+                notes.boots.insert(boot);
                 continue;
             }
             let (what, run) = match tag.split_once(OF) {
@@ -224,6 +238,21 @@ impl NodeNotes {
         self.visits.values().filter(|notes| !notes.is_empty())
     }
 
+    /// Whether the node has another boot id now than when a visit began, then or later.
+    pub fn booted_since(&self, since: Timestamp, now: &str) -> bool {
+        self.boots
+            .iter()
+            .any(|(at, boot)| *at >= since && boot != now)
+    }
+
+    /// The tags of boot ids that tell nothing more, where that is the node's: all but the newest that is another.
+    pub fn outdated_boots(&self, now: &str) -> Vec<String> {
+        let mut known = self.boots.iter().rev();
+        let newest = known.find(|(_, boot)| boot != now);
+        let outdated = self.boots.iter().filter(|boot| Some(*boot) != newest);
+        outdated.map(|(at, boot)| boot_tag(boot, *at)).collect()
+    }
+
     /// Those of other runs than that.
     pub fn of_others<'a>(&'a self, run: Option<&'a RunId>) -> impl Iterator<Item = &'a Notes> {
         self.visits().filter(move |notes| notes.run.as_ref() != run)
@@ -233,6 +262,16 @@ impl NodeNotes {
 /// The tag that says that maintenance other than a reboot was carried out by that call.
 pub fn done_tag(call: &str) -> String {
     format!("{DONE}{call}")
+}
+
+fn boot_tag(boot: &str, at: Timestamp) -> String {
+    format!("{BOOT}{boot}{OF}{}", at.as_second())
+}
+
+fn boot_of(tag: &str) -> Option<(Timestamp, String)> {
+    let (boot, seconds) = tag.strip_prefix(BOOT)?.split_once(OF)?;
+    let at = Timestamp::from_second(seconds.parse().ok()?).ok()?;
+    Some((at, boot.to_owned()))
 }
 
 /// The run and the time of a tag that says that a visit has begun.
@@ -265,15 +304,17 @@ mod tests {
             let was = was.map(|candidate| if candidate { PriorRole::Candidate } else { PriorRole::Regular });
             let run = RunId::new(run).unwrap();
             let since = Timestamp::from_second(since).ok();
-            let notes = Notes { run: Some(run.clone()), since, away, copies, stopped, was, waits, written: Vec::new() };
+            let boot = Some("0d6ad5bc-3b3f-4d6c-9f0f-0f9f3c1f7f10".to_owned());
+            let notes = Notes { run: Some(run.clone()), since, boot, away, copies, stopped, was, waits, written: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);
             prop_assert!(tags.iter().all(|tag| tag.len() <= 128 && tag.chars().all(allowed)));
-            let written = tags.clone();
+            let written: Vec<String> = tags.iter().filter(|tag| !tag.starts_with(BOOT)).cloned().collect();
             tags.push("rack:a".to_owned());
             let read = NodeNotes::read(&tags);
-            prop_assert_eq!(read.of(Some(&run)), Notes { written, ..notes.clone() });
+            prop_assert_eq!(read.boots.len(), 1, "it outlives the visit");
+            prop_assert_eq!(read.of(Some(&run)), Notes { written, boot: None, ..notes.clone() });
             prop_assert_eq!(read.of_others(Some(&run)).count(), 0);
             prop_assert!(notes.missing_in(&notes).is_empty());
             prop_assert_eq!(notes.missing_in(&Notes::default()), notes);
@@ -282,6 +323,23 @@ mod tests {
 
     fn read(tags: &[&str]) -> NodeNotes {
         NodeNotes::read(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_boot_id_of_before_tells_whether_a_node_has_booted_since() {
+        let notes = read(&["stagger:boot:a@1000", "stagger:boot:b@2000", "stagger:boot:c@3000"]);
+        let since = |at| notes.booted_since(Timestamp::from_second(at).unwrap(), "c");
+        assert!(since(1500) && since(2000));
+        assert!(!since(2001), "the visit at 3000 was left without a reboot");
+        assert_eq!(
+            notes.outdated_boots("c"),
+            ["stagger:boot:a@1000", "stagger:boot:c@3000"]
+        );
+        assert_eq!(
+            notes.outdated_boots("d"),
+            ["stagger:boot:a@1000", "stagger:boot:b@2000"]
+        );
+        assert!(notes.is_empty(), "none is of a visit that is not over");
     }
 
     #[test]

@@ -30,8 +30,11 @@ async fn every_node_is_rebooted_once_the_master_last_and_all_is_as_before() {
             "{:?}",
             world.most_migrations
         );
-        let untagged = world.now.nodes.values().all(|node| node.tags.len() == 1);
-        assert!(untagged, "others' tags stay");
+        let theirs = world.now.nodes.values().all(|node| node.tags.contains("rack:a"));
+        assert!(theirs, "others' tags stay");
+        for (name, noted) in world.noted_boots() {
+            assert_eq!(noted, ["boot-1"], "how {name} had booted before");
+        }
         let last = world
             .jobs
             .iter()

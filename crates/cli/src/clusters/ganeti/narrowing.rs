@@ -82,10 +82,22 @@ impl Ganeti<'_> {
         Ok(())
     }
 
-    /// The nodes that have booted since a run that began then or later: each run keeps how nodes had booted before it.
+    /// The nodes that have booted since a visit or a run that began then or later: each visit notes on its node how it had booted
+    /// before, and each run keeps that of all nodes in its journal, where one is here.
     fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+        let before = self.boots_of_runs(since)?;
+        let booted = facts.nodes.values().filter(|node| {
+            let Some(now) = &node.boot else { return false };
+            let mut known = before.iter().filter(|(name, _)| *name == node.name);
+            known.any(|(_, boot)| now != boot) || node.notes.booted_since(since, now)
+        });
+        Ok(booted.map(|node| node.name.clone()).collect())
+    }
+
+    /// Each node with a boot id that it had before a run that began then or later.
+    fn boots_of_runs(&self, since: Timestamp) -> Result<BTreeSet<(String, String)>, CliError> {
         if !place(self.cli)?.exists() {
-            return Ok(Vec::new());
+            return Ok(BTreeSet::new());
         }
         let store = store(self.cli)?;
         let name = &self.settings()?.cluster.name;
@@ -102,11 +114,7 @@ impl Ganeti<'_> {
                 before.extend(memory.boots);
             }
         }
-        let booted = facts.nodes.values().filter(|node| {
-            let mut known = before.iter().filter(|(name, _)| *name == node.name);
-            known.any(|(_, boot)| node.boot.as_ref().is_some_and(|now| now != boot))
-        });
-        Ok(booted.map(|node| node.name.clone()).collect())
+        Ok(before)
     }
 
     fn learn_durations(&self, wanted: &mut MaintenanceGoal) -> Result<(), CliError> {

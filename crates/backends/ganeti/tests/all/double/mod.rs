@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// MiB of each instance.
 const MEMORY: u64 = 1024;
+/// How a tag begins that says how a node had booted before a visit.
+const BOOT: &str = "stagger:boot:";
 
 /// A node.
 #[derive(Debug, Clone)]
@@ -464,12 +466,22 @@ impl World {
             .collect()
     }
 
-    /// What a run leaves behind: tags and filters of ours.
+    /// How each node had booted before its last visit, as that has noted it.
+    pub fn noted_boots(&self) -> BTreeMap<String, Vec<String>> {
+        let noted = |tags: &BTreeSet<String>| -> Vec<String> {
+            let boots = tags.iter().filter_map(|tag| tag.strip_prefix(BOOT)?.split('@').next());
+            boots.map(str::to_owned).collect()
+        };
+        let nodes = self.now.nodes.iter();
+        nodes.map(|(name, node)| (name.clone(), noted(&node.tags))).collect()
+    }
+
+    /// What a run leaves behind: tags and filters of ours, but for the tags that stay.
     pub fn left_behind(&self) -> Vec<String> {
         let tags = self.now.nodes.iter().flat_map(|(name, node)| {
             node.tags
                 .iter()
-                .filter(|tag| tag.starts_with("stagger:"))
+                .filter(|tag| tag.starts_with("stagger:") && !tag.starts_with(BOOT))
                 .map(move |tag| format!("{name} {tag}"))
         });
         let filters = self
