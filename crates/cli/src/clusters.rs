@@ -119,6 +119,9 @@ pub(crate) trait ManagedCluster: Cluster {
 
     /// Who keeps its guards; `None`: there are none that outlive a visit.
     fn guards(&self) -> Result<Option<GuardHolder>, CliError>;
+
+    /// Whether a unit on its machines carries runs on whose process died.
+    fn goes_on_by_itself(&self) -> bool;
 }
 
 /// What the command line names.

@@ -6,6 +6,8 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt as _};
+use stagger_core::model::UnitId;
 use stagger_core::run::Answer;
 use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{WHENEVER, last_words};
@@ -135,6 +137,26 @@ pub async fn ask(
         Some(code) => unknown(format!("ended with {code}: {said}")),
         None => unknown("was killed".to_owned()),
     })
+}
+
+/// So many nodes are asked at once.
+const AT_ONCE: usize = 8;
+
+/// Asks a command for each of these nodes, some at a time. The answers come in no order.
+pub async fn ask_each(
+    rapi: &Rapi,
+    settings: &Settings,
+    command: &str,
+    nodes: Vec<UnitId>,
+) -> Vec<(UnitId, Result<Answer, BackendError>)> {
+    stream::iter(nodes)
+        .map(|node| async move {
+            let answer = ask(rapi, settings, command, &[("node", node.as_str())]).await;
+            (node, answer)
+        })
+        .buffer_unordered(AT_ONCE)
+        .collect()
+        .await
 }
 
 /// `{reason}` lets the jobs of a command pass while those of others wait, unless the caller has a better one.

@@ -185,8 +185,8 @@ pub struct Watcher {
 /// How a node is rebooted if the configuration does not say: cleanly, by ssh, as Ganeti itself reaches its nodes. The master
 /// runs `reboot` there; no job is needed for it. What it prints tells whether the node took the command. 255, ssh's own code, says
 /// that nobody knows: the connection to the node ended, as a reboot ends it and a host key that is another does too, or the one to
-/// the master did.
-pub const CLEAN_REBOOT: &str = "said=$(ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1); code=$?; \
+/// the master did. So does 124: a node that is gone before it has said so leaves ssh waiting.
+pub const CLEAN_REBOOT: &str = "said=$(timeout 120 ssh -oBatchMode=yes root@{master} gnt-cluster command -n {node} reboot 2>&1); code=$?; \
 printf '%s\\n' \"$said\"; case \"$said\" in *'return code = 0'*) exit 0;; *'return code = 255'*) exit 255;; \
 *'return code = '*) exit 1;; esac; test $code -ne 0 || exit 255; exit $code";
 

@@ -68,6 +68,8 @@ pub struct LeftVisit {
     pub notes: Notes,
     /// The node's role now.
     pub role: Role,
+    /// Whether a reboot or a command may still be on its way to it: it answers as before one was sent.
+    pub may_go_down: bool,
     /// What became of the instances that are noted.
     pub instances: Vec<LeftInstance>,
     /// How it is given back, in this order.
@@ -130,10 +132,12 @@ impl Leftovers {
             .into_iter()
             .map(|(node, notes)| {
                 let (plan, refused) = way_back(&mut after, node, notes);
+                let this = &facts.nodes[node];
                 LeftVisit {
                     node: node.to_owned(),
                     notes: notes.clone(),
-                    role: facts.nodes[node].role,
+                    role: this.role,
+                    may_go_down: notes.sent.is_some() && notes.sent == this.boot,
                     instances: instances(facts, notes),
                     plan,
                     refused,

@@ -1,26 +1,51 @@
 //! Maintenance of a node other than a reboot, while the node is empty: by a command, or by a person.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::client::Method;
+use crate::commands;
+use crate::facts::Facts;
 use crate::facts::notes::done_tag;
 use crate::goal::Task;
 use crate::visit;
-use crate::visitor::Visitor;
+use crate::perform::ARRIVES;
+use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
+
+/// A node that goes down by its command has fallen silent after that part of the time that a reboot may take: with 900 s, after 15.
+/// Systemd ends Ganeti's daemons at once.
+const FALLS: u32 = 60;
 
 impl Visitor<'_> {
     /// Runs a command for a node that is out of service, waits until the node answers, and notes there that it had its turn. The
-    /// same call again runs no command twice: it reads what came of it.
+    /// same call again runs no command twice: it reads what came of it. A node that goes down soon after is waited for; where the
+    /// connection of the command was lost and the node has booted, that was it.
     ///
     /// # Errors
     /// The node is not out of service, the command does not end with 0, or the node does not answer.
     pub async fn maintain(&self, node: &str, command: &str) -> Result<String, BackendError> {
         let tried = format!("maintain {node}");
-        self.ensure_empty(node, &tried).await?;
-        self.command("maintain", command, &[("node", node)]).await?;
+        let facts = self.ensure_empty(node, &tried).await?;
+        let boot = facts.nodes.get(node).and_then(|node| node.boot.clone());
+        if let Some(boot) = &boot {
+            let _stays = self.limits.master.read().await;
+            self.note_sending(node, boot).await?;
+        }
+        let names = [("node", node)];
+        let ran = commands::ran(self.rapi, self.settings, self.call, "maintain", command, &names).await?;
+        let is_lost = [SSH_LOST, CUT_OFF].contains(&ran.code);
+        if is_lost || ran.code == 0 {
+            let part = if is_lost { ARRIVES } else { FALLS };
+            let limit = self.rapi.pace().reboot / part;
+            let falls = self.falls_within(node, boot.as_deref(), limit).await?;
+            if !(is_lost && falls) {
+                ran.whole()?;
+            }
+        } else {
+            ran.whole()?;
+        }
         self.answers_again(node, &tried).await?;
         let _stays = self.limits.master.read().await;
         self.tags(Method::Put, node, &[done_tag(&self.call.key())])
@@ -57,7 +82,7 @@ impl Visitor<'_> {
     }
 
     /// Checks that a node is out of service, with its disks in sync elsewhere, before something is done that may take it away.
-    pub(crate) async fn ensure_empty(&self, node: &str, tried: &str) -> Result<(), BackendError> {
+    pub(crate) async fn ensure_empty(&self, node: &str, tried: &str) -> Result<Facts, BackendError> {
         let _stays = self.limits.master.read().await;
         self.predecessors().await?;
         let facts = self.facts().await?;
@@ -65,7 +90,29 @@ impl Visitor<'_> {
         let visits = &self.settings.cluster.visits;
         visit::may_reboot(&facts, node, visits, self.planned)
             .map_err(|refusal| BackendError::permanent(tried, refusal.0))?;
-        self.disks_are_in_sync(&facts, node).await
+        self.disks_are_in_sync(&facts, node).await?;
+        Ok(facts)
+    }
+
+    /// Whether the node falls silent or boots within that time: a command may end before the reboot that it has asked for begins.
+    async fn falls_within(
+        &self,
+        node: &str,
+        boot: Option<&str>,
+        limit: Duration,
+    ) -> Result<bool, BackendError> {
+        let begun = Instant::now();
+        loop {
+            match self.rapi.boot(node).await {
+                Ok(now) if now.as_deref() != boot => return Ok(true),
+                Err(error) if error.retryability != Retryability::Transient => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+            if begun.elapsed() > limit {
+                return Ok(false);
+            }
+            tokio::time::sleep(self.rapi.pace().poll).await;
+        }
     }
 
     /// Waits until a node answers Ganeti, for as long as a reboot may take.

@@ -11,11 +11,8 @@ use std::time::Instant;
 
 use stagger_engine::cluster::BackendError;
 
-use crate::visitor::{SSH_LOST, Visitor};
+use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
 use crate::{commands, lock};
-
-/// What a command ends with that was cut off at its limit.
-const CUT_OFF: i32 = 124;
 
 /// Makes `to` the master instead of `from`.
 ///
@@ -39,7 +36,8 @@ pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<()
         )
         .hint("give `copy_journal` under [cluster.visits], or run stagger elsewhere"));
     }
-    if let Some(copy) = &visits.copy_journal {
+    // A journal that is not on the master stays where it is: the run goes on there.
+    if here && let Some(copy) = &visits.copy_journal {
         visitor.command("copy-journal", copy, &names).await?;
     }
     if !here {

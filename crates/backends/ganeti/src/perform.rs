@@ -15,19 +15,20 @@ use crate::commands;
 use crate::config::{DrainScope, RebootMethod};
 use crate::drain_scope::names_of;
 use crate::facts::Role;
+use crate::facts::notes::Notes;
 use crate::jobs::{Job, Work};
 use crate::master::fail_over;
 use crate::moves::{all_of, done_before};
 use crate::pacer::Pacer;
 use crate::visit::{self, Batch, LeaveProgress, Refusal};
-use crate::visitor::{SSH_LOST, Visitor};
+use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
 
 /// A reboot of which nobody knows whether it arrived has not, if the node answers on for that part of the time that a reboot may
 /// take: with 900 s, longer than systemd waits for a service that does not end.
-const ARRIVES: u32 = 8;
+pub(crate) const ARRIVES: u32 = 8;
 
 /// How a reboot was sent.
 enum RebootDelivery {
@@ -70,12 +71,15 @@ impl Visitor<'_> {
         let mut moved = 0;
         let mut pacer = Pacer::new(&tried);
         let mut alone = None;
+        // One time for all that is noted: with another at each look it would be noted again.
+        let mut begun_at = None;
         loop {
             let stays = match &alone {
                 Some(_) => None,
                 None => Some(master.read().await),
             };
-            let facts = self.facts().await?;
+            let mut facts = self.facts().await?;
+            facts.at = *begun_at.get_or_insert(facts.at);
             // Others may have been waited for long: what the judges have said is too old then, and nothing is begun.
             let of_this_run = Some(&self.call.run);
             let noted = facts.nodes.get(node).map(|node| node.notes.of(of_this_run));
@@ -172,6 +176,10 @@ impl Visitor<'_> {
                             .map_err(|error| refused(&tried, error))?;
                         // They were when it was entered; all that it carried was moved since.
                         self.disks_are_in_sync(&facts, node).await?;
+                        let noted = facts.nodes.get(node).map(|node| node.notes.of(Some(&self.call.run)));
+                        if noted.is_none_or(|notes| notes.sent.as_deref() != Some(before)) {
+                            self.note_sending(node, before).await?;
+                        }
                         sent = Some(self.send_reboot(node).await?);
                         begun = Instant::now();
                     }
@@ -194,6 +202,9 @@ impl Visitor<'_> {
             if begun.elapsed() > self.rapi.pace().reboot {
                 let why = match &sent {
                     None => "it does not answer".to_owned(),
+                    Some(RebootDelivery::Whole) if answered => {
+                        "it answers as before: the reboot was taken, and did not happen".to_owned()
+                    }
                     Some(RebootDelivery::Whole) => "it is not back".to_owned(),
                     Some(RebootDelivery::Lost(how)) => format!("it is not back, and {how}"),
                 };
@@ -206,13 +217,23 @@ impl Visitor<'_> {
         }
     }
 
+    /// Notes that the node may be on its way down from now on: whoever gives it back without the journal waits for that.
+    pub(crate) async fn note_sending(&self, node: &str, boot: &str) -> Result<(), BackendError> {
+        let sent = Notes {
+            run: Some(self.call.run.clone()),
+            sent: Some(boot.to_owned()),
+            ..Notes::default()
+        };
+        self.tags(Method::Put, node, &sent.tags()).await
+    }
+
     async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
         if let RebootMethod::Command(command) = self.settings.cluster.visits.reboot_method() {
             let names = [("node", node)];
             let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
             return match ran.code {
-                // So ssh ends where the connection does, which a reboot takes away.
-                SSH_LOST => Ok(RebootDelivery::Lost(ran.said())),
+                // So ssh ends where the connection does, which a reboot takes away; or it waits for an answer that never comes.
+                SSH_LOST | CUT_OFF => Ok(RebootDelivery::Lost(ran.said())),
                 _ => ran.whole().map(|_| RebootDelivery::Whole),
             };
         }

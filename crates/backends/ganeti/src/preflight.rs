@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use stagger_core::run::Answer;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::client::{ApiError, Method, Rapi};
+use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
 
 /// What commands for a node are filled in with: `{node}`.
@@ -26,6 +28,9 @@ const SAMPLES: [(&str, &str); 6] = [
     ("reason", "stagger"),
     ("seconds", "60"),
 ];
+
+/// As [`CLEAN_REBOOT`](crate::config::CLEAN_REBOOT) gets to the master.
+const REACHES: &str = "ssh -oBatchMode=yes -oConnectTimeout=10 root@{master} true";
 
 /// As RAPI's documentation has it: the tag is looked at, and not set.
 const DRY_RUN: &str = "/2/tags?dry-run=1&tag=stagger:preflight";
@@ -98,5 +103,25 @@ pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
     // Commands run on this machine: its shell is asked, whatever name is said.
     let asked = BTreeMap::from([("this machine".to_owned(), asked)]);
     checks.extend(ask_hosts(&settings.hosts, asked).await);
+    if settings.cluster.visits.reboot.is_none() {
+        checks.push(reaches_the_master(settings, rapi).await);
+    }
     checks
+}
+
+/// By default nodes are rebooted through the master: whether this machine gets in there is seen before the first of them is empty.
+async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
+    const SUBJECT: &str = "[cluster.visits] reboot";
+    let failed = |why: String| {
+        Check::failed(SUBJECT, why).hint(format!(
+            "nodes are rebooted from the master, by ssh as root: `{REACHES}` has to end with 0; or give a command of your own, or \
+             `reboot = \"powercycle\"`"
+        ))
+    };
+    match commands::ask(rapi, settings, REACHES, &[]).await {
+        Ok(Answer::Yes) => Check::passed(SUBJECT, "the master is reached by ssh"),
+        Ok(Answer::No { why } | Answer::Unknown { why }) => failed(why),
+        Ok(Answer::NoOracle | Answer::Overridden { .. }) => failed("nobody answered".to_owned()),
+        Err(error) => Check::unreachable(SUBJECT, error),
+    }
 }

@@ -5,6 +5,8 @@
 //!
 //! [`leftovers`]: crate::leftovers
 
+mod arrival;
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -152,6 +154,8 @@ impl GanetiBackend {
         may_wake: bool,
     ) -> Result<Recovered, BackendError> {
         self.raise_fence(token, &[]).await?;
+        // Commands of processes before, on this machine.
+        self.settings().hosts.raise_fence("this machine", token).await?;
         let raised = Instant::now();
         // What was shown was looked at before the lock was ours.
         let left = self.leftovers().await?;
@@ -159,6 +163,8 @@ impl GanetiBackend {
             Some(node) => left.of_node(node),
             None => left,
         };
+        self.arrivals(&left.visits, self.patience_with_arrivals(!may_wake))
+            .await?;
         let mut recovered = Recovered::default();
         let call = |seq: usize| Call {
             run: claim.run.clone(),

@@ -12,7 +12,7 @@ use crate::filters::ListedFilter;
 use crate::here::node_or_host;
 use crate::lock::{all_claims, anchor_of, handovers, is_renewed, same_host};
 
-/// Which run goes on on a node.
+/// A run that may go on on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Succession {
     /// None: another node is the master.
@@ -20,12 +20,17 @@ pub enum Succession {
         /// Which.
         master: String,
     },
-    /// None: no run is open, or all that are go on elsewhere.
-    Nothing,
     /// It was handed over to this node.
     HandedOver {
         /// Which.
         run: RunId,
+    },
+    /// It was handed over to another node, which is not the master: its turn is still to come, or whoever was to bring it about died.
+    HandedAway {
+        /// Who had it.
+        by: Box<LockRecord>,
+        /// To which node.
+        to: String,
     },
     /// Somebody has the lock for it, or had.
     Claimed {
@@ -36,41 +41,49 @@ pub enum Succession {
     },
 }
 
-/// Decides by the cluster's master, the name of this host, and the cluster's job filters.
-pub fn succession(master: &str, host: &str, filters: &[ListedFilter]) -> Succession {
+/// Decides by the cluster's master, the name of this host, and the cluster's job filters: the runs that may go on, in the order in
+/// which they do. One of which the journal says that it is over is passed over.
+pub fn succession(master: &str, host: &str, filters: &[ListedFilter]) -> Vec<Succession> {
     if !same_host(master, host) {
-        return Succession::NotMaster {
+        return vec![Succession::NotMaster {
             master: master.to_owned(),
-        };
+        }];
     }
     let handovers = handovers(filters);
-    let newest = handovers
+    let mut to_here: Vec<&RunId> = handovers
         .iter()
         .filter(|handover| same_host(&handover.to, host))
         .map(|handover| &handover.run)
-        .max();
-    if let Some(run) = newest {
-        return Succession::HandedOver { run: run.clone() };
-    }
-    let claims = all_claims(filters).into_iter();
-    let newest = claims
-        .filter(|claim| handovers.iter().all(|handover| handover.run != claim.lock.run))
-        .max_by_key(|claim| claim.token);
-    match newest {
-        Some(claim) => Succession::Claimed {
-            anchor: anchor_of(filters).filter(|anchor| anchor.run == claim.lock.run),
-            by: Box::new(claim.lock),
-        },
-        None => Succession::Nothing,
-    }
+        .collect();
+    to_here.sort_by(|one, other| other.cmp(one));
+    let mut claims = all_claims(filters);
+    claims.retain(|claim| !to_here.contains(&&claim.lock.run));
+    claims.sort_by_key(|claim| std::cmp::Reverse(claim.token));
+    let claimed = claims.into_iter().map(|claim| {
+        let by = Box::new(claim.lock);
+        match handovers.iter().find(|handover| handover.run == by.run) {
+            Some(handover) => Succession::HandedAway {
+                by,
+                to: handover.to.clone(),
+            },
+            None => Succession::Claimed {
+                anchor: anchor_of(filters).filter(|anchor| anchor.run == by.run),
+                by,
+            },
+        }
+    });
+    let handed_over = to_here
+        .iter()
+        .map(|&run| Succession::HandedOver { run: run.clone() });
+    handed_over.chain(claimed).collect()
 }
 
 impl GanetiBackend {
-    /// Which run goes on on that host.
+    /// Which runs may go on on that host.
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn succession(&self, host: &str) -> Result<Succession, BackendError> {
+    pub async fn succession(&self, host: &str) -> Result<Vec<Succession>, BackendError> {
         let failed = |error: crate::client::ApiError| error.of("ask which run goes on here", false);
         let info = self.rapi().get("/2/info").await.map_err(failed)?;
         // Ganeti may know this machine by a name that has nothing in common with its own.

@@ -253,7 +253,7 @@ fn of_the_node(facts: &Facts, this: &NodeFacts, planned: &PlannedMoves) -> Notes
     Notes {
         run: planned.run.clone(),
         since: planned.run.as_ref().filter(|_| is_new).and(Some(facts.at)),
-        boot: this.boot.clone(),
+        boot: this.boot.clone().filter(|_| is_new),
         was: match this.role {
             Role::Candidate => Some(PriorRole::Candidate),
             Role::Regular => Some(PriorRole::Regular),
@@ -418,17 +418,23 @@ pub fn leave(
 ) -> Result<Option<Batch>, Refusal> {
     let this = node(facts, name)?;
     let notes = this.notes.of(run);
+    if this.role == Role::Offline {
+        return refuse(format!(
+            "{name} is offline, and was set so by others; if it is gone for good, `gnt-node remove-tags {name} {}` forgets what was \
+             taken from it",
+            notes.tags().join(" ")
+        ));
+    }
     if this.boot.is_none() {
         return refuse(format!(
             "{name} does not answer: it stays out of service, and its instances where they are"
         ));
     }
     match (this.role, notes.was) {
-        (Role::Offline, _) => return refuse(format!("{name} is offline, and was set so by others")),
         (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
         // Drained by others: it was never entered.
         (Role::Drained, None) => return Ok(forget(this, &notes)),
-        (Role::Master | Role::Candidate | Role::Regular, _) => {}
+        (Role::Master | Role::Candidate | Role::Regular | Role::Offline, _) => {}
     }
     let copies: Vec<Copy> = facts
         .instances

@@ -16,6 +16,9 @@ use crate::visit::PlannedMoves;
 /// ssh's own exit code.
 pub(crate) const SSH_LOST: i32 = 255;
 
+/// What a command ends with that was cut off at its limit.
+pub(crate) const CUT_OFF: i32 = 124;
+
 /// One call, carried out.
 pub struct Visitor<'a> {
     /// The cluster.

@@ -214,4 +214,8 @@ impl Managed for Ganeti<'_> {
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         Ok(Some(GuardHolder::Ganeti(Box::new(self.looker()?))))
     }
+
+    fn goes_on_by_itself(&self) -> bool {
+        true
+    }
 }

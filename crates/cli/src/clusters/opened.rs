@@ -143,6 +143,11 @@ pub(crate) trait Managed: System {
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         Ok(None)
     }
+
+    /// Whether a unit on its machines carries runs on whose process died.
+    fn goes_on_by_itself(&self) -> bool {
+        false
+    }
 }
 
 /// A cluster: one that answers, or one that was recorded.
@@ -381,5 +386,9 @@ where
 
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         self.system.guards()
+    }
+
+    fn goes_on_by_itself(&self) -> bool {
+        self.system.goes_on_by_itself()
     }
 }

@@ -102,9 +102,12 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     Ok(exit)
 }
 
+/// How the name begins that stands in the lock for a recovery.
+pub(super) const RECOVERY: &str = "recover-";
+
 /// What stands in the lock, in place of a run.
 fn name(now: Timestamp) -> Result<RunId, CliError> {
-    RunId::new(format!("recover-{}", supervisor::new_run_id(now)))
+    RunId::new(format!("{RECOVERY}{}", supervisor::new_run_id(now)))
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))
 }
 
@@ -126,10 +129,12 @@ fn refused(error: LockError) -> CliError {
 /// `ganeti done`
 pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> {
     let backend = ganeti::to_recover(cli).await?;
-    let waiting = backend.waiting().await?;
+    let (facts, cluster) = backend.look().await?;
+    let waiting = stagger_ganeti::hold::waiting(&facts);
     let mut told = Vec::new();
-    for node in nodes {
-        let of_node: Vec<_> = waiting.iter().filter(|waiting| waiting.node == *node).collect();
+    for name in nodes {
+        let node = node_called(&cluster, name).map_err(|error| CliError::usage(error.to_string()))?;
+        let of_node: Vec<_> = waiting.iter().filter(|waiting| waiting.node == node).collect();
         if of_node.is_empty() {
             let names: BTreeSet<&str> = waiting.iter().map(|waiting| waiting.node.as_str()).collect();
             let names: Vec<&str> = names.into_iter().collect();

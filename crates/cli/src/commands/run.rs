@@ -207,8 +207,12 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
             ),
         ));
     }
-    if replayed.held().is_some() {
-        // Whoever resumes has looked: what is held for a person is tried again.
+    let is_to_pause = journal
+        .asked(&run)?
+        .iter()
+        .any(|(_, command, _)| *command == Command::Pause);
+    if replayed.held().is_some() || is_to_pause {
+        // Whoever resumes has looked: what is held for a person is tried again, and a pause that nobody has seen yet is over.
         supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
     }
     drop(journal);
@@ -304,6 +308,7 @@ async fn carry_out(
     let end = match driven {
         Ok(Stopped::AtOnce) => {
             print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+            stays_stopped(cli, &run);
             tell_of_guards(cli, &run, Stays::Open).await;
             document(cli, driver.run());
             lease.leave();
@@ -369,6 +374,23 @@ enum Stays {
     Held,
     /// In its midst.
     Open,
+}
+
+/// Where a unit carries runs on by itself, it must not undo what a person has just done: that looks like the death of a process.
+fn stays_stopped(cli: &Cli, run: &RunId) {
+    let goes_on = clusters::of_config(cli).is_ok_and(|cluster| cluster.goes_on_by_itself());
+    if !goes_on {
+        return;
+    }
+    let paused = store(cli).and_then(|mut store| {
+        supervisor::ask(&mut *store, run, Timestamp::now(), &Command::Pause, &user()).map_err(CliError::from)
+    });
+    if let Err(error) = paused {
+        print::talk(&format!(
+            "the unit on the master may carry run {run} on, since that it is paused could not be written down: {}",
+            error.message
+        ));
+    }
 }
 
 /// Says what a run that stops in its midst still holds, and how that is cleared: others may wait for it.

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use stagger_core::model::RunId;
+use stagger_core::run::Command;
 use stagger_core::view::{self, Verdict};
 use stagger_engine::cluster::{Anchor, LockRecord};
 use stagger_engine::store::Store;
@@ -10,6 +11,7 @@ use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ganeti::lock::same_host;
 use stagger_ganeti::succession::Succession;
 
+use super::recover::RECOVERY;
 use super::run::continue_run;
 use super::{guards, place, store};
 use crate::args::Cli;
@@ -23,6 +25,8 @@ use crate::print;
 enum Next {
     /// Nothing, and why.
     Nothing(String),
+    /// It was to go on on that node, which is not the master: whether its process lives is asked.
+    HandedAway(Box<LockRecord>, String),
     /// It goes on.
     Resume(RunId),
     /// It is nothing of this node's while that process lives: its journal is not here.
@@ -35,13 +39,13 @@ enum Next {
 pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
     let host = Identity::of_this_process().host;
     let backend = ganeti::to_recover(cli).await?;
-    let succession = backend.succession(&host).await?;
+    let open = backend.succession(&host).await?;
     let store = if place(cli)?.exists() {
         Some(store(cli)?)
     } else {
         None
     };
-    let next = next(&succession, &host, store.as_deref())?;
+    let next = first(&open, &host, store.as_deref())?;
     drop(store);
     match next {
         Next::Nothing(why) => {
@@ -56,6 +60,11 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
             Ok(false) => lost(cli, &by).await,
             Err(error) => Err(SuperviseError::Lock(error).into()),
         },
+        Next::HandedAway(by, to) => match backend.lives(&by).await {
+            Ok(true) => Ok(Exit::Done),
+            Ok(false) => Err(stranded(&by.run, &to)),
+            Err(error) => Err(SuperviseError::Lock(error).into()),
+        },
         Next::Person(what, hint) => Err(CliError::new(Exit::NeedsYou, what).hint(hint)),
         Next::Resume(run) => Box::pin(continue_run(cli, &run)).await,
     }
@@ -68,17 +77,46 @@ async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
     let what = format!("run {run} was carried out by {by}, which is silent, and its journal is not here");
     print::talk(&what);
     guards::clear_expired(cli).await?;
+    if run.as_str().starts_with(RECOVERY) {
+        return Err(CliError::new(Exit::NeedsYou, what).hint("`stagger ganeti recover` goes on with what it gave back"));
+    }
     Err(CliError::new(Exit::NeedsYou, what).hint(format!(
         "`stagger ganeti recover` gives back what it has in hand; where its journal is left, `stagger resume {run}` there goes on"
     )))
 }
 
-/// Decides what is done.
-fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Result<Next, CliError> {
-    let nothing = |why: String| Ok(Next::Nothing(why));
+/// Who handed a run over has ended before the other node became the master.
+fn stranded(run: &RunId, to: &str) -> CliError {
+    CliError::new(
+        Exit::NeedsYou,
+        format!("run {run} was handed over to {to}, which has not become the master, and nobody carries the run out"),
+    )
+    .hint(format!(
+        "`ssh root@{to} gnt-cluster master-failover`, and the run goes on there; or `stagger ganeti recover` gives back what it has \
+         in hand"
+    ))
+}
+
+/// What is done with the first that is not over.
+fn first(open: &[Succession], host: &str, store: Option<&dyn Store>) -> Result<Next, CliError> {
+    for succession in open {
+        if let Some(next) = next(succession, host, store)? {
+            return Ok(next);
+        }
+    }
+    Ok(Next::Nothing("no run is open".to_owned()))
+}
+
+/// Decides what is done; `None`: the run is over.
+fn next(
+    succession: &Succession,
+    host: &str,
+    store: Option<&dyn Store>,
+) -> Result<Option<Next>, CliError> {
+    let nothing = |why: String| Ok(Some(Next::Nothing(why)));
     let (run, handed_over) = match succession {
         Succession::NotMaster { master } => return nothing(format!("{master} is the master")),
-        Succession::Nothing => return nothing("no run is open".to_owned()),
+        Succession::HandedAway { by, to } => return Ok(Some(Next::HandedAway(by.clone(), to.clone()))),
         Succession::HandedOver { run } => (run, true),
         Succession::Claimed { by, .. } => (&by.run, false),
     };
@@ -91,19 +129,25 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
             let Succession::Claimed { by, .. } = succession else {
                 return nothing(format!("run {run} has its journal elsewhere"));
             };
-            return Ok(Next::Journalless(by.clone()));
+            return Ok(Some(Next::Journalless(by.clone())));
         }
-        return Ok(Next::Person(
+        return Ok(Some(Next::Person(
             format!("run {run} was handed over to {host}, and its journal is not here"),
             format!(
                 "`copy_journal` under [cluster.visits] copies it to this state folder; without it `stagger ganeti recover` gives back \
                  what run {run} has in hand"
             ),
-        ));
+        )));
     };
     let replayed = supervisor::replay(store, run)?;
     if replayed.ended().is_some() {
-        return nothing(format!("run {run} is over"));
+        return Ok(None);
+    }
+    // Whoever leaves at once asks for a pause: a timer does not undo it.
+    let asked = store.asked(run)?.into_iter().map(|(_, command, _)| command);
+    let last = asked.filter(|command| matches!(command, Command::Pause | Command::Resume)).last();
+    if last == Some(Command::Pause) {
+        return nothing(format!("a person has paused run {run}: `stagger resume {run}` goes on"));
     }
     if view::run(&replayed, None).verdict == Verdict::NeedsYou {
         return nothing(format!("run {run} waits for a person: `stagger status`"));
@@ -122,7 +166,7 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
     } = succession
         && *seq > replayed.seq()
     {
-        return Ok(Next::Person(
+        return Ok(Some(Next::Person(
             format!(
                 "the journal of run {run} here ends at event {}, and the cluster was told of event {seq}",
                 replayed.seq()
@@ -131,15 +175,18 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
                 "its newest journal is where the run was carried out last; if that is lost, `stagger resume {run}` here goes on from \
                  what the cluster shows, or `stagger ganeti recover` gives back what the run has in hand"
             ),
-        ));
+        )));
     }
-    Ok(Next::Resume(run.clone()))
+    Ok(Some(Next::Resume(run.clone())))
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use stagger_core::model::{ClusterName, Policy, Target, Topology};
+    use stagger_core::run::{Event, Start, VERSION};
     use stagger_engine::cluster::LockRecord;
+    use stagger_engine::sqlite::SqliteStore;
 
     use super::*;
 
@@ -161,21 +208,58 @@ mod tests {
         }
     }
 
+    /// Seen: whoever left a run at once found it carried on by the timer a minute later.
+    #[test]
+    fn what_a_person_has_left_at_once_is_not_carried_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
+        let cluster = ClusterName::new("lab").unwrap();
+        store.raise(&cluster, 1, "a").unwrap();
+        let start = Start {
+            version: VERSION,
+            run: run(),
+            cluster: cluster.clone(),
+            identity: None,
+            target: Target {
+                title: "reboot".to_owned(),
+                parts: Vec::new(),
+                only: None,
+            },
+            policy: Policy::default(),
+            baseline: serde_json::Value::Null,
+            topology: Topology::default(),
+        };
+        let started = Event::Started(Box::new(start));
+        store.begin(&cluster, 1, Timestamp::UNIX_EPOCH, started).unwrap();
+        let next = |store: &SqliteStore| first(&[claimed_by("n2")], "n2", Some(store)).unwrap();
+        assert_eq!(next(&store), Next::Resume(run()), "its process died");
+        let mut ask = |command: Command| {
+            store.ask(&run(), Timestamp::UNIX_EPOCH, &command, "anna").unwrap();
+            next(&store)
+        };
+        let paused = ask(Command::Pause);
+        assert!(
+            matches!(&paused, Next::Nothing(why) if why.contains("`stagger resume run-1` goes on")),
+            "{paused:?}"
+        );
+        assert_eq!(ask(Command::Resume), Next::Resume(run()));
+    }
+
     #[test]
     fn without_a_journal_nothing_is_begun() {
         let master = "n1".to_owned();
-        for succession in [Succession::NotMaster { master }, Succession::Nothing] {
-            let next = next(&succession, "n2", None).unwrap();
-            assert!(matches!(next, Next::Nothing(_)), "{succession:?}: {next:?}");
+        for open in [vec![Succession::NotMaster { master }], Vec::new()] {
+            let next = first(&open, "n2", None).unwrap();
+            assert!(matches!(next, Next::Nothing(_)), "{open:?}: {next:?}");
         }
         // Whether it lives is asked: it may have ended with its machine, and the journal with both.
-        let left = next(&claimed_by("ops1"), "n2", None).unwrap();
+        let left = first(&[claimed_by("ops1")], "n2", None).unwrap();
         assert!(
             matches!(&left, Next::Journalless(by) if by.host == "ops1"),
             "{left:?}"
         );
         let handed_over = Succession::HandedOver { run: run() };
-        let Next::Person(what, hint) = next(&handed_over, "n2", None).unwrap() else {
+        let Next::Person(what, hint) = first(&[handed_over], "n2", None).unwrap() else {
             panic!("somebody has to be told");
         };
         assert!(what.contains("run-1 was handed over to n2"), "{what}");

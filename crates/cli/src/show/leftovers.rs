@@ -67,6 +67,12 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
             visit.node
         ));
     }
+    if visit.may_go_down {
+        lines.push(
+            "  it answers as before a reboot or a command was sent to it: it is watched first, since it may still go down"
+                .to_owned(),
+        );
+    }
     lines.extend(visit.plan.iter().map(|batch| format!("  -> {}", words(batch))));
     lines.extend(visit.refused.iter().map(|why| format!("  not now: {why}")));
     lines

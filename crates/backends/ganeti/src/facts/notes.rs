@@ -6,6 +6,9 @@
 //!
 //! `stagger:waits:CALL@RUN` says that a node is empty, and that its visit goes on once a person says that it is done.
 //!
+//! `stagger:sent:BOOT@RUN` says that a reboot, or a command for the node, was about to be sent while it had that boot id: until it
+//! has another one, or has answered long enough, it may be on its way down.
+//!
 //! `stagger:done:CALL` is no note of a visit: it stays, and says that the last maintenance other than a reboot was carried out by
 //! that call. Like a boot id it is only compared with what stood there before a run.
 
@@ -23,6 +26,7 @@ const CANDIDATE: &str = "stagger:was:master-candidate";
 const REGULAR: &str = "stagger:was:regular";
 const RUN: &str = "stagger:run:";
 const WAITS: &str = "stagger:waits:";
+const SENT: &str = "stagger:sent:";
 const DONE: &str = "stagger:done:";
 const BOOT: &str = "stagger:boot:";
 /// Between a note and its run, and between a run and its time.
@@ -66,6 +70,8 @@ pub struct Notes {
     pub was: Option<PriorRole>,
     /// The calls that wait until a person says that the node is done.
     pub waits: BTreeSet<String>,
+    /// The boot id that the node had when a reboot or a command was about to be sent to it.
+    pub sent: Option<String>,
     /// The tags from which they were read; none: they are not written yet.
     pub written: Vec<String>,
 }
@@ -88,6 +94,7 @@ impl Notes {
         tags.extend(noted(COPY, &self.copies));
         tags.extend(noted(STOPPED, &self.stopped));
         tags.extend(noted(WAITS, &self.waits));
+        tags.extend(self.sent.iter().map(|boot| format!("{SENT}{boot}{of}")));
         tags.extend(self.was.map(|was| match was {
             PriorRole::Candidate => format!("{CANDIDATE}{of}"),
             PriorRole::Regular => format!("{REGULAR}{of}"),
@@ -131,6 +138,7 @@ impl Notes {
             stopped: self.stopped.difference(&noted.stopped).cloned().collect(),
             was: self.was.filter(|_| noted.was.is_none()),
             waits: self.waits.difference(&noted.waits).cloned().collect(),
+            sent: self.sent.clone().filter(|_| self.sent != noted.sent),
             written: Vec::new(),
         }
     }
@@ -200,6 +208,8 @@ impl NodeNotes {
                 notes.visit(run, tag).stopped.insert(uuid.to_owned());
             } else if let Some(call) = what.strip_prefix(WAITS) {
                 notes.visit(run, tag).waits.insert(call.to_owned());
+            } else if let Some(boot) = what.strip_prefix(SENT) {
+                notes.visit(run, tag).sent = Some(boot.to_owned());
             } else if what == CANDIDATE {
                 notes.visit(run, tag).was = Some(PriorRole::Candidate);
             } else if what == REGULAR {
@@ -304,8 +314,9 @@ mod tests {
             let was = was.map(|candidate| if candidate { PriorRole::Candidate } else { PriorRole::Regular });
             let run = RunId::new(run).unwrap();
             let since = Timestamp::from_second(since).ok();
+            let sent = was.and(Some("0d6ad5bc-3b3f-4d6c-9f0f-0f9f3c1f7f10".to_owned()));
             let boot = Some("0d6ad5bc-3b3f-4d6c-9f0f-0f9f3c1f7f10".to_owned());
-            let notes = Notes { run: Some(run.clone()), since, boot, away, copies, stopped, was, waits, written: Vec::new() };
+            let notes = Notes { run: Some(run.clone()), since, boot, away, copies, stopped, was, waits, sent, written: Vec::new() };
             let mut tags = notes.tags();
             // Ganeti's own rule for a tag.
             let allowed = |c: char| c.is_ascii_alphanumeric() || "_.+*/:@-".contains(c);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use stagger_core::run::Ending;
 use stagger_ganeti::goal::Task;
@@ -120,6 +121,40 @@ async fn a_node_is_not_maintained_by_a_command_that_fails() {
         tags.iter().any(|tag| tag.starts_with("stagger:done:"))
     };
     assert!(!done("n3"), "{:?}", world.now.nodes["n3"].tags);
+}
+
+/// Seen: a command ended with a reboot that had not begun when it was over, and instances went home to a node that then went down.
+#[tokio::test]
+async fn a_node_that_its_command_reboots_is_waited_for() {
+    for ends_with in [0, 255] {
+        let setup = made().await;
+        let (Task::Command(writes), file) = writes(&setup) else {
+            unreachable!("a command")
+        };
+        let mut lives = Lives::new(&setup);
+        lives.task = Task::Command(format!("{writes}; exit {ends_with}"));
+        let reboots = async {
+            let mut rebooted = Vec::new();
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                for node in lines(&file).into_keys() {
+                    if !rebooted.contains(&node) {
+                        setup.world().powercycle(&node);
+                        rebooted.push(node);
+                    }
+                }
+            }
+        };
+        let end = tokio::select! {
+            end = lives.live() => end,
+            () = reboots => unreachable!("it goes on"),
+        };
+        assert!(matches!(end, End::Over(Ending::Done)), "{ends_with}: {end:?}");
+        assert_eq!(lines(&file), each(1), "{ends_with}: nothing is run twice");
+        let world = setup.world();
+        assert_eq!(world.violations, [""; 0], "{ends_with}");
+        assert_eq!(world.layout(), small().layout(), "{ends_with}");
+    }
 }
 
 /// How many points to leave out between two; the environment may ask for all (`EVERY=1`).

@@ -204,7 +204,7 @@ async fn a_host_knows_its_node_by_the_address() {
     let there = setup.backend(Some(memory));
     let run = stagger_core::model::RunId::new("run-1").unwrap();
     let handed_over = stagger_ganeti::succession::Succession::HandedOver { run };
-    assert_eq!(there.succession("gnt02").await.unwrap(), handed_over);
+    assert_eq!(there.succession("gnt02").await.unwrap()[0], handed_over);
     let me = claim("cccc", "gnt02");
     let token = there.lock(&me, token).await.unwrap();
     there.renew(&me, token).await.unwrap();
@@ -223,11 +223,24 @@ async fn a_host_knows_its_node_by_the_address() {
     let elsewhere = other.succession("n3").await.unwrap();
     assert!(
         matches!(
-            elsewhere,
-            stagger_ganeti::succession::Succession::NotMaster { .. }
+            elsewhere.as_slice(),
+            [stagger_ganeti::succession::Succession::NotMaster { .. }]
         ),
         "{elsewhere:?}"
     );
+}
+
+/// Seen: the journal of a run on another node was copied over that of the successor, which nobody had asked for.
+#[tokio::test]
+async fn a_journal_that_is_not_on_the_master_stays_where_it_is() {
+    let (setup, copied) = with_copy().await;
+    let backend = setup.backend(Some(setup.memory().await));
+    let me = claim("aaaa", "n3");
+    let token = backend.lock(&me, 0).await.unwrap();
+    enter_n1(&backend, token).await.unwrap();
+    assert_eq!(setup.world().now.master, "n2");
+    assert!(!copied.exists(), "the run goes on on n3");
+    backend.unlock(&me, token).await.unwrap();
 }
 
 /// A command that takes longer than a renewal of the lock.

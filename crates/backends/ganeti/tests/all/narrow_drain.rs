@@ -72,7 +72,8 @@ async fn while_a_person_is_waited_for_nobodys_jobs_wait() {
 
 #[tokio::test]
 async fn an_emergency_passes_while_others_wait() {
-    let setup = setup(mixed()).await;
+    let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.drain_scope = DrainScope::Cluster;
     let mut lives = Lives::new(&setup);
     let watch = async {
         let (waits, passes) = loop {

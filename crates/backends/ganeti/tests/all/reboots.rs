@@ -79,6 +79,24 @@ async fn a_reboot_that_did_not_arrive_is_not_waited_for_as_one_that_did() {
     assert_eq!(setup.world().now.nodes["n2"].role, "D");
 }
 
+/// A node that is gone before it has closed the connection leaves ssh waiting, and what waits is cut off.
+#[tokio::test]
+async fn a_command_that_was_cut_off_may_have_arrived() {
+    let (setup, backend) = emptied("echo {node} > FOLDER/sent; exit 124").await;
+    let file = setup.folder.path().join("sent");
+    let node = async {
+        while !file.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let noted = |tag: &String| tag.starts_with("stagger:sent:boot-1@");
+        let mut world = setup.world();
+        assert!(world.now.nodes["n2"].tags.iter().any(noted), "it is noted before");
+        world.powercycle("n2");
+    };
+    let (said, ()) = tokio::join!(visit(&backend, Phase::Change), node);
+    assert!(said.unwrap().contains("back after"));
+}
+
 #[tokio::test]
 async fn a_node_that_took_its_connection_with_it_is_back_when_its_boot_id_has_changed() {
     let (setup, backend) = emptied("echo {node} > FOLDER/sent; exit 255").await;

@@ -121,7 +121,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
             "make it master-candidate again",
             "bring the disks in sync of b, c",
             "move back c from n4",
-            "remove 3 tags"
+            "remove 4 tags"
         ]
     );
     let recovered = recovered(&setup, None).await;
@@ -294,6 +294,41 @@ async fn giving_back_stops_when_the_lock_cannot_be_renewed() {
     assert_eq!(setup.world().layout()["s"].0, "n2", "it is back");
 }
 
+/// Seen: a process was killed right after it had sent a reboot, and whoever recovered at once brought instances back to a node that
+/// was about to go down.
+#[tokio::test]
+async fn a_node_is_not_given_back_while_its_reboot_is_on_its_way() {
+    let make = || {
+        let mut world = World::with_nodes(2);
+        world.add("s", "sharedfile", "n2", None);
+        // It shuts down for a while before it is silent.
+        world.down_after = 400;
+        world
+    };
+    let mut setup = setup(make()).await;
+    setup.settings.pace.call = Duration::from_secs(1);
+    let mut lives = Lives::new(&setup);
+    let is_sent = async {
+        while !setup.world().powercycles.contains_key("n2") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        end = lives.live() => panic!("{end:?}"),
+        () = is_sent => {}
+    }
+    drop(lives);
+    let left = setup.backend(None).leftovers().await.unwrap();
+    let [visit] = left.visits.as_slice() else {
+        panic!("{left:?}");
+    };
+    assert!(visit.may_go_down, "{visit:?}");
+    let recovered = recovered(&setup, None).await;
+    assert!(recovered.failed.is_empty(), "{recovered:?}");
+    assert_eq!(setup.world().now.nodes["n2"].boot, 2, "it was waited for");
+    all_is_given_back(&setup.world(), &make(), &recovered.kept, "at once");
+}
+
 /// How many points to leave out between two; the environment may ask for all (`EVERY=1`).
 fn stride(usual: usize) -> usize {
     let every = std::env::var("EVERY").ok().and_then(|every| every.parse().ok());
@@ -326,6 +361,7 @@ async fn brought_back(every: usize) {
         let mut setup = setup(make()).await;
         with_failover(&mut setup);
         setup.settings.pace.call = Duration::from_secs(1);
+        setup.settings.hosts.timeout = 1;
         setup
     };
     let undisturbed = made().await;
@@ -345,8 +381,11 @@ async fn brought_back(every: usize) {
         let what = format!("killed at request {point}, {dies:?}");
         killed += u32::from(matches!(lives.live().await, End::Killed));
         let _gone = std::fs::remove_file(&lives.processes.journal);
-        for _ in 0..20 {
-            setup.world().tick();
+        // Whoever is quick finds nodes that are about to go down.
+        if number % 2 == 0 {
+            for _ in 0..20 {
+                setup.world().tick();
+            }
         }
         left_something += u32::from(!setup.backend(None).leftovers().await.unwrap().nothing_is_away());
         let recovered = recovered(&setup, None).await;

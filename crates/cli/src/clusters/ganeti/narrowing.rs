@@ -42,7 +42,7 @@ impl Ganeti<'_> {
             );
         }
         if let Some(command) = reboot.needs_reboot {
-            self.leave_out_by(command, selection, &facts.cluster).await?;
+            self.leave_out_by(command, selection, facts).await?;
         }
         let is_narrowed = reboot.since.is_some() || reboot.needs_reboot.is_some();
         if is_narrowed && meant(selection, &facts.cluster)?.is_empty() {
@@ -55,17 +55,23 @@ impl Ganeti<'_> {
         Ok(wanted)
     }
 
-    /// Leaves out the nodes for which that command exits with 1.
+    /// Leaves out the nodes for which that command exits with 1. Who is silent is not asked: nothing is done there anyway.
     async fn leave_out_by(
         &self,
         command: &str,
         selection: &mut Selection,
-        cluster: &Cluster,
+        facts: &ClusterFacts,
     ) -> Result<(), CliError> {
         let backend = self.looker()?;
-        for node in meant(selection, cluster)? {
-            let names = [("node", node.as_str())];
-            match commands::ask(backend.rapi(), self.settings()?, command, &names).await? {
+        let settings = self.settings()?;
+        let answers = |node: &UnitId| match &facts.live {
+            Some(live) => live.nodes.get(node.as_str()).is_some_and(|node| node.boot.is_some()),
+            None => true,
+        };
+        let mut asked = meant(selection, &facts.cluster)?;
+        asked.retain(answers);
+        for (node, answer) in commands::ask_each(backend.rapi(), settings, command, asked).await {
+            match answer? {
                 Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => {}
                 Answer::No { .. } => selection.leave_out.push(node.to_string()),
                 Answer::Unknown { why } => {
@@ -73,9 +79,10 @@ impl Ganeti<'_> {
                         Exit::Unreachable,
                         format!("whether {node} needs a reboot could not be found out: {why}"),
                     )
-                    .hint(
-                        "--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not",
-                    ));
+                    .hint(format!(
+                        "--needs-reboot takes a command that exits with 0 if it does and with 1 if it does not; `-O {node}` leaves \
+                         the node out"
+                    )));
                 }
             }
         }

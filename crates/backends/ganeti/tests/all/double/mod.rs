@@ -107,6 +107,8 @@ pub struct World {
     /// Copies that a reboot cut off: on which node, of which instance.
     pub degraded_by_reboot: Vec<(String, String)>,
     pub powercycles: BTreeMap<String, u32>,
+    /// So many ticks a node that is told to reboot answers on.
+    pub down_after: u32,
     /// Migrations at work on each node at once, at most.
     pub most_migrations: BTreeMap<String, usize>,
     pub requests: u64,
@@ -184,6 +186,7 @@ impl World {
     pub fn with_nodes(count: usize) -> Self {
         let mut world = Self {
             pool: 10,
+            down_after: 2,
             ..Self::default()
         };
         for at in 1..=count {
@@ -365,7 +368,7 @@ impl World {
     /// A node is rebooted by whatever way.
     pub fn powercycle(&mut self, name: &str) {
         *self.powercycles.entry(name.to_owned()).or_insert(0) += 1;
-        self.now.nodes.get_mut(name).unwrap().down_in = Some(2);
+        self.now.nodes.get_mut(name).unwrap().down_in = Some(self.down_after);
     }
 
     /// Another node becomes master, as the command does it.

@@ -1,0 +1,78 @@
+//! A reboot or a command that a dead process has sent may still be on its way to its node: nothing is brought back there before that
+//! is certain.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use stagger_engine::cluster::BackendError;
+
+use crate::backend::GanetiBackend;
+use crate::facts::Facts;
+use crate::leftovers::LeftVisit;
+use crate::perform::ARRIVES;
+
+/// Whether something that was sent to a node may still take it away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrival {
+    /// Nothing was sent, or the node has booted since.
+    Over,
+    /// It answers as before.
+    MayCome,
+    /// It is silent.
+    Down,
+}
+
+fn arrival(facts: &Facts, visit: &LeftVisit) -> Arrival {
+    let now = facts.nodes.get(&visit.node).map(|node| node.boot.as_deref());
+    match (visit.notes.sent.as_deref(), now) {
+        (None, _) | (_, None) => Arrival::Over,
+        (Some(_), Some(None)) => Arrival::Down,
+        (Some(sent), Some(Some(boot))) if sent == boot => Arrival::MayCome,
+        (Some(_), Some(Some(_))) => Arrival::Over,
+    }
+}
+
+impl GanetiBackend {
+    /// For how long a node is watched that answers as before something was sent to it. Of commands that a process of this machine
+    /// has begun nothing is left by then; those of another may run for as long as any command.
+    pub fn patience_with_arrivals(&self, all_are_of_here: bool) -> Duration {
+        let pace = self.settings().pace;
+        let arrives = pace.reboot / ARRIVES;
+        if all_are_of_here {
+            return arrives;
+        }
+        arrives.max(Duration::from_secs(self.settings().hosts.timeout) + pace.call)
+    }
+
+    /// Waits until nothing that was sent can take a node of these visits away any more. A node that falls silent meanwhile is waited
+    /// for as long as a reboot may take; one that is silent from the first look on is not.
+    pub(super) async fn arrivals(
+        &self,
+        visits: &[LeftVisit],
+        patience: Duration,
+    ) -> Result<(), BackendError> {
+        let begun = Instant::now();
+        let mut answered: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let (facts, _) = self.look().await?;
+            let (mut may_come, mut is_awaited) = (false, false);
+            for visit in visits {
+                match arrival(&facts, visit) {
+                    Arrival::Over => {}
+                    Arrival::MayCome => {
+                        answered.insert(&visit.node);
+                        may_come = true;
+                    }
+                    Arrival::Down => is_awaited |= answered.contains(visit.node.as_str()),
+                }
+            }
+            let waited = begun.elapsed();
+            let is_over = !(may_come && waited < patience)
+                && !(is_awaited && waited < patience + self.settings().pace.reboot);
+            if is_over {
+                return Ok(());
+            }
+            tokio::time::sleep(self.settings().pace.poll).await;
+        }
+    }
+}
