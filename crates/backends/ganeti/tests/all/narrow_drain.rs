@@ -22,6 +22,7 @@ fn is_drained(world: &World) -> bool {
 #[tokio::test]
 async fn a_job_of_others_waits_for_one_wave_and_not_for_all() {
     let mut setup = setup(mixed()).await;
+    setup.settings.cluster.visits.drain_scope = DrainScope::Cluster;
     with_failover(&mut setup);
     let mut lives = Lives::new(&setup);
     let watch = async {

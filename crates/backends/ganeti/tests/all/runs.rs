@@ -50,6 +50,23 @@ async fn every_node_is_rebooted_once_the_master_last_and_all_is_as_before() {
     }
 }
 
+/// At the end of a run it is compared once more where each instance ran before.
+#[tokio::test]
+async fn an_instance_that_is_not_where_it_ran_before_is_named() {
+    let setup = setup(mixed()).await;
+    let memory = setup.memory().await;
+    let away = async || memory.not_at_home(&setup.rapi().facts().await.unwrap());
+    assert_eq!(away().await, [""; 0]);
+    {
+        let mut world = setup.world();
+        let c = world.now.instances.get_mut("c").unwrap();
+        c.snode = Some(std::mem::replace(&mut c.pnode, "n4".to_owned()));
+        world.now.instances.remove("s");
+        world.shown = world.now.clone();
+    }
+    assert_eq!(away().await, ["c is on n4, and was on n3"], "one that is gone has no home");
+}
+
 /// Its journal was put back from a backup that knows nothing of the visit to n3.
 #[tokio::test]
 async fn a_node_that_the_run_has_drained_and_forgotten_is_given_back_and_has_its_turn() {
