@@ -10,8 +10,8 @@ use crate::commands;
 use crate::facts::Facts;
 use crate::facts::notes::done_tag;
 use crate::goal::Task;
-use crate::visit;
 use crate::perform::ARRIVES;
+use crate::visit;
 use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
 
 /// A node that goes down by its command has fallen silent after that part of the time that a reboot may take: with 900 s, after 15.

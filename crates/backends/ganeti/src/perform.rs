@@ -176,7 +176,10 @@ impl Visitor<'_> {
                             .map_err(|error| refused(&tried, error))?;
                         // They were when it was entered; all that it carried was moved since.
                         self.disks_are_in_sync(&facts, node).await?;
-                        let noted = facts.nodes.get(node).map(|node| node.notes.of(Some(&self.call.run)));
+                        let noted = facts
+                            .nodes
+                            .get(node)
+                            .map(|node| node.notes.of(Some(&self.call.run)));
                         if noted.is_none_or(|notes| notes.sent.as_deref() != Some(before)) {
                             self.note_sending(node, before).await?;
                         }

@@ -501,6 +501,11 @@ pub fn leave(
     if !start.is_empty() {
         return Ok(Some(Batch::Start(start)));
     }
+    Ok(nobody_can_tell(facts, name, &notes).or_else(|| forget(this, &notes)))
+}
+
+/// Why what was noted is not forgotten yet, though nothing is left to do: an instance is where nobody can tell of it.
+fn nobody_can_tell(facts: &Facts, name: &str, notes: &Notes) -> Option<Batch> {
     // It failed where nobody answers: what was noted is not forgotten for it, or the instance would stay there for ever.
     let out_of_reach = facts
         .instances
@@ -513,9 +518,9 @@ pub fn leave(
         ..
     }) = out_of_reach
     {
-        return Ok(Some(Batch::Look(format!(
+        return Some(Batch::Look(format!(
             "{who} is {status} on {primary}, which does not answer: it comes back to {name} once {primary} is in service"
-        ))));
+        )));
     }
     // One question that a hypervisor did not answer is enough for that: what was noted is not forgotten for it.
     let unclear = facts
@@ -524,9 +529,9 @@ pub fn leave(
         .find(|instance| instance.doing == RunState::Unclear && notes.names(&instance.uuid));
     if let Some(InstanceFacts { name, status, .. }) = unclear {
         let why = format!("nobody can tell where {name} runs: it is {status}");
-        return Ok(Some(Batch::Look(why)));
+        return Some(Batch::Look(why));
     }
-    Ok(forget(this, &notes))
+    None
 }
 
 /// What of the visit stands on the node, and boot ids that tell nothing more.

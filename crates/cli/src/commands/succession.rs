@@ -78,7 +78,8 @@ async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
     print::talk(&what);
     guards::clear_expired(cli).await?;
     if run.as_str().starts_with(RECOVERY) {
-        return Err(CliError::new(Exit::NeedsYou, what).hint("`stagger ganeti recover` goes on with what it gave back"));
+        return Err(CliError::new(Exit::NeedsYou, what)
+            .hint("`stagger ganeti recover` goes on with what it gave back"));
     }
     Err(CliError::new(Exit::NeedsYou, what).hint(format!(
         "`stagger ganeti recover` gives back what it has in hand; where its journal is left, `stagger resume {run}` there goes on"
@@ -108,11 +109,7 @@ fn first(open: &[Succession], host: &str, store: Option<&dyn Store>) -> Result<N
 }
 
 /// Decides what is done; `None`: the run is over.
-fn next(
-    succession: &Succession,
-    host: &str,
-    store: Option<&dyn Store>,
-) -> Result<Option<Next>, CliError> {
+fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Result<Option<Next>, CliError> {
     let nothing = |why: String| Ok(Some(Next::Nothing(why)));
     let (run, handed_over) = match succession {
         Succession::NotMaster { master } => return nothing(format!("{master} is the master")),
@@ -145,9 +142,13 @@ fn next(
     }
     // Whoever leaves at once asks for a pause: a timer does not undo it.
     let asked = store.asked(run)?.into_iter().map(|(_, command, _)| command);
-    let last = asked.filter(|command| matches!(command, Command::Pause | Command::Resume)).last();
+    let last = asked
+        .filter(|command| matches!(command, Command::Pause | Command::Resume))
+        .last();
     if last == Some(Command::Pause) {
-        return nothing(format!("a person has paused run {run}: `stagger resume {run}` goes on"));
+        return nothing(format!(
+            "a person has paused run {run}: `stagger resume {run}` goes on"
+        ));
     }
     if view::run(&replayed, None).verdict == Verdict::NeedsYou {
         return nothing(format!("run {run} waits for a person: `stagger status`"));
@@ -234,7 +235,9 @@ mod tests {
         let next = |store: &SqliteStore| first(&[claimed_by("n2")], "n2", Some(store)).unwrap();
         assert_eq!(next(&store), Next::Resume(run()), "its process died");
         let mut ask = |command: Command| {
-            store.ask(&run(), Timestamp::UNIX_EPOCH, &command, "anna").unwrap();
+            store
+                .ask(&run(), Timestamp::UNIX_EPOCH, &command, "anna")
+                .unwrap();
             next(&store)
         };
         let paused = ask(Command::Pause);

@@ -250,9 +250,7 @@ impl NodeNotes {
 
     /// Whether the node has another boot id now than when a visit began, then or later.
     pub fn booted_since(&self, since: Timestamp, now: &str) -> bool {
-        self.boots
-            .iter()
-            .any(|(at, boot)| *at >= since && boot != now)
+        self.boots.iter().any(|(at, boot)| *at >= since && boot != now)
     }
 
     /// The tags of boot ids that tell nothing more, where that is the node's: all but the newest that is another.
@@ -338,7 +336,11 @@ mod tests {
 
     #[test]
     fn a_boot_id_of_before_tells_whether_a_node_has_booted_since() {
-        let notes = read(&["stagger:boot:a@1000", "stagger:boot:b@2000", "stagger:boot:c@3000"]);
+        let notes = read(&[
+            "stagger:boot:a@1000",
+            "stagger:boot:b@2000",
+            "stagger:boot:c@3000",
+        ]);
         let since = |at| notes.booted_since(Timestamp::from_second(at).unwrap(), "c");
         assert!(since(1500) && since(2000));
         assert!(!since(2001), "the visit at 3000 was left without a reboot");

@@ -23,12 +23,13 @@ enum Arrival {
 }
 
 fn arrival(facts: &Facts, visit: &LeftVisit) -> Arrival {
-    let now = facts.nodes.get(&visit.node).map(|node| node.boot.as_deref());
-    match (visit.notes.sent.as_deref(), now) {
-        (None, _) | (_, None) => Arrival::Over,
-        (Some(_), Some(None)) => Arrival::Down,
-        (Some(sent), Some(Some(boot))) if sent == boot => Arrival::MayCome,
-        (Some(_), Some(Some(_))) => Arrival::Over,
+    let (Some(sent), Some(node)) = (&visit.notes.sent, facts.nodes.get(&visit.node)) else {
+        return Arrival::Over;
+    };
+    match &node.boot {
+        None => Arrival::Down,
+        Some(now) if now == sent => Arrival::MayCome,
+        Some(_) => Arrival::Over,
     }
 }
 
@@ -67,9 +68,9 @@ impl GanetiBackend {
                 }
             }
             let waited = begun.elapsed();
-            let is_over = !(may_come && waited < patience)
-                && !(is_awaited && waited < patience + self.settings().pace.reboot);
-            if is_over {
+            let back = patience + self.settings().pace.reboot;
+            let goes_on = (may_come && waited < patience) || (is_awaited && waited < back);
+            if !goes_on {
                 return Ok(());
             }
             tokio::time::sleep(self.settings().pace.poll).await;

@@ -64,7 +64,11 @@ async fn an_instance_that_is_not_where_it_ran_before_is_named() {
         world.now.instances.remove("s");
         world.shown = world.now.clone();
     }
-    assert_eq!(away().await, ["c is on n4, and was on n3"], "one that is gone has no home");
+    assert_eq!(
+        away().await,
+        ["c is on n4, and was on n3"],
+        "one that is gone has no home"
+    );
 }
 
 /// Its journal was put back from a backup that knows nothing of the visit to n3.

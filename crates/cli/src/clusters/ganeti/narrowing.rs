@@ -65,7 +65,10 @@ impl Ganeti<'_> {
         let backend = self.looker()?;
         let settings = self.settings()?;
         let answers = |node: &UnitId| match &facts.live {
-            Some(live) => live.nodes.get(node.as_str()).is_some_and(|node| node.boot.is_some()),
+            Some(live) => live
+                .nodes
+                .get(node.as_str())
+                .is_some_and(|node| node.boot.is_some()),
             None => true,
         };
         let mut asked = meant(selection, &facts.cluster)?;

@@ -472,11 +472,15 @@ impl World {
     /// How each node had booted before its last visit, as that has noted it.
     pub fn noted_boots(&self) -> BTreeMap<String, Vec<String>> {
         let noted = |tags: &BTreeSet<String>| -> Vec<String> {
-            let boots = tags.iter().filter_map(|tag| tag.strip_prefix(BOOT)?.split('@').next());
+            let boots = tags
+                .iter()
+                .filter_map(|tag| tag.strip_prefix(BOOT)?.split('@').next());
             boots.map(str::to_owned).collect()
         };
         let nodes = self.now.nodes.iter();
-        nodes.map(|(name, node)| (name.clone(), noted(&node.tags))).collect()
+        nodes
+            .map(|(name, node)| (name.clone(), noted(&node.tags)))
+            .collect()
     }
 
     /// What a run leaves behind: tags and filters of ours, but for the tags that stay.
