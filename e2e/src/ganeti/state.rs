@@ -55,8 +55,9 @@ impl Cluster {
         for node in self.rows("/2/nodes?bulk=1")? {
             let name = text(&node["name"]);
             roles.insert(name.clone(), text(&node["role"]));
-            let (boots, others): (Vec<String>, Vec<String>) =
-                texts(&node["tags"]).into_iter().partition(|tag| tag.starts_with(BOOT));
+            let (boots, others): (Vec<String>, Vec<String>) = texts(&node["tags"])
+                .into_iter()
+                .partition(|tag| tag.starts_with(BOOT));
             let boots = boots.iter().filter_map(|tag| tag[BOOT.len()..].split('@').next());
             noted_boots.insert(name.clone(), boots.map(str::to_owned).collect());
             tags.insert(name, others);

@@ -13,6 +13,7 @@ mod refused;
 #[expect(dead_code, reason = "tests of the library start it in other ways")]
 #[path = "../../../crates/versioned/tests/all/server.rs"]
 mod server;
+mod story;
 mod ways;
 mod whole;
 
