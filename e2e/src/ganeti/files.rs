@@ -31,6 +31,17 @@ pub(super) const READER: (&str, &str) = ("reader", "secret");
 /// The authority of the remote API's certificate.
 pub(super) const CA: &str = "ca.pem";
 
+/// Who may use the remote API, on each node.
+pub(super) const USERS: &str = "var/lib/ganeti/rapi/users";
+
+/// The users that a cluster is made with.
+pub(super) fn users() -> String {
+    format!(
+        "{} {} write\n{} {} read\n",
+        OPERATOR.0, OPERATOR.1, READER.0, READER.1
+    )
+}
+
 /// Writes everything that does not need the cluster to run.
 pub(super) fn write(dir: &Path, spec: &GanetiSpec) -> Result<()> {
     ensure!(
@@ -81,14 +92,7 @@ fn node(dir: &Path, name: &str) -> Result<()> {
         home.display()
     );
     put(&home.join("etc/default/ganeti"), &settings)?;
-    let users = home.join("var/lib/ganeti/rapi/users");
-    put(
-        &users,
-        &format!(
-            "{} {} write\n{} {} read\n",
-            OPERATOR.0, OPERATOR.1, READER.0, READER.1
-        ),
-    )?;
+    put(&home.join(USERS), &users())?;
     script(&home.join("bin/reboot"), REBOOT)?;
     // Who comes by ssh is on this node, and on no other.
     let sshd = format!(

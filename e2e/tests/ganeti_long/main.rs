@@ -9,6 +9,7 @@ mod hold;
 mod interrupted;
 mod master;
 mod others;
+mod password;
 mod refused;
 #[expect(dead_code, reason = "tests of the library start it in other ways")]
 #[path = "../../../crates/versioned/tests/all/server.rs"]
