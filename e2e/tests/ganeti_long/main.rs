@@ -6,6 +6,7 @@
 
 mod broken;
 mod hold;
+mod init;
 mod interrupted;
 mod master;
 mod others;
