@@ -1,14 +1,15 @@
-//! Builds the root of Ganeti 3.0 if it is missing: that of the story. Cases for another release build theirs. Its version goes
-//! to stdout, where it is to stderr.
+//! Builds what is missing of the roots of Ganeti 3.0 and 3.1. Their versions go to stdout, where they are to stderr.
 
 use anyhow::Result;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::Root;
+use stagger_e2e::ganeti::{Release, Root};
 
-#[expect(clippy::print_stdout, reason = "which version this is is data")]
+#[expect(clippy::print_stdout, reason = "which versions these are is data")]
 fn main() -> Result<()> {
-    let root = Root::ensure()?;
-    say(format!("{} is in {}", root.version, root.path.display()));
-    println!("Ganeti {}", root.version);
+    for release in Release::ALL {
+        let root = Root::ensure_of(release)?;
+        say(format!("{} is in {}", root.version, root.path.display()));
+        println!("Ganeti {}", root.version);
+    }
     Ok(())
 }

@@ -20,6 +20,10 @@ const REBOOT: &str = "#!/bin/sh\nhome=$(dirname \"$(dirname \"$0\")\")\n\
     setsid sh -c 'sleep 1; exec \"$0\" \"$1\" reboot' \"$(dirname \"$home\")/nodectl\" \"$(basename \"$home\")\" \
     </dev/null >/dev/null 2>&1 &\n";
 
+/// The one word of systemd that is meant for a node.
+const SYSTEMCTL: &str = "#!/bin/sh\n[ \"$*\" = reboot ] && exec \"$(dirname \"$0\")/reboot\"\n\
+    echo \"systemctl: there is no systemd here: $*\" >&2\nexit 1\n";
+
 /// The path of a Unix socket may have 107 bytes; the longest below a cluster's folder has fewer than 52.
 const LONGEST_DIR: usize = 55;
 
@@ -30,6 +34,17 @@ pub(super) const READER: (&str, &str) = ("reader", "secret");
 
 /// The authority of the remote API's certificate.
 pub(super) const CA: &str = "ca.pem";
+
+/// Who may use the remote API, on each node.
+pub(super) const USERS: &str = "var/lib/ganeti/rapi/users";
+
+/// The users that a cluster is made with.
+pub(super) fn users() -> String {
+    format!(
+        "{} {} write\n{} {} read\n",
+        OPERATOR.0, OPERATOR.1, READER.0, READER.1
+    )
+}
 
 /// Writes everything that does not need the cluster to run.
 pub(super) fn write(dir: &Path, spec: &GanetiSpec) -> Result<()> {
@@ -81,15 +96,9 @@ fn node(dir: &Path, name: &str) -> Result<()> {
         home.display()
     );
     put(&home.join("etc/default/ganeti"), &settings)?;
-    let users = home.join("var/lib/ganeti/rapi/users");
-    put(
-        &users,
-        &format!(
-            "{} {} write\n{} {} read\n",
-            OPERATOR.0, OPERATOR.1, READER.0, READER.1
-        ),
-    )?;
+    put(&home.join(USERS), &users())?;
     script(&home.join("bin/reboot"), REBOOT)?;
+    script(&home.join("bin/systemctl"), SYSTEMCTL)?;
     // Who comes by ssh is on this node, and on no other.
     let sshd = format!(
         "Port 22\nHostKey /etc/ssh/ssh_host_rsa_key\nAuthorizedKeysFile /root/.ssh/authorized_keys\n\

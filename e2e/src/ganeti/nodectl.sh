@@ -29,11 +29,11 @@ fi
 shift 2
 
 # A command on the node. Ganeti's virtual nodes have folders of their own for all but files of instances, in /srv, and for
-# `reboot`, which is the node's. Programs that are not Ganeti's take the node's name from the kernel. The lock must not go on
-# in a daemon.
+# `reboot`, which is the node's. Programs that are not Ganeti's look for its files where they are on a real node, and take the
+# node's name from the kernel. The lock must not go on in a daemon.
 on() {
     nsenter --net="/run/netns/$node" unshare --mount --uts \
-        sh -c 'mount --bind "$0/srv" /srv && echo "${0##*/}" >/proc/sys/kernel/hostname && exec "$@"' "$home" \
+        sh -c 'mount --bind "$0/srv" /srv && mount --bind "$0/var/lib/ganeti" /var/lib/ganeti && echo "${0##*/}" >/proc/sys/kernel/hostname && exec "$@"' "$home" \
         env GANETI_ROOTDIR="$home" GANETI_HOSTNAME="$node" PATH="$home/bin:$PATH" "$@" 9>&-
 }
 

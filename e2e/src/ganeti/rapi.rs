@@ -4,10 +4,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT};
+use super::{CLUSTER_ADDRESS, Cluster, OPERATOR, RAPI_PORT, files};
 use crate::command::run;
+use crate::files::put;
+
+/// How long the remote API may take to see who may use it.
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// What it answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +131,25 @@ impl Cluster {
         reply(&said).with_context(|| format!("{method} {url}{path}"))
     }
 
+    /// Gives the remote API one more user who may change things, or that user another password.
+    ///
+    /// # Errors
+    /// It does not count in time.
+    pub fn set_user(&self, user: (&str, &str)) -> Result<()> {
+        let text = format!("{}{} {} write\n", files::users(), user.0, user.1);
+        for node in self.spec.names() {
+            put(&self.dir().join(node).join(files::USERS), &text)?;
+        }
+        // It looks at the file by itself.
+        let question = json!({ "fields": ["name"] });
+        self.wait_for("the new password counts", LIMIT, |cluster| {
+            let url = cluster.rapi_url();
+            let reply = cluster.rapi_at(&url, user, "PUT", "/2/query/node", Some(&question))?;
+            Ok(reply.status == 200)
+        })?;
+        Ok(())
+    }
+
     /// Asks for something that is a job, and gives the job's number.
     ///
     /// # Errors
@@ -198,8 +221,6 @@ fn reply(said: &str) -> Result<Reply> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -27,6 +27,8 @@ fn a_node_that_never_comes_back() -> Result<()> {
         cluster.set_stays_down("node2", true)?;
         let held = reboot(&machine, &["-O", "node1"], 3)?;
         held.expect_said(&["NEEDS YOU", "node2", "resume"])?;
+        // How somebody passes who cannot wait for a person.
+        held.expect_said(&["--reason=stagger-emergency", "stagger ganeti guards --drop"])?;
         machine.call(&["status"])?.expect(3)?;
         phases.lap("held");
 
@@ -46,10 +48,19 @@ fn a_node_that_never_comes_back() -> Result<()> {
         );
         phases.lap("it stays out, and what ran runs elsewhere");
 
+        // In the wave it would wait. While a person is waited for nobody's jobs do.
+        let job = cluster.submit("POST", "/2/instances/wiki/reboot?type=hard", None)?;
+        let job = cluster.ended(job, LIMIT)?;
+        ensure!(job["status"] == "success", "{job}");
+        let guards = machine.call(&["ganeti", "guards"])?.expect(0)?;
+        ensure!(guards.out.contains("No guard is held"), "{}", guards.out);
+        phases.lap("a job of an admin has run meanwhile");
+
         cluster.set_stays_down("node2", false)?;
         cluster.start("node2")?;
         let ended = machine.resume_to_the_end(LIMIT)?.expect(0);
-        ended.with_context(|| machine.history_tail(40))?;
+        let ended = ended.with_context(|| machine.history_tail(40))?;
+        ended.expect_said(&["every instance that ran before is on its original primary (2 compared)"])?;
         phases.lap("started, and resumed to the end");
         cluster.ensure_rebooted(&before, &["node2", "node3"])
     })
@@ -78,6 +89,12 @@ fn aborted_with_a_dead_node_that_returns() -> Result<()> {
         let ended = machine.call(&["abort"])?.expect(1)?;
         say(&ended.said);
         ended.expect_said(&["node2", "stagger ganeti recover"])?;
+        ended.expect_said(&[
+            "NOT ON ITS ORIGINAL PRIMARY  mail is on node3, and was on node2",
+            "; wiki is on ",
+        ])?;
+        let report = machine.call(&["report"])?.expect(0)?;
+        report.expect_said(&["mail is on node3, and was on node2"])?;
         phases.lap("held and aborted");
 
         let plan = machine.call(&["plan", "reboot", "--nodes", "node2"])?;

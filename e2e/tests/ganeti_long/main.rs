@@ -6,19 +6,22 @@
 
 mod broken;
 mod hold;
+mod init;
 mod interrupted;
 mod master;
 mod others;
+mod password;
 mod refused;
 #[expect(dead_code, reason = "tests of the library start it in other ways")]
 #[path = "../../../crates/versioned/tests/all/server.rs"]
 mod server;
+mod story;
 mod ways;
 mod whole;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::case::{Phases, on_ganeti};
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{Cluster, GanetiSpec, Release};
@@ -47,6 +50,16 @@ fn case_of(
         ..GanetiSpec::default()
     };
     on_ganeti(name, spec, work)
+}
+
+/// Fails if a node was rebooted by RAPI's powercycle: by default it is done cleanly, by ssh, and no job is needed for it.
+fn ensure_none_powercycled(cluster: &Cluster) -> Result<()> {
+    let jobs = cluster.jobs()?;
+    ensure!(
+        !jobs.iter().any(|job| job.summary.contains("POWERCYCLE")),
+        "{jobs:?}"
+    );
+    Ok(())
 }
 
 /// Runs a reboot to its end, which is to have that code.

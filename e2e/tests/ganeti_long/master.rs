@@ -9,7 +9,7 @@ use stagger_e2e::ganeti::Made;
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
 use super::server::Server;
-use super::{LIMIT, case};
+use super::{LIMIT, case, ensure_none_powercycled};
 
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
@@ -86,6 +86,7 @@ fn on_the_master_it_goes_on_on_the_successor() -> Result<()> {
             say(&ended.said);
             phases.lap("the unit on the successor went on to the end");
             cluster.ensure_rebooted(&before, &["node1"])?;
+            ensure_none_powercycled(cluster)?;
             for machine in [&first, &others[0], &others[1]] {
                 machine.call(&["ganeti", "resume"])?.expect(0)?;
             }
@@ -153,6 +154,7 @@ fn a_master_that_dies_in_mid_wave_is_followed_by_the_unit_on_the_next() -> Resul
         let ended = ended.with_context(|| next.history_tail(40))?;
         say(&ended.said);
         phases.lap("to the end");
+        ensure_none_powercycled(cluster)?;
         cluster.ensure_rebooted(&before, &["node1", "node3"])
     })
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::{Job, Made};
-use stagger_e2e::stagger::{GanetiSetup, Machine, says};
+use stagger_e2e::ganeti::{Cluster, Job, Made};
+use stagger_e2e::stagger::{GanetiSetup, Journal, Machine, says};
 
 use super::{LIMIT, case};
 
@@ -269,7 +269,24 @@ fn a_job_of_ours_is_cancelled() -> Result<()> {
     })
 }
 
-/// Ganeti's own queue decides, by the names in a job: what has nothing to do with the nodes of the wave runs beside it.
+/// The jobs of a node's visit, oldest first.
+fn of_visit(cluster: &Cluster, journal: &Journal, node: &str) -> Result<Vec<u64>> {
+    let visits = journal.of("intent").filter(|event| {
+        let action = &event["action"];
+        action["action"] == "visit" && action["unit"] == node
+    });
+    let keys: Vec<String> = visits
+        .filter_map(|event| Some(format!("{}-{}-", journal.run, event["seq"].as_u64()?)))
+        .collect();
+    let jobs = cluster.jobs()?.into_iter().filter(|job| {
+        let place = job.ours.as_ref().map(|(place, _)| place);
+        place.is_some_and(|place| keys.iter().any(|key| place.starts_with(key)))
+    });
+    Ok(jobs.map(|job| job.id).collect())
+}
+
+/// Ganeti's own queue decides, by the names in a job: what has nothing to do with the nodes of a wave runs beside it, and what
+/// has waits until that wave is over, and not for the next.
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
 fn only_jobs_that_touch_the_wave_wait() -> Result<()> {
@@ -281,31 +298,56 @@ fn only_jobs_that_touch_the_wave_wait() -> Result<()> {
         let before = cluster.state()?;
         phases.lap("instances made");
         let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
-        let run = machine.start(&["run", "reboot", "--nodes", "node2"])?;
-        machine.stop_when(&run, "node2 down", LIMIT, |journal| {
-            let down = journal.in_phase("change");
-            Ok(down.iter().any(|(node, _)| node == "node2") && !cluster.is_up("node2"))
-        })?;
-        let elsewhere = cluster.submit("POST", "/2/instances/wiki/reboot?type=hard", None)?;
-        let there = cluster.submit("POST", "/2/instances/mail/reboot?type=hard", None)?;
-        let done = cluster.ended(elsewhere, LIMIT)?;
-        ensure!(done["status"] == "success", "{done}");
-        let jobs = cluster.jobs()?;
-        let waiting = jobs
-            .iter()
-            .find(|job| job.id == there)
-            .context("the job is gone")?;
-        ensure!(waiting.status == "queued", "{waiting:?}");
-        phases.lap("a job elsewhere has run, and one of the wave waits");
-        run.signal("CONT")?;
-        let ended = run
-            .end(LIMIT)?
-            .expect(0)
-            .with_context(|| machine.history_tail(40))?;
+        let run = machine.start(&["run", "reboot", "--nodes", "node2,node3"])?;
+        let mut waves: Vec<(String, u64)> = Vec::new();
+        for _ in 0..2 {
+            let is_new = |node: &str| waves.iter().all(|(before, _)| before != node);
+            let down = |journal: &Journal| {
+                let mut changed = journal.in_phase("change").into_iter().map(|(node, _)| node);
+                changed.find(|node| is_new(node) && !cluster.is_up(node))
+            };
+            let journal = machine.stop_when(&run, "the next node down", LIMIT, |journal| {
+                Ok(down(journal).is_some())
+            })?;
+            let node = down(&journal).context("it is up again")?;
+            let elsewhere = cluster.submit("POST", "/2/instances/wiki/reboot?type=hard", None)?;
+            let there = cluster.submit("POST", "/2/instances/mail/reboot?type=hard", None)?;
+            let done = cluster.ended(elsewhere, LIMIT)?;
+            ensure!(done["status"] == "success", "{done}");
+            let jobs = cluster.jobs()?;
+            let waiting = jobs.iter().find(|job| job.id == there);
+            let waiting = waiting.context("the job is gone")?;
+            ensure!(waiting.status == "queued", "{waiting:?}");
+            phases.lap(format!(
+                "{node} is down: a job elsewhere has run, and one of the wave waits"
+            ));
+            waves.push((node, there));
+            run.signal("CONT")?;
+        }
+        let ended = run.end(LIMIT)?.expect(0);
+        let ended = ended.with_context(|| machine.history_tail(40))?;
         say(&ended.said);
-        let done = cluster.ended(there, LIMIT)?;
-        ensure!(done["status"] == "success", "{done}");
-        phases.lap("rebooted, and then it ran");
-        cluster.ensure_rebooted(&before, &["node2"])
+        phases.lap("rebooted");
+        let journal = machine.journal()?;
+        for (place, (node, there)) in waves.iter().enumerate() {
+            let there = cluster.ended(*there, LIMIT)?;
+            ensure!(there["status"] == "success", "{there}");
+            let of_wave = of_visit(cluster, &journal, node)?;
+            let last = cluster.ended(*of_wave.last().context("no job")?, LIMIT)?;
+            ensure!(
+                at(&last, "end_ts")? <= at(&there, "start_ts")?,
+                "it did not wait for the wave of {node}: {last} {there}"
+            );
+            if let Some((next, _)) = waves.get(place + 1) {
+                let of_next = of_visit(cluster, &journal, next)?;
+                let first = cluster.ended(*of_next.first().context("no job")?, LIMIT)?;
+                ensure!(
+                    at(&there, "end_ts")? <= at(&first, "received_ts")?,
+                    "it waited for the wave of {next} too: {there} {first}"
+                );
+            }
+        }
+        phases.lap("each ran when its wave was over, and before the next");
+        cluster.ensure_rebooted(&before, &["node2", "node3"])
     })
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use stagger_e2e::ganeti::{Cluster, Made};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
-use super::{case, reboot};
+use super::{case, ensure_none_powercycled, reboot};
 
 /// What was done by jobs of `stagger` that begin so, in order.
 fn done(cluster: &Cluster, begins: &str) -> Result<Vec<String>> {
@@ -228,11 +228,6 @@ fn as_if_all_were_down_and_by_a_command() -> Result<()> {
             moved.is_empty() && stopped == ["shutdown-log", "shutdown-mail"],
             "{moved:?} {stopped:?}"
         );
-        let jobs = cluster.jobs()?;
-        ensure!(
-            !jobs.iter().any(|job| job.summary.contains("POWERCYCLE")),
-            "{jobs:?}"
-        );
-        Ok(())
+        ensure_none_powercycled(cluster)
     })
 }

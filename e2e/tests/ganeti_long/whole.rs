@@ -1,11 +1,11 @@
 //! All nodes, in waves that grow.
 
 use anyhow::{Result, ensure};
-use stagger_e2e::case::Phases;
+use stagger_e2e::case::{Phases, on_ganeti};
 use stagger_e2e::ganeti::{Cluster, Made, Release};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
-use super::{LIMIT, case, case_of, reboot};
+use super::{LIMIT, case, case_of, reboot, story};
 
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
@@ -18,6 +18,12 @@ fn every_node_with_all_kinds_of_instances_and_the_master() -> Result<()> {
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
 fn every_node_of_ganeti_3_1() -> Result<()> {
     case_of(Release::V3_1, 5, "every_node_of_ganeti_3_1", every_node)
+}
+
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn the_story_on_ganeti_3_1() -> Result<()> {
+    on_ganeti("the_story_on_ganeti_3_1", story::spec(Release::V3_1), story::told)
 }
 
 fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
