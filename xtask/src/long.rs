@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::postgres;
 use crate::report::{Outcome, Report, ignored, root, said, target_folder, workspace};
 use crate::simulate;
-use crate::test::{must_be_root, set_up, versions};
+use crate::test::{System, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
 const FILES: [&str; 24] = [
@@ -52,10 +52,6 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
     if build == Outcome::Failed {
         bail!("it does not build");
     }
-    // Random worlds need no cluster.
-    if wanted != [simulate::MILLION] {
-        set_up(&mut report)?;
-    }
     let mut known = Vec::new();
     for file in FILES {
         known.extend(cases(file)?.into_iter().map(|case| (file, case)));
@@ -68,9 +64,15 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         let known: Vec<_> = known.iter().map(|(_, case)| case.as_str()).collect();
         bail!("there is no case {stray}; there are: {}", known.join(", "));
     }
+    let is_wanted = |case: &String| wanted.is_empty() || wanted.contains(&case.as_str());
+    set_up(&mut report, |system| {
+        known
+            .iter()
+            .any(|(file, case)| is_wanted(case) && runs_on(file).contains(&system))
+    })?;
     let names: Vec<&str> = known.iter().map(|(_, case)| case.as_str()).collect();
     for (file, case) in &known {
-        if !wanted.is_empty() && !wanted.contains(&case.as_str()) {
+        if !is_wanted(case) {
             continue;
         }
         let begun = Instant::now();
@@ -104,6 +106,19 @@ pub(crate) fn long(wanted: &[&str]) -> Result<()> {
         Ok(())
     } else {
         bail!("not all is well")
+    }
+}
+
+/// The systems that the cases of a file are run on.
+fn runs_on(file: &str) -> &'static [System] {
+    match file {
+        "ceph_boot" | "ceph_daemonctl" | "ceph_long" => &[System::Ceph],
+        "ganeti_boot" | "ganeti_long" | "ganeti_differential" => &[System::Ganeti],
+        "ironic_boot" | "ironic_hand" | "ironic_long" => &[System::Ironic],
+        "node_agent" | "go_is_fetched" | "rook_long" | "rook_beside" | "kube_commands" | "helm_chart"
+        | "kubectl_plugin" => &[System::Ceph, System::Kubernetes],
+        file if postgres::FILES.contains(&file) || file == postgres::LONG => &[System::Ironic],
+        _ => &[],
     }
 }
 
