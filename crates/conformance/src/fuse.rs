@@ -169,6 +169,10 @@ impl<B: Backend> Lock for FusedBackend<B> {
     fn lock_expires(&self) -> Duration {
         self.inner.lock_expires()
     }
+
+    fn may_have_been_held(&self) -> bool {
+        self.inner.may_have_been_held()
+    }
 }
 
 /// The journal as a process with a fuse touches it.

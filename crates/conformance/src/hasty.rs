@@ -110,4 +110,8 @@ impl<B: Backend> Lock for Hasty<B> {
             None => self.inner.lock_expires(),
         }
     }
+
+    fn may_have_been_held(&self) -> bool {
+        self.inner.may_have_been_held()
+    }
 }

@@ -275,7 +275,8 @@ async fn unread(
             Err(error) => return Err(error.into()),
         }
     }
-    let had_a_stranger = protocol::had_a_stranger(before.ruled_out, &before.taken, given);
+    let had_a_stranger = parts.backend.may_have_been_held()
+        && protocol::had_a_stranger(before.ruled_out, &before.taken, given);
     Ok(had_a_stranger.then_some(Unread::Elsewhere))
 }
 

@@ -108,4 +108,8 @@ impl Lock for MeasuredBackend {
     fn lock_expires(&self) -> Duration {
         self.backend.lock_expires()
     }
+
+    fn may_have_been_held(&self) -> bool {
+        self.backend.may_have_been_held()
+    }
 }

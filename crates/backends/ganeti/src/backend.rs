@@ -398,4 +398,8 @@ impl Lock for GanetiBackend {
     fn lock_expires(&self) -> Duration {
         self.lock.expires()
     }
+
+    fn may_have_been_held(&self) -> bool {
+        self.lock.may_have_been_held()
+    }
 }

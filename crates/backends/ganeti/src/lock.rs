@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -60,6 +60,8 @@ pub struct FilterLock {
     beat: AtomicU64,
     /// The node that this machine is, whatever the host calls itself.
     node: OnceLock<String>,
+    /// Whether it was taken where the cluster remembered neither a token nor a claim.
+    is_the_first: AtomicBool,
 }
 
 impl FilterLock {
@@ -69,6 +71,7 @@ impl FilterLock {
             expires,
             beat: AtomicU64::new(0),
             node: OnceLock::new(),
+            is_the_first: AtomicBool::new(false),
         }
     }
 
@@ -100,6 +103,12 @@ impl FilterLock {
             .find(|found| found.record.handed_over == claim.run && !self.is_here(&found.record.to, claim))
     }
 
+    /// Whether somebody may have acted under it before this process took it. Who acts has raised the fence before, and a recovery
+    /// that takes the fence away has waited for whoever was left.
+    pub fn may_have_been_held(&self) -> bool {
+        !self.is_the_first.load(Ordering::Relaxed)
+    }
+
     /// How long it lasts.
     pub fn expires(&self) -> Duration {
         self.expires
@@ -112,10 +121,13 @@ impl FilterLock {
     pub async fn take(&self, rapi: &Rapi, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let filters = read(rapi).await?;
         self.goes_on_here(&filters, claim)?;
-        let mut token = at_least.max(fence::newest(&filters));
+        let remembered = fence::newest(&filters);
+        let mut token = at_least.max(remembered);
         let mut watched: BTreeMap<String, (LockEntry, Instant)> = claims(&filters)
             .map(|found| (found.id, (found.record, Instant::now())))
             .collect();
+        self.is_the_first
+            .store(remembered == 0 && watched.is_empty(), Ordering::Relaxed);
         while !watched.is_empty() {
             let now: BTreeMap<String, LockEntry> = claims(&read(rapi).await?)
                 .map(|found| (found.id, found.record))

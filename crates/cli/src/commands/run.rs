@@ -399,9 +399,10 @@ async fn tell_of_guards(cli: &Cli, run: &RunId, stays: Stays) {
         return;
     };
     let Ok(held) = holder.held().await else {
-        print::talk(
-            "the guards that the run still holds could not be read: `stagger ceph guards`, `stagger ganeti guards`",
-        );
+        print::talk(&format!(
+            "the guards that the run still holds could not be read: `stagger {} guards`",
+            holder.command()
+        ));
         return;
     };
     for guard in held.iter().filter(|guard| guard.run == run.as_str()) {

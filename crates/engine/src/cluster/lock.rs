@@ -157,6 +157,12 @@ pub trait Lock: Send + Sync {
 
     /// A lock not renewed for so long may be taken over.
     fn lock_expires(&self) -> Duration;
+
+    /// Whether somebody may have acted under the lock before this process took it, of whom no journal here tells. Not so where the
+    /// cluster remembered no token then: whoever acts has it remembered first.
+    fn may_have_been_held(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

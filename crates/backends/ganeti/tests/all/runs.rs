@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use stagger_core::model::{Evacuate, LocalGuests, OnFailure};
 use stagger_core::run::{Command, Ending};
+use stagger_engine::cluster::Lock as _;
 
 use crate::common::setup;
 use crate::double::queue::{Job, Op};
@@ -48,6 +49,28 @@ async fn every_node_is_rebooted_once_the_master_last_and_all_is_as_before() {
             }
         );
     }
+}
+
+/// Seen: where no run had ever been, the first one waited a quarter of an hour for calls of those before it.
+#[tokio::test]
+async fn the_first_run_on_a_cluster_waits_for_nobody_before_it() {
+    let mut setup = setup(mixed()).await;
+    with_failover(&mut setup);
+    // For so long a command of a process before might be under way.
+    setup.settings.hosts.timeout = 3600;
+    let mut lives = Lives::new(&setup);
+    lives.locks = true;
+    let first = tokio::time::timeout(Duration::from_mins(2), lives.live()).await;
+    assert!(matches!(first, Ok(End::Over(Ending::Done))), "{first:?}");
+    let filters = setup.rapi().filters().await.unwrap();
+    assert!(
+        stagger_ganeti::fence::newest(&filters) > 0,
+        "the next one knows of it"
+    );
+    let backend = setup.backend(None);
+    let next = crate::common::claim("bbbb", "ops2");
+    backend.lock(&next, 0).await.unwrap();
+    assert!(backend.may_have_been_held());
 }
 
 /// At the end of a run it is compared once more where each instance ran before.
