@@ -14,9 +14,6 @@ const VARIABLE: &str = "STAGGER_TEST_POSTGRES";
 /// The test files that need one. What needs none of their cases is not left out of the quick tests.
 pub(crate) const FILES: [&str; 5] = ["all", "stores", "handover", "on_postgres", "inventory_upgrade"];
 
-/// The same of those that are long.
-pub(crate) const LONG: &str = "ganeti_long";
-
 /// Tells a test or a bench where PostgreSQL is. A missing root is built first, which takes minutes.
 pub(crate) fn told(command: &mut Command) -> Result<()> {
     if std::env::var_os(VARIABLE).is_some() {
