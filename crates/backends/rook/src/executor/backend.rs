@@ -4,6 +4,7 @@ mod beside_rook;
 mod others_of_kind;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub struct RookBackend {
     /// The interruptions that a person permits.
     permitted: Mutex<Permitted>,
     deployments: Api<Deployment>,
+    /// Whether Rook had taken up the new image once, or none ran: from then on it is not asked for.
+    taken_up: AtomicBool,
 }
 
 /// What a [`RookBackend`] is made of.
@@ -84,6 +87,7 @@ impl RookBackend {
         Self {
             deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
             permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
+            taken_up: AtomicBool::new(false),
             parts,
         }
     }
@@ -373,15 +377,8 @@ impl Executor for RookBackend {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let image = self.cluster_image();
-        snapshot(
-            cluster,
-            &facts,
-            Some(memory),
-            &permitted,
-            watched,
-            image.as_deref(),
-        )
+        let image = self.image_and_rook().await?;
+        snapshot(cluster, &facts, Some(memory), &permitted, watched, Some(&image))
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {

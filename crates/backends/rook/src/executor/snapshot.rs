@@ -16,13 +16,13 @@ use crate::api::daemons::{is_wanted, kind_of};
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
-use crate::executor::beside;
+use crate::executor::beside::{self, ClusterImage};
 use crate::executor::goal::Goal;
 use crate::executor::memory::Memory;
 use crate::executor::{managed_fields, migrations, skip_checks};
 
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
-/// that a person permits; `cluster_image`: what the CephCluster names.
+/// that a person permits; `cluster_image`: what the CephCluster names, for a run beside Rook.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -32,7 +32,7 @@ pub fn snapshot(
     memory: Option<&Memory>,
     permitted: &Permitted,
     watched: &ObjectCache,
-    cluster_image: Option<&str>,
+    cluster_image: Option<&ClusterImage>,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
     let baseline = memory.map(|memory| &memory.baseline);
@@ -62,9 +62,9 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
-    if let Some(memory) = memory.filter(|memory| memory.beside.is_some()) {
+    if let Some((memory, image)) = memory.filter(|memory| memory.beside.is_some()).zip(cluster_image) {
         let (daemons, _) = watched.daemons();
-        let steps = beside::conditions(memory.changes(), &daemons, cluster_image)
+        let steps = beside::conditions(memory.changes(), &daemons, image)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }

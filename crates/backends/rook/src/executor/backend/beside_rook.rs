@@ -1,5 +1,7 @@
 //! What a backend does beside a Rook that runs: sees whether Rook is kept from what is changed, and carries out those steps.
 
+use std::sync::atomic::Ordering;
+
 use k8s_openapi::api::apps::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
@@ -15,7 +17,7 @@ use crate::api::failed;
 use crate::api::names::MANAGER;
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::executor::beside;
+use crate::executor::beside::{self, ClusterImage, is_taken_up};
 use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by};
 
 impl RookBackend {
@@ -23,6 +25,33 @@ impl RookBackend {
     pub(super) fn cluster_image(&self) -> Option<String> {
         let desired = self.parts.desired.borrow();
         desired.cluster.spec.ceph_version.image.clone()
+    }
+
+    /// The same with what Rook makes of it. Whether Rook runs is asked only while it has not taken up what a run beside it has written.
+    pub(super) async fn image_and_rook(&self) -> Result<ClusterImage, BackendError> {
+        let Parts {
+            client,
+            namespace,
+            watched,
+            memory,
+            desired,
+            ..
+        } = &self.parts;
+        let cluster = desired.borrow().cluster.clone();
+        let is_named = cluster.spec.ceph_version.image.as_ref() == Some(&memory.wish.image);
+        let waits = memory.beside.is_some()
+            && is_named
+            && !is_taken_up(&cluster)
+            && !self.taken_up.load(Ordering::Relaxed);
+        let rook_runs = waits
+            && rook_operator::running(client, namespace, watched)
+                .await?
+                .is_some();
+        let image = ClusterImage::of(&cluster, rook_runs);
+        if is_named && image.not_taken_up().is_none() {
+            self.taken_up.store(true, Ordering::Relaxed);
+        }
+        Ok(image)
     }
 
     /// Why Rook may write what a wave changes too.
