@@ -12,6 +12,7 @@ pub(crate) mod evictions;
 pub(crate) mod finalizer;
 mod handback;
 mod last_run;
+mod monitors;
 pub(crate) mod owner;
 mod provision;
 mod release;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -42,7 +43,7 @@ use crate::executor::skip_checks;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::WaveExposure;
 
-pub(crate) use beside_rook::set_image;
+pub(crate) use beside_rook::{set_image, stays_kept};
 
 /// So long is waited until nothing outside a wave may be evicted, before it is asked again.
 const CLOSING: Duration = Duration::from_secs(15);
@@ -169,11 +170,12 @@ impl RookBackend {
             .map(|deployment| deployment.metadata.generation);
         let Memory { beside, wish, .. } = &self.parts.memory;
         let holder = beside::holder_with(beside.as_ref(), wish, &made.image);
+        let since = Some(Timestamp::now());
         call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
             let patch = fields(deployment, &kind, &made.image, &made.fields, Some(&made.release));
             match holder {
-                Some(holder) => held_by(patch, holder),
+                Some(holder) => held_by(patch, deployment, holder, since),
                 None => patch,
             }
         })

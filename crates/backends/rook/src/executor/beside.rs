@@ -11,12 +11,14 @@
 //! daemon back.
 
 mod image;
+mod monitors;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use image::is_taken_up;
 pub use image::{ClusterImage, RookWord};
+pub(crate) use monitors::unwatched;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -26,7 +28,7 @@ use stagger_core::model::{
 };
 
 use crate::api::daemons::{kind_of, osd_of, serves};
-use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::names::{DO_NOT_RECONCILE, HELD};
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::{HELD_BY, holder, is_made_of, template_image};
@@ -220,13 +222,16 @@ pub(crate) fn is_open(run: Changes<'_>, daemons: &Daemons, cluster_image: Option
     }
     let open = open_to_rook(run, daemons);
     let first = open.first()?;
+    let deployment = daemons.get(first)?;
     Some(format!(
         "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}, and Rook changes it at its own pace: set it \
-         again, or end the run",
+         again (`kubectl -n {} label deployment {} {DO_NOT_RECONCILE}={HELD}`), or end the run",
         match open.len() {
             1 => String::new(),
             many => format!(" and {} more", many - 1),
-        }
+        },
+        deployment.namespace().unwrap_or_default(),
+        deployment.name_any(),
     ))
 }
 
@@ -503,6 +508,13 @@ mod tests {
             daemon("osd.2", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
         assert_eq!(settle(false, &theirs, NEW), let_go(&["osd.1"]));
+        // Our half of the mark goes where the other one is somebody else's by now.
+        let shared = Daemons::from([daemon(
+            "osd.1",
+            NEW,
+            &json!({ DO_NOT_RECONCILE: "mine", HELD_BY: "m" }),
+        )]);
+        assert_eq!(settle(true, &shared, NEW), let_go(&["osd.1"]));
     }
 
     /// A monitor that Rook had back, and that a run takes back after all.
