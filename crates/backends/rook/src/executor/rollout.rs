@@ -42,6 +42,20 @@ pub enum Rollout {
     Failed(String),
 }
 
+/// Whether each pod of a Deployment is made of its template, by the word of its controller, whether or not they are ready. What is written
+/// in a pod may be another: an admission webhook puts a mirror of the registry into the image, or defaults into resources.
+pub fn is_rolled_out(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else {
+        return false;
+    };
+    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let count = |number: Option<i32>| number.unwrap_or(0);
+    status.observed_generation.unwrap_or(0) >= deployment.metadata.generation.unwrap_or(0)
+        && wanted > 0
+        && count(status.updated_replicas) == wanted
+        && count(status.replicas) == wanted
+}
+
 /// How far it has come. `pods`: those of the Deployment, of all its revisions.
 pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     let generation = deployment.metadata.generation.unwrap_or(0);
@@ -217,6 +231,27 @@ mod tests {
         // The old pod is still ready, and the new one is not there.
         let half = json!({ "observedGeneration": 2, "replicas": 1, "readyReplicas": 1 });
         assert!(is_waiting(&rollout(&deployment(2, &half), &[])));
+    }
+
+    #[test]
+    fn pods_are_of_the_template_once_their_controller_says_so_ready_or_not() {
+        let of = |generation, status: &str| {
+            let status: Value = serde_json::from_str(status).unwrap();
+            is_rolled_out(&deployment(generation, &status))
+        };
+        assert!(of(2, WHOLE));
+        assert!(!of(3, WHOLE));
+        assert!(of(
+            2,
+            r#"{"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1}"#
+        ));
+        for not_yet in [
+            "null",
+            r#"{"observedGeneration": 2, "replicas": 1}"#,
+            r#"{"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}"#,
+        ] {
+            assert!(!of(2, not_yet), "{not_yet}");
+        }
     }
 
     /// As Kubernetes' own rolling update goes on, with one pod more than wanted meanwhile.

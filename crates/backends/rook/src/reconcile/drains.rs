@@ -27,7 +27,7 @@ use tokio::time::Instant;
 
 use self::ceph_judge::{AsProven, CephJudge, Status, groups};
 use self::consistent::shows_all_that_go;
-use self::daemons::{osds, others};
+use self::daemons::{osds, others, waiting};
 use self::state_map::StateMap;
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
@@ -57,6 +57,8 @@ const BURSTS: Duration = Duration::from_secs(1);
 const ROOK_RUNS: Duration = Duration::from_secs(15);
 /// What fails for so long is told; a write that another's came before passes at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Other daemons than OSDs that a drain waits for.
+const DRAIN_BLOCKED: &str = "DrainBlocked";
 /// Why budgets may not be what they should be.
 const NOT_SEEN_TO: &str = "DrainsNotSeenTo";
 /// Nobody is in the quorum, as far as anybody knows.
@@ -129,6 +131,8 @@ pub(crate) struct Drains {
     rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
     failing: Option<Instant>,
+    /// Since when somebody waits for the eviction of each pod that is no OSD's.
+    waiting: BTreeMap<String, Instant>,
     /// Whether drains were ours to see to when that was last known.
     ours: bool,
     /// Whether the budget over OSDs is what the look that is made now wants.
@@ -179,6 +183,7 @@ impl Drains {
             open: Open::Any,
             rook: None,
             failing: None,
+            waiting: BTreeMap::new(),
             ours: false,
             bounded: false,
         }
@@ -207,6 +212,7 @@ impl Drains {
             let desired = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
+            self.tell_waiting();
             let begun = Instant::now();
             let next = match self.reconcile(&desired, wave, changed).await {
                 Ok(next) => {
@@ -507,6 +513,20 @@ impl Drains {
         let (_, wrong) = self.watched.daemons();
         let wrong = wrong.into_iter().map(|why| (why.clone(), why)).collect();
         self.writer.trouble("DeploymentUnclear", wrong);
+    }
+
+    /// The monitors, metadata servers and gateways that a drain waits for, where drains are ours; what passes at once is not told.
+    fn tell_waiting(&mut self) {
+        let mut now = match self.ours {
+            true => waiting(&self.watched, &self.evidence.refused()),
+            false => BTreeMap::new(),
+        };
+        self.waiting.retain(|pod, _| now.contains_key(pod));
+        now.retain(|pod, _| {
+            let since = self.waiting.entry(pod.clone()).or_insert_with(Instant::now);
+            since.elapsed() >= PATIENCE
+        });
+        self.writer.trouble(DRAIN_BLOCKED, now);
     }
 
     fn tell_both(&self, both: bool) {
