@@ -10,6 +10,8 @@ pub(crate) mod connections;
 mod drains;
 pub(crate) mod evictions;
 pub(crate) mod finalizer;
+#[cfg(test)]
+mod fixture;
 mod handback;
 mod last_run;
 mod monitors;

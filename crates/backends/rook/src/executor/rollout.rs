@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::objects::{ContainerStatus, Deployment, Pod, PodTemplateSpec};
+use crate::api::objects::{Container, ContainerStatus, Deployment, Pod};
 
 /// After so many restarts a container is in a crash loop.
 const CRASHES: i32 = 2;
@@ -74,7 +74,8 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
         return Rollout::Serves;
     }
     // Those of before may have crashed as often as they like.
-    for pod in pods.iter().filter(|pod| is_of(&deployment.spec.template, pod)) {
+    let is_new = |pod: &&Arc<Pod>| is_of(deployment, pod);
+    for pod in pods.iter().filter(is_new) {
         if let Some(why) = broken(pod) {
             return Rollout::Failed(why);
         }
@@ -96,8 +97,11 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     ))
 }
 
-/// Whether a pod is made of this template: it has its annotations, and each of its images.
-fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
+/// Whether a pod is made of a Deployment's template: it has its annotations, and each of its images; where all pods are of the template by
+/// the word of their controller, these may be from another registry.
+fn is_of(deployment: &Deployment, pod: &Pod) -> bool {
+    let template = &deployment.spec.template;
+    let may_be_mirrored = is_rolled_out(deployment);
     let wanted = template
         .metadata
         .as_ref()
@@ -110,9 +114,18 @@ fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
     let of_template = template.spec.iter().flat_map(|spec| &spec.containers);
     let mut of_pod = of_template.map(|container| {
         let mut same = pod.spec.iter().flat_map(|spec| &spec.containers);
-        same.any(|own| own.name == container.name && own.image == container.image)
+        same.any(|own| {
+            own.name == container.name
+                && (own.image == container.image
+                    || may_be_mirrored && without_registry(own) == without_registry(container))
+        })
     });
     annotated && of_pod.all(|same| same)
+}
+
+/// `ceph:v20.2.5` of `mirror.local/proxied/ceph/ceph:v20.2.5`.
+fn without_registry(container: &Container) -> Option<&str> {
+    container.image.as_deref()?.rsplit('/').next()
 }
 
 /// Why a pod will not be ready, if it will not.
@@ -294,6 +307,17 @@ mod tests {
             panic!("{failed:?}")
         };
         assert!(why.contains("new") && why.contains("no such store"), "{why}");
+        // An admission webhook has put a mirror in the place of the registry.
+        let mirrored = |status: &Value| {
+            rollout(
+                &deployment(2, status),
+                &[pod("m", "mirror.local/new", "r1-7", &crashed)],
+            )
+        };
+        let of_template = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        assert!(matches!(mirrored(&of_template), Rollout::Failed(_)));
+        let not_yet = json!({ "observedGeneration": 2, "replicas": 1 });
+        assert!(is_waiting(&mirrored(&not_yet)));
     }
 
     #[test]

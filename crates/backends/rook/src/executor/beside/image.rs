@@ -62,7 +62,7 @@ pub(crate) fn is_taken_up(cluster: &CephCluster) -> bool {
 }
 
 fn why_not(cluster: &CephCluster, named: &str) -> String {
-    // Rook 1.20 looks at no CephCluster with that label; older ones do.
+    // Rook looks at no CephCluster with that label since 1.18.9 (`reconcile` in `pkg/operator/ceph/cluster/controller.go`); older ones do.
     if cluster.labels().contains_key(DO_NOT_RECONCILE) {
         return format!(
             "the CephCluster has the label {DO_NOT_RECONCILE}, so Rook has not looked at {named}: take the label off, or end the run"
@@ -151,7 +151,7 @@ mod tests {
         let labels = json!({ DO_NOT_RECONCILE: "true" });
         let named = cluster(NEW, &labels, &status(OLD, ("True", "")));
         assert!(why(&named).contains("take the label off"));
-        // Rook before 1.20 does not look at the label.
+        // Rook before 1.18.9 does not look at the label.
         let taken = cluster(NEW, &labels, &status(NEW, ("True", "")));
         assert_eq!(ClusterImage::of(&taken, true).word, RookWord::TakenUp);
     }
