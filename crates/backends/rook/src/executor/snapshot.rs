@@ -158,13 +158,12 @@ fn made_of(
     named: Option<&Fields>,
 ) -> Option<PodRevision> {
     let template = &deployment.spec.template;
-    let (spec, fields) = match template.spec.as_ref().filter(|_| is_rolled_out(deployment)) {
-        Some(spec) => (spec, pod::seen_in(template, kind, named)),
-        None => {
-            let spec = youngest.spec.as_ref()?;
-            let annotations = youngest.metadata.annotations.as_ref();
-            (spec, pod::seen(annotations, spec, kind, named))
-        }
+    let (spec, fields) = if let Some(spec) = template.spec.as_ref().filter(|_| is_rolled_out(deployment)) {
+        (spec, pod::seen_in(template, kind, named))
+    } else {
+        let spec = youngest.spec.as_ref()?;
+        let annotations = youngest.metadata.annotations.as_ref();
+        (spec, pod::seen(annotations, spec, kind, named))
     };
     Some(PodRevision {
         image: image_of(spec, kind)?.to_owned(),

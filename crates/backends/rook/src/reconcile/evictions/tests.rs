@@ -1,6 +1,8 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use stagger_ceph::api::{Answer, ApiError, Whom};
+use stagger_core::model::{Code, PartName, Reason, Revision};
+use stagger_core::run::{Entry, Event, Run, Start};
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -165,6 +167,41 @@ async fn a_monitor_that_was_let_go_counts_for_a_run_and_one_that_was_refused_doe
     *ceph.yes.lock().unwrap() = false;
     assert!(review.may_go(&unit("mon.a"), false).await.is_err());
     assert_eq!(goes(), None);
+}
+
+/// Its wave is open until a person acts, and `kubectl drain` would print the same for days.
+#[tokio::test]
+async fn who_is_kept_by_a_run_that_is_held_is_told_which_command_ends_that() {
+    let start: Start = serde_json::from_value(json!({
+        "version": stagger_core::run::VERSION, "run": "r", "cluster": "lab", "baseline": null,
+        "target": { "title": "up", "parts": [] }, "policy": {},
+    }))
+    .unwrap();
+    let opened = Event::WaveOpened {
+        stage: PartName::new("osd").unwrap(),
+        units: vec![(unit("osd.0"), Revision::new("old").unwrap())],
+        not_serving: Vec::new(),
+    };
+    let held = Event::Held {
+        reason: Reason::new(Code::StepFailed, "why"),
+    };
+    let entry = |seq, event| Entry {
+        seq,
+        at: Timestamp::UNIX_EPOCH,
+        event,
+    };
+    let mut run = Run::begin(entry(1, Event::Started(Box::new(start)))).unwrap();
+    run.apply(entry(2, opened)).unwrap();
+    let review = reviewed_by(&Ceph::new(9));
+    review.exposed.run_is_at(&run);
+    let kept = review.may_go(&unit("osd.1"), true).await.unwrap_err();
+    assert!(kept.ends_with("another OSD goes when that is over"), "{kept}");
+    run.apply(entry(3, held)).unwrap();
+    review.exposed.run_is_at(&run);
+    let kept = review.may_go(&unit("osd.1"), true).await.unwrap_err();
+    let how = "when that is over; the update is held since 1970-01-01T00:00:00Z (step-failed), and goes on by `stagger resume -n rook-ceph`";
+    assert!(kept.contains(how), "{kept}");
+    assert_eq!(review.may_go(&unit("osd.0"), true).await, Ok(()));
 }
 
 /// So that the status and an Event name it, too: `kubectl drain` is somewhere in a terminal.
