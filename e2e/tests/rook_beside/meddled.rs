@@ -64,7 +64,7 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
             Ok(why.contains("took the label") && why.contains("kubectl-annotate wrote it last"))
         },
     )?;
-    label("ceph.rook.io/do-not-reconcile=true")?;
+    label("ceph.rook.io/do-not-reconcile=stagger")?;
     cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {
         Ok(!why(status).contains("took the label"))
     })?;

@@ -5,6 +5,8 @@ pub mod cache;
 pub mod cluster;
 pub mod daemons;
 mod error;
+#[cfg(test)]
+pub(crate) mod fake;
 pub mod maintenance;
 pub mod names;
 pub mod nodes;

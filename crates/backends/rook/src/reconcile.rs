@@ -10,8 +10,11 @@ pub(crate) mod connections;
 mod drains;
 pub(crate) mod evictions;
 pub(crate) mod finalizer;
+#[cfg(test)]
+mod fixture;
 mod handback;
 mod last_run;
+mod monitors;
 pub(crate) mod owner;
 mod provision;
 mod release;

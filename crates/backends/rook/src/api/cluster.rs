@@ -1,7 +1,7 @@
 //! A CephCluster, as far as it is read here.
 //!
 //! It is Rook's and its owner's: its definition and its status are never written, and of its spec only the image, by an update
-//! beside a Rook that runs.
+//! beside a Rook that runs. Of its status is read what Rook makes of that image.
 
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -20,6 +20,7 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     kind = "CephCluster",
     plural = "cephclusters",
     namespaced,
+    status = "CephClusterStatus",
     schema = "disabled",
     derive = "PartialEq",
     derive = "Default"
@@ -70,6 +71,50 @@ pub struct CephClusterSpec {
     /// Rook's: annotations of pods by kind of daemon, and of `all`. A change is a new revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Free>,
+}
+
+/// `status` of a CephCluster, which Rook writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CephClusterStatus {
+    /// The image that Rook goes by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<DetectedVersion>,
+    /// How far Rook is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<RookCondition>,
+}
+
+/// `status.version`: what Rook has found in the image.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DetectedVersion {
+    /// The image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+/// A condition of a CephCluster; when it was looked at last is not kept, or it would be another each minute.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RookCondition {
+    /// `Progressing`, `Ready` …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False`.
+    pub status: String,
+    /// Rook's own words.
+    pub message: String,
+}
+
+impl CephClusterStatus {
+    /// Why Rook's last reconcile of it has failed, in Rook's words. `state` and `message` are overwritten by health checks in 1.16; this
+    /// condition stays (`UpdateClusterCondition` in `pkg/operator/ceph/controller/conditions.go`, 1.16.9 and 1.20.6).
+    pub fn failure(&self) -> Option<&str> {
+        let failed = |one: &&RookCondition| one.kind == "Progressing" && one.status == "False";
+        let found = self.conditions.iter().find(failed)?;
+        Some(found.message.as_str())
+    }
 }
 
 /// `spec.cephVersion`.

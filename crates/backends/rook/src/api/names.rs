@@ -19,6 +19,9 @@ pub const DEFAULT_BUDGET: &str = "rook-ceph-osd";
 
 /// The label with which a person keeps Rook and this program from a daemon.
 pub const DO_NOT_RECONCILE: &str = "ceph.rook.io/do-not-reconcile";
+/// The value of that label where it is ours: Rook looks at none (`GetDaemonsToSkipReconcile` in `pkg/operator/ceph/controller/spec.go`,
+/// 1.16.9 and 1.20.6), and people and other tools write `true`.
+pub const HELD: &str = "stagger";
 /// The label with the set that a claim, or an OSD, belongs to.
 pub const SET: &str = "ceph.rook.io/DeviceSet";
 /// `app` of a Job that prepares devices.

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Client, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,6 +13,7 @@ use serde::Serialize;
 use super::{ClientError, name_of_cluster, refused};
 use crate::api::cluster::CephCluster;
 use crate::api::daemons;
+use crate::disruption::eviction_api::{self, Evictee};
 
 /// Where Rook keeps which failure domain drains.
 const ROOKS: &str = "rook-ceph-pdbstatemap";
@@ -191,56 +191,15 @@ fn would_be_evicted(pod: &Pod) -> bool {
     !is_over(pod) && !of_daemon_set && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// What the eviction API answers about a pod (`canIgnorePDB` and `checkAndDecrement` in
-/// `pkg/registry/core/pod/storage/eviction.go` of Kubernetes), with the reason where that is a no.
+/// What the eviction API answers about a pod, with the reason where that is a no.
 fn may_be_evicted(pod: &Pod, budgets: &[PodDisruptionBudget]) -> Result<(), String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    if phase == Some("Pending") {
-        return Ok(());
-    }
-    let over = |budget: &&PodDisruptionBudget| {
-        let selector = budget.spec.as_ref().and_then(|spec| spec.selector.clone());
-        let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
-        selector.is_some_and(|selector| selector.matches(pod.labels()))
+    let evictee = Evictee {
+        labels: pod.labels(),
+        is_pending: phase == Some("Pending"),
+        is_ready: is_ready(pod),
     };
-    let over: Vec<&PodDisruptionBudget> = budgets.iter().filter(over).collect();
-    let [budget] = over[..] else {
-        if over.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<String> = over.iter().map(|budget| budget.name_any()).collect();
-        return Err(format!(
-            "the PodDisruptionBudgets {} are all over it, which the eviction API answers with an error: one has to go",
-            names.join(" and ")
-        ));
-    };
-    let name = budget.name_any();
-    let status = budget.status.clone().unwrap_or_default();
-    let [allowed, healthy, wanted, all] = [
-        status.disruptions_allowed,
-        status.current_healthy,
-        status.desired_healthy,
-        status.expected_pods,
-    ]
-    .map(Option::unwrap_or_default);
-    let policy = budget
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
-    if !is_ready(pod) && (policy == Some("AlwaysAllow") || (healthy >= wanted && wanted > 0)) {
-        return Ok(());
-    }
-    if status.observed_generation < budget.metadata.generation {
-        return Err(format!(
-            "PodDisruptionBudget {name} was changed, and is not counted anew yet"
-        ));
-    }
-    if allowed > 0 {
-        return Ok(());
-    }
-    Err(format!(
-        "PodDisruptionBudget {name} lets none go: {healthy} of {all} pods are ready, and {wanted} have to be"
-    ))
+    eviction_api::may_be_evicted(&evictee, budgets)
 }
 
 fn is_over(pod: &Pod) -> bool {

@@ -4,10 +4,12 @@ mod beside_rook;
 mod others_of_kind;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -41,7 +43,7 @@ use crate::executor::skip_checks;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::WaveExposure;
 
-pub(crate) use beside_rook::set_image;
+pub(crate) use beside_rook::{set_image, stays_kept};
 
 /// So long is waited until nothing outside a wave may be evicted, before it is asked again.
 const CLOSING: Duration = Duration::from_secs(15);
@@ -54,6 +56,8 @@ pub struct RookBackend {
     /// The interruptions that a person permits.
     permitted: Mutex<Permitted>,
     deployments: Api<Deployment>,
+    /// Whether Rook had taken up the new image once, or none ran: from then on it is not asked for.
+    taken_up: AtomicBool,
 }
 
 /// What a [`RookBackend`] is made of.
@@ -84,6 +88,7 @@ impl RookBackend {
         Self {
             deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
             permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
+            taken_up: AtomicBool::new(false),
             parts,
         }
     }
@@ -165,11 +170,12 @@ impl RookBackend {
             .map(|deployment| deployment.metadata.generation);
         let Memory { beside, wish, .. } = &self.parts.memory;
         let holder = beside::holder_with(beside.as_ref(), wish, &made.image);
+        let since = Some(Timestamp::now());
         call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
             let patch = fields(deployment, &kind, &made.image, &made.fields, Some(&made.release));
             match holder {
-                Some(holder) => held_by(patch, holder),
+                Some(holder) => held_by(patch, deployment, holder, since),
                 None => patch,
             }
         })
@@ -373,15 +379,8 @@ impl Executor for RookBackend {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let image = self.cluster_image();
-        snapshot(
-            cluster,
-            &facts,
-            Some(memory),
-            &permitted,
-            watched,
-            image.as_deref(),
-        )
+        let image = self.image_and_rook().await?;
+        snapshot(cluster, &facts, Some(memory), &permitted, watched, Some(&image))
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {

@@ -10,8 +10,15 @@
 //! restarted meanwhile from watching anything at all, and without the new image in the CephCluster it would take each
 //! daemon back.
 
+mod image;
+mod monitors;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+pub(crate) use image::is_taken_up;
+pub use image::{ClusterImage, RookWord};
+pub(crate) use monitors::unwatched;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -21,7 +28,7 @@ use stagger_core::model::{
 };
 
 use crate::api::daemons::{kind_of, osd_of, serves};
-use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::names::{DO_NOT_RECONCILE, HELD};
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::{HELD_BY, holder, is_made_of, template_image};
@@ -82,7 +89,8 @@ impl Step {
                 "labels the Deployments that are to be changed, so that Rook leaves them alone until they are"
             }
             Self::Image => {
-                "writes the image into the CephCluster: Rook takes back none of what is changed from here on"
+                "writes the image into the CephCluster and waits until Rook has taken it up: Rook takes back none of what is changed \
+                 from here on"
             }
             Self::Monitors => "takes the label off monitors and managers, which Rook watches again",
         }
@@ -124,9 +132,9 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
 pub(crate) fn conditions(
     run: Changes<'_>,
     daemons: &Daemons,
-    cluster_image: Option<&str>,
+    image: &ClusterImage,
 ) -> Result<Vec<Condition>, IdError> {
-    let says = cluster_image == Some(run.wish.image.as_str());
+    let says = image.named.as_ref() == Some(&run.wish.image);
     Step::ALL
         .into_iter()
         .map(|step| {
@@ -136,8 +144,11 @@ pub(crate) fn conditions(
                     (false, format!("{first} and {} more are left", left.len() - 1))
                 }
                 (Step::Image | Step::Monitors, None | Some(_)) if !says => {
-                    let image = cluster_image.unwrap_or("no image");
+                    let image = image.named.as_deref().unwrap_or("no image");
                     (false, format!("the CephCluster names {image}"))
+                }
+                (Step::Image, _) if image.not_taken_up().is_some() => {
+                    (false, image.not_taken_up().unwrap_or_default().to_owned())
                 }
                 _ => (true, "nothing is left to do".to_owned()),
             };
@@ -211,13 +222,16 @@ pub(crate) fn is_open(run: Changes<'_>, daemons: &Daemons, cluster_image: Option
     }
     let open = open_to_rook(run, daemons);
     let first = open.first()?;
+    let deployment = daemons.get(first)?;
     Some(format!(
         "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}, and Rook changes it at its own pace: set it \
-         again, or end the run",
+         again (`kubectl -n {} label deployment {} {DO_NOT_RECONCILE}={HELD}`), or end the run",
         match open.len() {
             1 => String::new(),
             many => format!(" and {} more", many - 1),
-        }
+        },
+        deployment.namespace().unwrap_or_default(),
+        deployment.name_any(),
     ))
 }
 
@@ -350,8 +364,12 @@ mod tests {
             daemon("osd.2", NEW, &none),
             daemon("osd.3", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
+        let names_it = |image: &str, word: RookWord| ClusterImage {
+            named: Some(image.to_owned()),
+            word,
+        };
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = conditions(run, daemons, Some(image)).unwrap();
+            let conditions = conditions(run, daemons, &names_it(image, RookWord::TakenUp)).unwrap();
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
         assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
@@ -366,6 +384,12 @@ mod tests {
         let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(done(&begun, NEW), [true, true, true]);
         assert_eq!(is_open(run, &begun, Some(NEW)), None);
+        // Rook has its own mind about the image: no monitor is changed before it is known.
+        let refused = names_it(NEW, RookWord::NotTakenUp("Rook does not take it up".to_owned()));
+        let told = conditions(run, &begun, &refused).unwrap();
+        let verdicts: Vec<Verdict> = told.iter().map(|one| one.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Yes, Verdict::No, Verdict::Yes]);
+        assert_eq!(told[1].why, "Rook does not take it up");
 
         // Somebody gives one to Rook by hand: it is not labelled again, and no wave begins.
         let given = Daemons::from([
@@ -484,6 +508,13 @@ mod tests {
             daemon("osd.2", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
         assert_eq!(settle(false, &theirs, NEW), let_go(&["osd.1"]));
+        // Our half of the mark goes where the other one is somebody else's by now.
+        let shared = Daemons::from([daemon(
+            "osd.1",
+            NEW,
+            &json!({ DO_NOT_RECONCILE: "mine", HELD_BY: "m" }),
+        )]);
+        assert_eq!(settle(true, &shared, NEW), let_go(&["osd.1"]));
     }
 
     /// A monitor that Rook had back, and that a run takes back after all.

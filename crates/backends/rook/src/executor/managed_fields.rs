@@ -1,17 +1,20 @@
 //! The fields of a Deployment that are ours, and no others.
 
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-use stagger_ceph::facts::release;
+use stagger_ceph::facts::release::{self, Version};
 
 use crate::api::names;
-use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::names::{DO_NOT_RECONCILE, HELD};
 use crate::api::objects::{Container, Deployment};
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
 
 /// The label that says which CephMaintenance keeps Rook from a daemon.
 pub const HELD_BY: &str = "stagger.dev/held-by";
+/// The annotation that says since when.
+pub(crate) const HELD_SINCE: &str = "stagger.dev/held-since";
 
 /// The annotation with the newest fencing token that a Deployment has seen.
 pub const FENCE: &str = "stagger.dev/fence";
@@ -62,15 +65,13 @@ pub(crate) fn fields(
     if let Some(restarted) = restarted(deployment) {
         patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(restarted);
     }
-    let version = match release {
-        Some(release) => Some(format!("{release}-0")),
-        None => deployment.labels().get(VERSION).cloned(),
-    };
-    if let Some(version) = version {
+    // What Rook would not understand is not told: the label stays as it is.
+    let version = release.and_then(as_rook_says);
+    if let Some(version) = version.or_else(|| deployment.labels().get(VERSION).cloned()) {
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
     match holder(deployment) {
-        Some(holder) => held_by(patch, holder),
+        Some(holder) => held_by(patch, deployment, holder, None),
         None => patch,
     }
 }
@@ -82,31 +83,58 @@ pub fn holder(deployment: &Deployment) -> Option<&str> {
     holder.filter(|_| labels.contains_key(DO_NOT_RECONCILE))
 }
 
-/// The labels by which Rook is kept from a daemon.
-pub(crate) fn labels(holder: &str) -> Value {
-    json!({ DO_NOT_RECONCILE: "true", HELD_BY: holder })
+/// The value of the label that keeps Rook from that daemon, where somebody else has set it: it is theirs to take off.
+pub(crate) fn kept_by_others(deployment: &Deployment) -> Option<&str> {
+    let labels = deployment.labels();
+    let value = labels.get(DO_NOT_RECONCILE).map(String::as_str);
+    value.filter(|value| *value != HELD || !labels.contains_key(HELD_BY))
 }
 
-/// The same with the labels by which Rook is kept from the daemon.
-pub(crate) fn held_by(mut patch: Value, holder: &str) -> Value {
-    merge(&mut patch["metadata"]["labels"], labels(holder));
+/// The labels by which Rook is kept from a daemon.
+#[cfg(test)]
+pub(crate) fn labels(holder: &str) -> Value {
+    json!({ DO_NOT_RECONCILE: HELD, HELD_BY: holder })
+}
+
+/// The same with the labels by which Rook is kept from the daemon, and since when; `None`: as it says already. What somebody else has
+/// set stays theirs.
+pub(crate) fn held_by(
+    mut patch: Value,
+    deployment: &Deployment,
+    holder: &str,
+    since: Option<Timestamp>,
+) -> Value {
+    let metadata = &mut patch["metadata"];
+    metadata["labels"][HELD_BY] = json!(holder);
+    if kept_by_others(deployment).is_none() {
+        metadata["labels"][DO_NOT_RECONCILE] = json!(HELD);
+    }
+    let said = deployment.annotations().get(HELD_SINCE).cloned();
+    let since = said.or_else(|| Some(format!("{:.0}", since?)));
+    if let Some(since) = since {
+        metadata["annotations"][HELD_SINCE] = json!(since);
+    }
     patch
 }
 
-/// A merge patch that takes those labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
-pub(crate) fn given_back(deployment: &Deployment) -> Value {
-    json!({ "metadata": {
-        "resourceVersion": deployment.resource_version(),
-        "labels": { DO_NOT_RECONCILE: null, HELD_BY: null },
-    } })
+/// Since when Rook is kept from a daemon by one of ours, as far as that is known.
+pub(crate) fn held_since(deployment: &Deployment) -> Option<Timestamp> {
+    holder(deployment)?;
+    deployment.annotations().get(HELD_SINCE)?.parse().ok()
 }
 
-fn merge(labels: &mut Value, more: Value) {
-    if let Value::Object(more) = more {
-        for (name, value) in more {
-            labels[name] = value;
-        }
+/// A merge patch that takes those labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes. What
+/// somebody else has set stays.
+pub(crate) fn given_back(deployment: &Deployment) -> Value {
+    let mut patch = json!({ "metadata": {
+        "resourceVersion": deployment.resource_version(),
+        "labels": { HELD_BY: null },
+        "annotations": { HELD_SINCE: null },
+    } });
+    if kept_by_others(deployment).is_none() {
+        patch["metadata"]["labels"][DO_NOT_RECONCILE] = Value::Null;
     }
+    patch
 }
 
 /// What is ours of a container: the image, where it runs the daemon's, and the variables by which Rook tells it image and
@@ -138,10 +166,27 @@ fn container(one: &Container, now: &str, image: &str, release: Option<&str>) -> 
     (runs_it || has_some).then_some(ours)
 }
 
-/// A release as Rook tells it to a container.
+/// A release as Rook tells it to a container (`CephVersionFormatted` in `pkg/operator/ceph/version/version.go`).
 fn version(release: &str) -> Option<String> {
     let major = release.split('.').next()?.parse().ok()?;
-    Some(format!("ceph version {release}-0 {}", release::name(major)?))
+    let version = as_rook_says(release)?;
+    Some(format!("ceph version {version} {}", release::name(major)?))
+}
+
+/// A release as Rook has it in labels: MAJOR.MINOR.EXTRA-BUILD, where BUILD is the number right behind a hyphen, or else 0
+/// (`ExtractCephVersion` in `pkg/operator/ceph/version/version.go`, 1.16.9 and 1.20.6). Of `18.2.1-262.el9cp`, as vendors build it,
+/// that is `18.2.1-262`. With another number the template of managers and OSDs is not Rook's, and it would restart them once more.
+fn as_rook_says(release: &str) -> Option<String> {
+    let Version {
+        major,
+        minor,
+        patch,
+        rest,
+    } = Version::parse(release)?;
+    let build = rest.strip_prefix('-').unwrap_or_default();
+    let digits = build.bytes().take_while(u8::is_ascii_digit).count();
+    let build: u64 = build[..digits].parse().unwrap_or(0);
+    Some(format!("{major}.{minor}.{patch}-{build}"))
 }
 
 /// The fields that are ours as they are.
@@ -301,27 +346,63 @@ mod tests {
         assert!(!is_made_of(&osd, "osd", &made(other)));
     }
 
+    /// As Rook reads `ceph --version` of images that are built by vendors, and of those that are built between two releases.
+    #[test]
+    fn the_number_of_a_build_is_told_as_rook_reads_it() {
+        for (release, label) in [
+            ("20.2.4", "20.2.4-0"),
+            ("18.2.1-262.el9cp", "18.2.1-262"),
+            ("19.2.0-64", "19.2.0-64"),
+            ("20.3.0-1234-gabcdef", "20.3.0-1234"),
+            ("20.2.0-rc1", "20.2.0-0"),
+        ] {
+            let patch = fields(&osd(), "osd", "ceph:new", &Fields::new(), Some(release));
+            assert_eq!(patch["metadata"]["labels"]["ceph-version"], label);
+        }
+        assert_eq!(
+            version("18.2.1-262.el9cp").as_deref(),
+            Some("ceph version 18.2.1-262 reef")
+        );
+        let unknown = fields(&osd(), "osd", "ceph:new", &Fields::new(), Some("devel"));
+        assert_eq!(unknown["metadata"]["labels"]["ceph-version"], "18.2.7-0");
+    }
+
     /// An apply that left the label out would give the daemon to Rook in mid-run.
     #[test]
     fn what_is_held_stays_so_in_every_write_until_it_is_given_back() {
         let mut osd = osd();
         let of = |patch: &Value| patch["metadata"]["labels"].clone();
         let expected = json!({
-            "ceph-version": "18.2.7-0", "ceph.rook.io/do-not-reconcile": "true", "stagger.dev/held-by": "m",
+            "ceph-version": "18.2.7-0", "ceph.rook.io/do-not-reconcile": "stagger", "stagger.dev/held-by": "m",
         });
-        assert_eq!(of(&held_by(as_they_are(&osd, "osd"), "m")), expected);
-        for name in ["ceph.rook.io/do-not-reconcile", "stagger.dev/held-by"] {
-            osd.labels_mut().insert(
-                name.to_owned(),
-                if name.starts_with("ceph") { "true" } else { "m" }.to_owned(),
-            );
+        let since = "2026-11-29T10:00:00Z";
+        let held = held_by(as_they_are(&osd, "osd"), &osd, "m", since.parse().ok());
+        assert_eq!(of(&held), expected);
+        assert_eq!(held["metadata"]["annotations"][HELD_SINCE], since);
+        for (name, value) in [(DO_NOT_RECONCILE, HELD), (HELD_BY, "m")] {
+            osd.labels_mut().insert(name.to_owned(), value.to_owned());
         }
+        osd.annotations_mut()
+            .insert(HELD_SINCE.to_owned(), since.to_owned());
         assert_eq!(of(&as_they_are(&osd, "osd")), expected);
+        // It is held since the first time, whoever writes it meanwhile.
+        let later = held_by(
+            as_they_are(&osd, "osd"),
+            &osd,
+            "m",
+            "2026-11-29T11:00:00Z".parse().ok(),
+        );
+        assert_eq!(later["metadata"]["annotations"][HELD_SINCE], since);
+        assert_eq!(held_since(&osd), since.parse().ok());
         let changed = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
         assert_eq!(of(&changed)["stagger.dev/held-by"], "m");
         assert_eq!(
             of(&given_back(&osd)),
             json!({ "ceph.rook.io/do-not-reconcile": null, "stagger.dev/held-by": null })
+        );
+        assert_eq!(
+            given_back(&osd)["metadata"]["annotations"],
+            json!({ HELD_SINCE: null })
         );
         // A person's own is not taken for ours.
         osd.labels_mut().remove("stagger.dev/held-by");
@@ -329,6 +410,24 @@ mod tests {
             of(&as_they_are(&osd, "osd")),
             json!({ "ceph-version": "18.2.7-0" })
         );
+    }
+
+    /// As `kubectl rook-ceph` and people do, in the midst of a run or before it.
+    #[test]
+    fn a_label_that_somebody_else_has_set_is_neither_written_nor_taken_away() {
+        let mut osd = osd();
+        let of = |patch: &Value| patch["metadata"]["labels"].clone();
+        assert_eq!(kept_by_others(&osd), None);
+        osd.labels_mut()
+            .insert(DO_NOT_RECONCILE.to_owned(), "true".to_owned());
+        assert_eq!(kept_by_others(&osd), Some("true"));
+        let held = held_by(as_they_are(&osd, "osd"), &osd, "m", None);
+        let ours_alone = json!({ "ceph-version": "18.2.7-0", "stagger.dev/held-by": "m" });
+        assert_eq!(of(&held), ours_alone);
+        osd.labels_mut().insert(HELD_BY.to_owned(), "m".to_owned());
+        assert_eq!((holder(&osd), kept_by_others(&osd)), (Some("m"), Some("true")));
+        assert_eq!(of(&as_they_are(&osd, "osd")), ours_alone);
+        assert_eq!(of(&given_back(&osd)), json!({ "stagger.dev/held-by": null }));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::objects::{ContainerStatus, Deployment, Pod, PodTemplateSpec};
+use crate::api::objects::{Container, ContainerStatus, Deployment, Pod};
 
 /// After so many restarts a container is in a crash loop.
 const CRASHES: i32 = 2;
@@ -42,6 +42,20 @@ pub enum Rollout {
     Failed(String),
 }
 
+/// Whether each pod of a Deployment is made of its template, by the word of its controller, whether or not they are ready. What is written
+/// in a pod may be another: an admission webhook puts a mirror of the registry into the image, or defaults into resources.
+pub fn is_rolled_out(deployment: &Deployment) -> bool {
+    let Some(status) = &deployment.status else {
+        return false;
+    };
+    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let count = |number: Option<i32>| number.unwrap_or(0);
+    status.observed_generation.unwrap_or(0) >= deployment.metadata.generation.unwrap_or(0)
+        && wanted > 0
+        && count(status.updated_replicas) == wanted
+        && count(status.replicas) == wanted
+}
+
 /// How far it has come. `pods`: those of the Deployment, of all its revisions.
 pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     let generation = deployment.metadata.generation.unwrap_or(0);
@@ -60,7 +74,8 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
         return Rollout::Serves;
     }
     // Those of before may have crashed as often as they like.
-    for pod in pods.iter().filter(|pod| is_of(&deployment.spec.template, pod)) {
+    let is_new = |pod: &&Arc<Pod>| is_of(deployment, pod);
+    for pod in pods.iter().filter(is_new) {
         if let Some(why) = broken(pod) {
             return Rollout::Failed(why);
         }
@@ -82,8 +97,11 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
     ))
 }
 
-/// Whether a pod is made of this template: it has its annotations, and each of its images.
-fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
+/// Whether a pod is made of a Deployment's template: it has its annotations, and each of its images; where all pods are of the template by
+/// the word of their controller, these may be from another registry.
+fn is_of(deployment: &Deployment, pod: &Pod) -> bool {
+    let template = &deployment.spec.template;
+    let may_be_mirrored = is_rolled_out(deployment);
     let wanted = template
         .metadata
         .as_ref()
@@ -96,9 +114,18 @@ fn is_of(template: &PodTemplateSpec, pod: &Pod) -> bool {
     let of_template = template.spec.iter().flat_map(|spec| &spec.containers);
     let mut of_pod = of_template.map(|container| {
         let mut same = pod.spec.iter().flat_map(|spec| &spec.containers);
-        same.any(|own| own.name == container.name && own.image == container.image)
+        same.any(|own| {
+            own.name == container.name
+                && (own.image == container.image
+                    || may_be_mirrored && without_registry(own) == without_registry(container))
+        })
     });
     annotated && of_pod.all(|same| same)
+}
+
+/// `ceph:v20.2.5` of `mirror.local/proxied/ceph/ceph:v20.2.5`.
+fn without_registry(container: &Container) -> Option<&str> {
+    container.image.as_deref()?.rsplit('/').next()
 }
 
 /// Why a pod will not be ready, if it will not.
@@ -219,6 +246,27 @@ mod tests {
         assert!(is_waiting(&rollout(&deployment(2, &half), &[])));
     }
 
+    #[test]
+    fn pods_are_of_the_template_once_their_controller_says_so_ready_or_not() {
+        let of = |generation, status: &str| {
+            let status: Value = serde_json::from_str(status).unwrap();
+            is_rolled_out(&deployment(generation, &status))
+        };
+        assert!(of(2, WHOLE));
+        assert!(!of(3, WHOLE));
+        assert!(of(
+            2,
+            r#"{"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1}"#
+        ));
+        for not_yet in [
+            "null",
+            r#"{"observedGeneration": 2, "replicas": 1}"#,
+            r#"{"observedGeneration": 2, "replicas": 2, "updatedReplicas": 1}"#,
+        ] {
+            assert!(!of(2, not_yet), "{not_yet}");
+        }
+    }
+
     /// As Kubernetes' own rolling update goes on, with one pod more than wanted meanwhile.
     #[test]
     fn of_several_pods_all_are_new_and_ready_and_none_is_left_of_before() {
@@ -259,6 +307,17 @@ mod tests {
             panic!("{failed:?}")
         };
         assert!(why.contains("new") && why.contains("no such store"), "{why}");
+        // An admission webhook has put a mirror in the place of the registry.
+        let mirrored = |status: &Value| {
+            rollout(
+                &deployment(2, status),
+                &[pod("m", "mirror.local/new", "r1-7", &crashed)],
+            )
+        };
+        let of_template = json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1 });
+        assert!(matches!(mirrored(&of_template), Rollout::Failed(_)));
+        let not_yet = json!({ "observedGeneration": 2, "replicas": 1 });
+        assert!(is_waiting(&mirrored(&not_yet)));
     }
 
     #[test]

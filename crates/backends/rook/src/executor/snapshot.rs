@@ -8,21 +8,23 @@ use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::translate::{
     Baseline, HealthPolicy, Permitted, absent, budgets, conditions, interruptions, units, with_recovered,
 };
-use stagger_core::model::{ClusterName, IdError, Reason, Snapshot, Unit, UnitId};
+use stagger_core::model::{ClusterName, IdError, Reason, Revision, Snapshot, Unit, UnitId};
 use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{is_wanted, kind_of};
 use crate::api::names::DO_NOT_RECONCILE;
+use crate::api::objects::{Deployment, Pod};
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
-use crate::executor::beside;
+use crate::executor::beside::{self, ClusterImage};
 use crate::executor::goal::Goal;
 use crate::executor::memory::Memory;
+use crate::executor::rollout::is_rolled_out;
 use crate::executor::{managed_fields, migrations, skip_checks};
 
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
-/// that a person permits; `cluster_image`: what the CephCluster names.
+/// that a person permits; `cluster_image`: what the CephCluster names, for a run beside Rook.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -32,7 +34,7 @@ pub fn snapshot(
     memory: Option<&Memory>,
     permitted: &Permitted,
     watched: &ObjectCache,
-    cluster_image: Option<&str>,
+    cluster_image: Option<&ClusterImage>,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
     let baseline = memory.map(|memory| &memory.baseline);
@@ -62,9 +64,9 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
-    if let Some(memory) = memory.filter(|memory| memory.beside.is_some()) {
+    if let Some((memory, image)) = memory.filter(|memory| memory.beside.is_some()).zip(cluster_image) {
         let (daemons, _) = watched.daemons();
-        let steps = beside::conditions(memory.changes(), &daemons, cluster_image)
+        let steps = beside::conditions(memory.changes(), &daemons, image)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }
@@ -85,7 +87,7 @@ pub fn snapshot(
 }
 
 /// The daemons as units, with the revisions of their pods: the release is what Ceph says that runs, the
-/// rest what the youngest pod is made of, as far as it is `named`.
+/// rest what the youngest pod is made of, as far as it is `named`, or its Deployment where that is rolled out.
 ///
 /// # Errors
 /// A name that cannot be used.
@@ -139,18 +141,35 @@ pub fn units_of(
                 .filter(|pod| pod.metadata.deletion_timestamp.is_none())
                 .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
             let kind = kind_of(&unit.id);
-            let made = youngest.and_then(|pod| {
-                let spec = pod.spec.as_ref()?;
-                Some(PodRevision {
-                    image: image_of(spec, kind)?.to_owned(),
-                    release: release.as_str().to_owned(),
-                    fields: pod::seen(pod.metadata.annotations.as_ref(), spec, kind, named.get(kind)),
-                })
-            });
+            let made = youngest.and_then(|pod| made_of(deployment, pod, kind, &release, named.get(kind)));
             unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;
         }
     }
     Ok(units)
+}
+
+/// What a Deployment's youngest pod is made of: where all of its pods are of its template, what that says, for in a pod another may have
+/// written another registry, and no plan would ever be done with it.
+fn made_of(
+    deployment: &Deployment,
+    youngest: &Pod,
+    kind: &str,
+    release: &Revision,
+    named: Option<&Fields>,
+) -> Option<PodRevision> {
+    let template = &deployment.spec.template;
+    let (spec, fields) = if let Some(spec) = template.spec.as_ref().filter(|_| is_rolled_out(deployment)) {
+        (spec, pod::seen_in(template, kind, named))
+    } else {
+        let spec = youngest.spec.as_ref()?;
+        let annotations = youngest.metadata.annotations.as_ref();
+        (spec, pod::seen(annotations, spec, kind, named))
+    };
+    Some(PodRevision {
+        image: image_of(spec, kind)?.to_owned(),
+        release: release.as_str().to_owned(),
+        fields,
+    })
 }
 
 /// A gateway's pod that moves to another node is still the same gateway, and the service map shows it twice
@@ -195,4 +214,43 @@ pub fn permitted(wish: Option<&Goal>) -> impl Iterator<Item = String> {
         .flat_map(|wish| wish.policy.interruptions.clone());
     let sorts = ["mgr", "mds", "rgw"].iter().chain(sorts);
     sorts.map(|sort| (*sort).to_owned()).chain(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn osd(image: &str, status: &Value) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": { "name": "rook-ceph-osd-3", "generation": 2 },
+            "spec": { "selector": {}, "template": { "spec": { "containers": [{ "name": "osd", "image": image }] } } },
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    /// Where an admission webhook puts a mirror in the place of each registry.
+    #[test]
+    fn a_pod_whose_image_was_rewritten_is_made_of_its_deployments_template() {
+        let (old, new) = ("quay.io/ceph/ceph:v20.2.4", "quay.io/ceph/ceph:v20.2.5");
+        let mirrored = "mirror.local/ceph/ceph:v20.2.4";
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "rook-ceph-osd-3-x" },
+            "spec": { "containers": [{ "name": "osd", "image": mirrored }] },
+        }))
+        .unwrap();
+        let release = Revision::new("20.2.4").unwrap();
+        let made = |deployment: &Deployment| made_of(deployment, &pod, "osd", &release, None).unwrap().image;
+        let done =
+            json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1 });
+        assert_eq!(made(&osd(old, &done)), old);
+        // Another image was written, and the pod is still the one of before.
+        let before =
+            json!({ "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1 });
+        assert_eq!(made(&osd(new, &before)), mirrored);
+        let begun = json!({ "observedGeneration": 2, "replicas": 1, "readyReplicas": 1 });
+        assert_eq!(made(&osd(new, &begun)), mirrored);
+    }
 }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use stagger_core::model::UnitId;
 use stagger_core::run::{Action, OpenWave, Run, Visit};
 use tokio::sync::watch;
@@ -49,6 +50,8 @@ struct ExposedWave {
     again: BTreeSet<u32>,
     /// The exposed that are no OSDs.
     others: BTreeSet<UnitId>,
+    /// The code of the reason for which the run is held with its wave open, and since when.
+    held: Option<(String, Timestamp)>,
 }
 
 impl ExposedWave {
@@ -88,7 +91,10 @@ impl WaveExposure {
                 (true, osds(&mut wave.units.keys()), exposed, others)
             }
         };
+        let held = run.held().filter(|_| open);
+        let held = held.map(|(reason, since)| (reason.code.to_string(), since));
         self.told.send_if_modified(|told| {
+            told.held = held;
             let before = told.wave();
             if told.all != all {
                 told.again.clear();
@@ -147,6 +153,16 @@ impl WaveExposure {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What a person has to do so that the open wave goes on, if it does not by itself: until then nothing that it keeps is let go.
+    pub fn how_it_goes_on(&self, namespace: &str) -> Option<String> {
+        let told = self.told.borrow();
+        let (code, since) = told.held.as_ref()?;
+        Some(format!(
+            "the update is held since {since:.0} ({code}), and goes on by `stagger resume -n {namespace}`, or ends by `stagger abort -n \
+             {namespace}`; `stagger status -n {namespace}` says why"
+        ))
     }
 
     /// That daemon is not evicted after all.
@@ -246,7 +262,6 @@ fn acts_on(action: &Action) -> Option<&UnitId> {
 mod tests {
     use std::time::Duration;
 
-    use jiff::Timestamp;
     use serde_json::json;
     use stagger_core::model::{Code, PartName, Phase, Reason, Revision};
     use stagger_core::run::Effect;
@@ -406,6 +421,21 @@ mod tests {
         );
         // Itself it is down anyway.
         assert_eq!(may_go(&told, 0), Ok(()));
+        // A person has to act before it is over, and who waits is told so.
+        assert_eq!(told.exposed.how_it_goes_on("rook-ceph"), None);
+        told.hears(Event::Held {
+            reason: Reason::new(Code::Paused, "a person paused it"),
+        });
+        let how = told.exposed.how_it_goes_on("rook-ceph").unwrap();
+        for word in [
+            "1970-01-01T00:00:00Z (paused)",
+            "`stagger resume -n rook-ceph`",
+            "`stagger abort -n rook-ceph`",
+        ] {
+            assert!(how.contains(word), "{how}");
+        }
+        told.hears(Event::Released);
+        assert_eq!(told.exposed.how_it_goes_on("rook-ceph"), None);
         told.hears(Event::WaveDropped {
             reason: Reason::new(Code::OracleSaysNo, ""),
         });

@@ -273,6 +273,11 @@ pub(crate) fn unchecked(note: String) -> News {
     bad("Upgrade", "ChecksSkipped", note)
 }
 
+/// A daemon that is given back, and from which somebody else keeps Rook.
+pub(crate) fn still_kept(note: String) -> News {
+    bad("GiveBack", "RookStaysKept", note)
+}
+
 /// A known risk that applies or may, and keeps no update from being begun.
 pub(crate) fn known_risk(note: String) -> News {
     bad("Upgrade", "KnownRisk", note)

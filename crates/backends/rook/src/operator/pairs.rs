@@ -7,6 +7,7 @@ use kube::runtime::reflector::Store;
 
 use crate::api::cluster::CephCluster;
 use crate::api::maintenance::{CephMaintenance, Desired};
+use crate::api::names::DO_NOT_RECONCILE;
 
 /// A namespace, and a name in it.
 pub(super) type Key = (String, String);
@@ -75,8 +76,17 @@ fn key<K: kube::ResourceExt>(object: &K) -> Key {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
 
-/// Whether nothing is wanted otherwise: their statuses are nobody's wish.
+/// Whether nothing is wanted otherwise: their statuses are nobody's wish, but for Rook's word about the image that is named, for which
+/// a run waits.
 pub(super) fn is_same(one: &Desired, other: &Desired) -> bool {
+    let word = |cluster: &CephCluster| {
+        let status = cluster.status.as_ref();
+        (
+            status.and_then(|status| status.version.clone()),
+            status.and_then(|status| status.failure()).map(str::to_owned),
+            cluster.labels().get(DO_NOT_RECONCILE).cloned(),
+        )
+    };
     let of = |desired: &Desired| {
         let Desired { maintenance, cluster } = desired;
         (
@@ -88,6 +98,7 @@ pub(super) fn is_same(one: &Desired, other: &Desired) -> bool {
             cluster.spec.clone(),
             cluster.metadata.uid.clone(),
             cluster.metadata.deletion_timestamp.clone(),
+            word(cluster),
         )
     };
     of(one) == of(other)
@@ -203,6 +214,19 @@ mod tests {
             ..Default::default()
         });
         other.cluster.metadata.resource_version = Some("7".to_owned());
+        let status = |image: &str, ready: &str| {
+            let progress = json!({ "type": "Progressing", "status": "True", "message": ready });
+            let status = json!({ "version": { "image": image }, "conditions": [progress] });
+            Some(serde_json::from_value(status).unwrap())
+        };
+        let mut rook = one.clone();
+        rook.cluster.status = status("ceph:20", "Configuring Ceph Mons");
+        other.cluster.status = status("ceph:20", "Configuring Ceph OSDs");
+        assert!(is_same(&rook, &other));
+        // Rook has taken up another image: a run waits for that.
+        other.cluster.status = status("ceph:21", "Configuring Ceph OSDs");
+        assert!(!is_same(&rook, &other));
+        other.cluster.status = None;
         assert!(is_same(&one, &other));
         other
             .maintenance

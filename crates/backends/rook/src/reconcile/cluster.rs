@@ -40,6 +40,7 @@ use crate::reconcile::agents;
 use crate::reconcile::drains::Drains;
 use crate::reconcile::finalizer;
 use crate::reconcile::last_run::Last;
+use crate::reconcile::monitors;
 use crate::reconcile::provision::Provision;
 use crate::reconcile::removal::Removal;
 
@@ -233,6 +234,12 @@ impl ClusterReconciler {
             Arc::clone(&self.metrics),
         );
         let mut beside = JoinSet::new();
+        beside.spawn(monitors::run(
+            self.shared.clone(),
+            self.namespace.clone(),
+            Arc::clone(&self.watched),
+            Arc::clone(&self.writer),
+        ));
         beside.spawn(drains.run(told.clone()));
         beside.spawn(provision.run(told.clone()));
         beside.spawn(removal.run(told.clone()));

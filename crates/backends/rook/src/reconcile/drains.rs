@@ -10,6 +10,7 @@ mod consistent;
 mod daemons;
 mod noout;
 mod state_map;
+mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use self::daemons::{osds, others};
 use self::state_map::StateMap;
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
-use crate::api::{names, rook_operator};
+use crate::api::rook_operator;
 use crate::disruption::budgets::Ensure;
 use crate::disruption::drains::eviction::Observation;
 use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
@@ -39,7 +40,6 @@ use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::status::Drained;
 use crate::observability::writer::Writer;
 use crate::reconcile::Shared;
 use crate::reconcile::evictions::{Connect, Evidence, EvidenceSink};
@@ -57,6 +57,8 @@ const BURSTS: Duration = Duration::from_secs(1);
 const ROOK_RUNS: Duration = Duration::from_secs(15);
 /// What fails for so long is told; a write that another's came before passes at once.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Other daemons than OSDs that a drain waits for.
+const DRAIN_BLOCKED: &str = "DrainBlocked";
 /// Why budgets may not be what they should be.
 const NOT_SEEN_TO: &str = "DrainsNotSeenTo";
 /// Nobody is in the quorum, as far as anybody knows.
@@ -129,6 +131,8 @@ pub(crate) struct Drains {
     rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
     failing: Option<Instant>,
+    /// Since when somebody waits for the eviction of each pod that is no OSD's.
+    waiting: BTreeMap<String, Instant>,
     /// Whether drains were ours to see to when that was last known.
     ours: bool,
     /// Whether the budget over OSDs is what the look that is made now wants.
@@ -179,6 +183,7 @@ impl Drains {
             open: Open::Any,
             rook: None,
             failing: None,
+            waiting: BTreeMap::new(),
             ours: false,
             bounded: false,
         }
@@ -207,6 +212,7 @@ impl Drains {
             let desired = told.borrow_and_update().clone();
             self.pulse.works();
             self.tell_unclear();
+            self.tell_waiting();
             let begun = Instant::now();
             let next = match self.reconcile(&desired, wave, changed).await {
                 Ok(next) => {
@@ -501,78 +507,7 @@ impl Drains {
         let (dump, rules) = (ask("osd dump").await?, ask("osd crush rule dump").await?);
         level::lowest(&dump, &rules).map_err(|why| BackendError::transient(tried, why))
     }
-
-    /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.
-    fn tell_unclear(&self) {
-        let (_, wrong) = self.watched.daemons();
-        let wrong = wrong.into_iter().map(|why| (why.clone(), why)).collect();
-        self.writer.trouble("DeploymentUnclear", wrong);
-    }
-
-    fn tell_both(&self, both: bool) {
-        let why = "Rook's operator runs, and spec.disruptionManagement.managePodBudgets of the CephCluster is true: Rook manages \
-                   the PodDisruptionBudgets, and nothing is done about drains here; set it to false";
-        let said = both.then(|| (self.name.clone(), why.to_owned()));
-        self.writer
-            .trouble("RookManagesBudgets", said.into_iter().collect());
-    }
-
-    fn tell_failure(&mut self, error: &BackendError) {
-        if self.failing.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
-            return;
-        }
-        let hint = error.hint.as_ref().map(|hint| format!("; {hint}"));
-        let why = format!(
-            "{error}{}; until that is well no OSD may be evicted, or, where the API server takes no write, no more than before",
-            hint.unwrap_or_default()
-        );
-        self.writer
-            .trouble(NOT_SEEN_TO, BTreeMap::from([(self.name.clone(), why)]));
-    }
-
-    /// The OSDs of which nobody knows with which others they may go.
-    fn tell_unplaced(&self, osds: &[Osd], level: Option<&str>) {
-        let level = level.unwrap_or_default();
-        let label = names::topology(level);
-        let why = |osd: &Osd| {
-            let id = osd.id;
-            let name = format!("{}-{id}", names::OSD_APP);
-            let why = format!(
-                "Deployment {name} has no label {label}, so osd.{id} may not be evicted while any other is down; set \
-                 the label, in its pod template too, to its {level} in the CRUSH map"
-            );
-            (name, why)
-        };
-        let unplaced = osds
-            .iter()
-            .filter(|osd| !level.is_empty() && osd.domain.is_none());
-        self.writer.trouble("OsdUnplaced", unplaced.map(why).collect());
-    }
-
-    fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
-        let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
-        let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
-        let is_free = |osd: &Osd| match &wanted.open {
-            Open::Any => true,
-            Open::Only(open) => open.contains(&osd.id),
-        };
-        let waiting: BTreeSet<String> = osds
-            .iter()
-            .filter(|osd| osd.cordoned.is_some() && osd.serves && !is_free(osd))
-            .filter_map(|osd| osd.domain.clone())
-            .filter(|domain| wanted.blocked.contains_key(domain))
-            .collect();
-        // Of a domain that is waited for it is known what keeps just that one.
-        let first = waiting.first().and_then(|domain| wanted.blocked.get(domain));
-        let why = first.or_else(|| wanted.blocked.values().next());
-        let told = something.then(|| Drained {
-            blocked: wanted.blocked.keys().take(20).cloned().collect(),
-            blocked_count: wanted.blocked.len(),
-            why: why.cloned().unwrap_or_default(),
-            draining,
-            waiting,
-            noout: wanted.noout.clone(),
-        });
-        self.writer.tell(|now| now.drains = told);
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! What a backend does beside a Rook that runs: sees whether Rook is kept from what is changed, and carries out those steps.
 
+use std::sync::atomic::Ordering;
+
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
@@ -12,17 +15,44 @@ use super::{Parts, RookBackend, WRITES};
 use crate::api::cluster::CephCluster;
 use crate::api::daemons::kind_of;
 use crate::api::failed;
-use crate::api::names::MANAGER;
+use crate::api::names::{DO_NOT_RECONCILE, MANAGER};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::executor::beside;
-use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by};
+use crate::executor::beside::{self, ClusterImage, is_taken_up};
+use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by, kept_by_others};
 
 impl RookBackend {
     /// The image that the CephCluster names.
     pub(super) fn cluster_image(&self) -> Option<String> {
         let desired = self.parts.desired.borrow();
         desired.cluster.spec.ceph_version.image.clone()
+    }
+
+    /// The same with what Rook makes of it. Whether Rook runs is asked only while it has not taken up what a run beside it has written.
+    pub(super) async fn image_and_rook(&self) -> Result<ClusterImage, BackendError> {
+        let Parts {
+            client,
+            namespace,
+            watched,
+            memory,
+            desired,
+            ..
+        } = &self.parts;
+        let cluster = desired.borrow().cluster.clone();
+        let is_named = cluster.spec.ceph_version.image.as_ref() == Some(&memory.wish.image);
+        let waits = memory.beside.is_some()
+            && is_named
+            && !is_taken_up(&cluster)
+            && !self.taken_up.load(Ordering::Relaxed);
+        let rook_runs = waits
+            && rook_operator::running(client, namespace, watched)
+                .await?
+                .is_some();
+        let image = ClusterImage::of(&cluster, rook_runs);
+        if is_named && image.not_taken_up().is_none() {
+            self.taken_up.store(true, Ordering::Relaxed);
+        }
+        Ok(image)
     }
 
     /// Why Rook may write what a wave changes too.
@@ -93,28 +123,43 @@ impl RookBackend {
         }
         let (daemons, _) = watched.daemons();
         let left = beside::left(step, memory.changes(), &daemons);
+        let since = Some(Timestamp::now());
+        let mut kept = Vec::new();
         for unit in &left {
             let kind = kind_of(unit).to_owned();
             match step {
                 beside::Step::Hold => {
                     let tried = format!("label the Deployment of {unit}");
                     self.write(unit, call.fence, &tried, |deployment| {
-                        held_by(as_they_are(deployment, &kind), &beside.holder)
+                        held_by(as_they_are(deployment, &kind), deployment, &beside.holder, since)
                     })
                     .await?;
                 }
                 beside::Step::Monitors | beside::Step::Image => {
-                    give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?;
+                    kept.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
                 }
             }
         }
-        Ok(format!("{} Deployments were labelled", left.len()))
+        let count = left.len();
+        Ok(match step {
+            beside::Step::Hold => format!("{count} Deployments were labelled"),
+            beside::Step::Monitors | beside::Step::Image if kept.is_empty() => {
+                format!("{count} Deployments were given back")
+            }
+            beside::Step::Monitors | beside::Step::Image => {
+                format!("{count} Deployments were given back; {}", kept.join("; "))
+            }
+        })
     }
 }
 
-/// Takes the labels off a Deployment by which Rook is kept from it, whoever else has set them: an apply would leave those that a
-/// person has set as well, and Rook would look after no monitor.
-async fn give_back(deployments: &Api<Deployment>, name: &str, fence: u64) -> Result<(), BackendError> {
+/// Takes off a Deployment what we keep Rook from it by, also where somebody has set the same once more: an apply would leave that, and
+/// Rook would look after no monitor. Tells of a label that is somebody else's and stays.
+async fn give_back(
+    deployments: &Api<Deployment>,
+    name: &str,
+    fence: u64,
+) -> Result<Option<String>, BackendError> {
     let tried = format!("give Deployment {name} back to Rook");
     for _ in 0..WRITES {
         let found = deployments
@@ -131,12 +176,22 @@ async fn give_back(deployments: &Api<Deployment>, name: &str, fence: u64) -> Res
             .patch_metadata(name, &PatchParams::default(), &patch)
             .await
         {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(stays_kept(&found)),
             Err(kube::Error::Api(answer)) if answer.code == 409 => {}
             Err(error) => return Err(failed(&tried, &error)),
         }
     }
     Err(BackendError::transient(tried, "others write it all the time"))
+}
+
+/// What is said of a Deployment from which Rook stays kept, as somebody else wants it so.
+pub(crate) fn stays_kept(deployment: &Deployment) -> Option<String> {
+    let value = kept_by_others(deployment)?;
+    let name = deployment.name_any();
+    Some(format!(
+        "Deployment {name} keeps the label {DO_NOT_RECONCILE}={value}, which somebody else has set: Rook leaves it alone until they take \
+         it off"
+    ))
 }
 
 /// The annotation of a CephCluster with the run that wrote its image.
@@ -195,7 +250,8 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::executor::managed_fields::{FENCE, labels};
+    use crate::api::names::HELD;
+    use crate::executor::managed_fields::{FENCE, HELD_SINCE, labels};
 
     const ONE: &str = "/apis/apps/v1/namespaces/rook-ceph/deployments/rook-ceph-mon-a";
 
@@ -207,6 +263,7 @@ mod tests {
         let patch: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(patch["metadata"]["resourceVersion"], "8");
         if headers["content-type"] == "application/merge-patch+json" {
+            assert_eq!(patch["metadata"]["annotations"], json!({ HELD_SINCE: null }));
             for (name, value) in patch["metadata"]["labels"].as_object().unwrap() {
                 assert!(value.is_null(), "{name}");
                 stored["metadata"]["labels"].as_object_mut().unwrap().remove(name);
@@ -219,8 +276,9 @@ mod tests {
         server.lock().unwrap().to_string()
     }
 
-    fn serves(fence: &str) -> (Server, Api<Deployment>) {
+    fn serves(fence: &str, value: &str) -> (Server, Api<Deployment>) {
         let mut all = labels("m");
+        all[DO_NOT_RECONCILE] = json!(value);
         all["app"] = json!("rook-ceph-mon");
         let server = Server::new(Mutex::new(json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -240,11 +298,12 @@ mod tests {
     /// Somebody took it away in mid-run, was told to set it again, and did.
     #[tokio::test]
     async fn a_label_that_a_person_has_set_as_well_goes_when_the_monitor_goes_back_to_rook() {
-        let (server, deployments) = serves("4");
-        give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        let (server, deployments) = serves("4", HELD);
+        let stays = give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        assert_eq!(stays, None);
         let left = server.lock().unwrap()["metadata"]["labels"].clone();
         assert_eq!(left, json!({ "app": "rook-ceph-mon" }));
-        let (server, deployments) = serves("5");
+        let (server, deployments) = serves("5", HELD);
         let why = give_back(&deployments, "rook-ceph-mon-a", 4)
             .await
             .unwrap_err()
@@ -252,5 +311,19 @@ mod tests {
         assert!(why.contains("the fencing token 5"), "{why}");
         let left = server.lock().unwrap()["metadata"]["labels"].clone();
         assert_eq!(left.as_object().unwrap().len(), 3);
+    }
+
+    /// It was set by a person, or another tool, while the run had it; whoever that is does not expect it to go.
+    #[tokio::test]
+    async fn a_label_that_is_somebody_else_s_stays_and_is_named() {
+        let (server, deployments) = serves("4", "true");
+        let stays = give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        let why = stays.unwrap();
+        assert!(
+            why.contains("rook-ceph-mon-a") && why.contains("do-not-reconcile=true"),
+            "{why}"
+        );
+        let left = server.lock().unwrap()["metadata"]["labels"].clone();
+        assert_eq!(left, json!({ "app": "rook-ceph-mon", DO_NOT_RECONCILE: "true" }));
     }
 }

@@ -8,11 +8,12 @@ use stagger_core::model::UnitId;
 use super::{ClusterReconciler, Pass};
 use crate::api::maintenance::{Desired, FINALIZER, Manage};
 use crate::api::rook_operator;
-use crate::executor::backend::set_image;
+use crate::executor::backend::{set_image, stays_kept};
 use crate::executor::beside::{self, Beside, Settle};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields;
 use crate::observability::blocked::Blocked;
+use crate::observability::events;
 use crate::reconcile::Shared;
 use crate::reconcile::finalizer;
 use crate::reconcile::handback;
@@ -113,6 +114,8 @@ impl ClusterReconciler {
                 for unit in units {
                     if let Some(deployment) = daemons.get(&unit) {
                         handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
+                        let stays = stays_kept(deployment).map(events::still_kept);
+                        self.writer.news(stays.into_iter().collect());
                     }
                 }
             }

@@ -34,7 +34,7 @@ use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
-use crate::executor::beside::{self, Beside};
+use crate::executor::beside::{self, Beside, ClusterImage};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::Memory;
@@ -168,14 +168,15 @@ impl ClusterReconciler {
             ..self.memory(&facts, &release, wish)?
         };
         let permitted = permitted(Some(&memory.wish)).collect();
-        let named = desired.cluster.spec.ceph_version.image.as_deref();
+        // As if Rook ran: a step too many passes at once.
+        let image = ClusterImage::of(&desired.cluster, true);
         let seen = snapshot(
             &self.cluster,
             &facts,
             Some(&memory),
             &permitted,
             &self.watched,
-            named,
+            Some(&image),
         )?;
         if release_changes && !memory.wish.skip_checks {
             self.no_known_risk(&ceph, &facts, &seen, &release, desired)
