@@ -267,6 +267,10 @@ const BEFORE: [&str; 8] = ["sudo", "-n", "if", "while", "!", "time", "exec", "en
 fn program(command: &str) -> Option<&str> {
     let mut words = command.split_whitespace();
     let first = words.find(|word| {
+        // What another command prints is not plain to see, and what follows is not the first program.
+        if word.contains("$(") || word.contains('`') {
+            return true;
+        }
         let assigns = word.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         });
@@ -323,6 +327,13 @@ mod tests {
         ];
         assert_eq!(found, wanted, "{answer}");
         assert!(checks.iter().all(|check| check.outcome == Outcome::Failed));
+    }
+
+    /// Seen: of a command whose first word keeps what another prints, the next word was taken for a program.
+    #[test]
+    fn the_words_of_a_substitution_are_no_programs() {
+        let (checks, answer) = asked(&["said=$(timeout 120 ssh n1 true); echo $said", "x=`no such`"]);
+        assert_eq!(checks, [Check::passed("n1", "2 commands can be run")], "{answer}");
     }
 
     #[test]
