@@ -139,7 +139,11 @@ pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result
     Ok(if error.retryability == Retryability::Expired {
         Outcome::NotBegun { why: error.why }
     } else {
-        let why = error.to_string();
+        // Whoever reads it later wants to know what to do, too.
+        let why = match &error.hint {
+            Some(hint) => format!("{error}; {hint}"),
+            None => error.to_string(),
+        };
         Outcome::Failed { why }
     })
 }

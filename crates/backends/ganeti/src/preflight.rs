@@ -8,7 +8,7 @@ use stagger_engine::template::filled;
 
 use crate::client::{ApiError, Method, Rapi};
 use crate::commands;
-use crate::config::{RapiConfig, RebootMethod, Settings, Watcher};
+use crate::config::{RapiConfig, RebootMethod, Settings, Visits, Watcher};
 
 /// What commands for a node are filled in with: `{node}`.
 pub const OF_NODES: &[&str] = &["node", "master", "reason"];
@@ -95,6 +95,7 @@ pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
     });
     let mut asked = Asked::default();
     for template in templates(&settings.cluster) {
+        checks.extend(may_wait(&template, &settings.cluster.visits));
         match filled(&template.command, &SAMPLES) {
             Ok(line) => asked.add(template.key, line),
             Err(error) => checks.push(Check::failed(template.key, error.to_string())),
@@ -107,6 +108,19 @@ pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
         checks.push(reaches_the_master(settings, rapi).await);
     }
     checks
+}
+
+/// Commands of Ganeti whose jobs a drain keeps waiting, so that a command that does not say why it makes them never ends.
+const MAKE_JOBS: [&str; 3] = ["gnt-instance", "gnt-node", "gnt-group"];
+
+/// Warns of a command that makes a job and does not give it the reason that passes.
+fn may_wait(template: &Template, visits: &Visits) -> Option<Check> {
+    let makes_jobs = MAKE_JOBS.iter().any(|program| template.command.contains(program));
+    let waits = visits.drain && makes_jobs && !template.command.contains("{reason}");
+    waits.then(|| {
+        let found = "its job may wait behind stagger's own drain until the command is cut off";
+        Check::warning(&template.key, found).hint("add --reason={reason} to it")
+    })
 }
 
 /// By default nodes are rebooted through the master: whether this machine gets in there is seen before the first of them is empty.
@@ -123,5 +137,33 @@ async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
         Ok(Answer::No { why } | Answer::Unknown { why }) => failed(why),
         Ok(Answer::NoOracle | Answer::Overridden { .. }) => failed("nobody answered".to_owned()),
         Err(error) => Check::unreachable(SUBJECT, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_whose_job_would_wait_is_named() {
+        let of = |command: &str| Template {
+            key: "[cluster.visits.hooks] enter".to_owned(),
+            command: command.to_owned(),
+            known: OF_NODES,
+        };
+        let drains = Visits::default();
+        let moves = of("ssh root@{master} gnt-instance migrate -f web");
+        assert!(may_wait(&moves, &drains).is_some());
+        for passes in [
+            "gnt-instance migrate --reason={reason} -f web",
+            "ssh root@{node} reboot",
+        ] {
+            assert_eq!(may_wait(&of(passes), &drains), None, "{passes}");
+        }
+        let none = Visits {
+            drain: false,
+            ..drains
+        };
+        assert_eq!(may_wait(&moves, &none), None);
     }
 }

@@ -23,6 +23,9 @@ use crate::target::WATCHER;
 use crate::visit::PlannedMoves;
 use crate::visitor::Visitor;
 
+/// So many of the requests that are refused are named.
+const NAMED: usize = 3;
+
 /// What came of giving back.
 #[derive(Debug, Clone, Default)]
 pub struct Recovered {
@@ -235,16 +238,26 @@ impl GanetiBackend {
         const TRIED: &str = "take away what filters remember";
         let failed = |error: crate::client::ApiError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
-        for request in &left.records.refused {
-            if request.until > now {
-                let left = Duration::from_secs((request.until - now).unsigned_abs());
-                recovered.kept.push(format!(
-                    "a request whose answer was lost is refused for {} min more: {}",
-                    left.as_secs().div_ceil(60),
-                    request.reason
-                ));
-                continue;
-            }
+        let (refused, over): (Vec<_>, Vec<_>) = left
+            .records
+            .refused
+            .iter()
+            .partition(|request| request.until > now);
+        if let Some(last) = refused.iter().map(|request| request.until).max() {
+            let reasons: Vec<&str> = refused
+                .iter()
+                .take(NAMED)
+                .map(|request| request.reason.as_str())
+                .collect();
+            recovered.kept.push(format!(
+                "{} requests whose answer was lost are refused for up to {} min more: {}{}",
+                refused.len(),
+                (last - now).unsigned_abs().div_ceil(60),
+                reasons.join(", "),
+                if refused.len() > NAMED { ", …" } else { "" }
+            ));
+        }
+        for request in over {
             self.rapi().delete_filter(&request.filter).await.map_err(failed)?;
             recovered
                 .done
