@@ -5,6 +5,7 @@ pub mod cache;
 pub mod cluster;
 pub mod daemons;
 mod error;
+pub(crate) mod eviction_api;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod maintenance;

@@ -2,4 +2,3 @@
 
 pub(crate) mod budgets;
 pub mod drains;
-pub(crate) mod eviction_api;

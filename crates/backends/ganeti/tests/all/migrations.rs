@@ -71,7 +71,8 @@ async fn one_that_cannot_go_live_is_named_with_what_would_let_it_go() {
         })
         .collect();
     assert!(said.iter().any(|why| why.contains("migrate-c-to-n4")), "{said:?}");
-    let lets = "`matching = \"^c$\"`";
+    // With what a person can do about it.
+    let lets = "a rule under [[cluster.visits.migrate]]";
     assert!(said.iter().any(|why| why.contains(lets)), "{said:?}");
 }
 

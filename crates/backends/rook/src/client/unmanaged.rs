@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{ClientError, name_of_cluster, refused};
 use crate::api::cluster::CephCluster;
 use crate::api::daemons;
-use crate::disruption::eviction_api::{self, Evictee};
+use crate::api::eviction_api::{self, Evictee};
 
 /// Where Rook keeps which failure domain drains.
 const ROOKS: &str = "rook-ceph-pdbstatemap";

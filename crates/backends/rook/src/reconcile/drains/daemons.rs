@@ -8,10 +8,10 @@ use stagger_core::model::UnitId;
 
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{self, osd_of};
+use crate::api::eviction_api::{self, Evictee};
 use crate::api::names;
 use crate::api::objects::Pod;
 use crate::disruption::drains::{Osd, fixed};
-use crate::disruption::eviction_api::{self, Evictee};
 
 /// The OSDs, with their failure domains of a level.
 pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
