@@ -123,7 +123,7 @@ fn may_wait(template: &Template, visits: &Visits) -> Option<Check> {
     })
 }
 
-/// By default nodes are rebooted through the master: whether this machine gets in there is seen before the first of them is empty.
+/// By default nodes are rebooted through the master: whether this machine gets in there should not be found out once a node is empty.
 async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
     const SUBJECT: &str = "[cluster.visits] reboot";
     let failed = |why: String| {

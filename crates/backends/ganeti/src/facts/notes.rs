@@ -132,6 +132,7 @@ impl Notes {
         Self {
             run: self.run.clone(),
             since: self.since.filter(|_| noted.since.is_none()),
+            // With no time it is no tag.
             boot: self.boot.clone(),
             away: self.away.difference(&noted.away).cloned().collect(),
             copies: self.copies.difference(&noted.copies).cloned().collect(),

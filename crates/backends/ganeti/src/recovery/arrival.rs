@@ -36,7 +36,7 @@ fn arrival(facts: &Facts, visit: &LeftVisit) -> Arrival {
 impl GanetiBackend {
     /// For how long a node is watched that answers as before something was sent to it. Of commands that a process of this machine
     /// has begun nothing is left by then; those of another may run for as long as any command.
-    pub fn patience_with_arrivals(&self, all_are_of_here: bool) -> Duration {
+    pub(super) fn patience_with_arrivals(&self, all_are_of_here: bool) -> Duration {
         let pace = self.settings().pace;
         let arrives = pace.reboot / ARRIVES;
         if all_are_of_here {
