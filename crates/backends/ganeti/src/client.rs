@@ -44,7 +44,7 @@ pub enum ApiError {
     Refused {
         /// The status of HTTP.
         code: u16,
-        /// Its explanation.
+        /// What it said.
         why: String,
     },
     /// What it said cannot be read.
@@ -71,13 +71,24 @@ impl ApiError {
                 .hint("see `user` and `password_file`, and /var/lib/ganeti/rapi/users on the master"),
             Self::Refused { code: 403, .. } => BackendError::permanent(tried, why)
                 .hint("the user needs `write` in /var/lib/ganeti/rapi/users on the master; `read` is enough to look"),
-            // 503: the queue is full or drained, and nothing was submitted. 502: the master's daemon went away, maybe after
-            // it had the job.
-            Self::Refused { code, .. } if code >= 500 && writes && code != 503 => {
-                BackendError::transient(tried, why).outcome_unknown()
+            Self::Refused { code, why: said } if code >= 500 => {
+                let error = BackendError::transient(tried, why);
+                // 502: the master's daemon went away, maybe after it had the job.
+                if writes && !takes_no_jobs(code, &said) {
+                    error.outcome_unknown()
+                } else {
+                    error
+                }
             }
-            Self::Refused { code, .. } if code >= 500 => BackendError::transient(tried, why),
             Self::Refused { .. } => BackendError::permanent(tried, why),
+        }
+    }
+
+    /// What RAPI says where it takes no jobs, as its queue is full or drained. Nothing was submitted then.
+    pub fn queue_is_closed(&self) -> Option<String> {
+        match self {
+            Self::Refused { code, why } if takes_no_jobs(*code, why) => Some(format!("{code}, {why}")),
+            _ => None,
         }
     }
 
@@ -91,13 +102,31 @@ impl ApiError {
     }
 }
 
-/// How RAPI explains a status.
+/// Whether that answer says that the queue takes no jobs. RAPI has 503 for it; but of a drained queue `luxid` says so in words alone
+/// (`handleCall` in `Ganeti.Query.Server`, 3.0.2), which RAPI passes on with 500.
+fn takes_no_jobs(code: u16, why: &str) -> bool {
+    code == 503 || (code == 500 && why == "Queue drained")
+}
+
+/// What RAPI says with a status that is no success. It also explains what the status itself means, which helps nobody.
 #[derive(Deserialize)]
-struct Explained {
-    #[serde(default)]
-    explain: Option<String>,
-    #[serde(default)]
-    message: Option<String>,
+struct Said {
+    message: String,
+}
+
+impl Said {
+    /// Its words as they were before RAPI escaped them for a page.
+    fn words(self) -> String {
+        let escaped = [
+            ("&lt;", "<"),
+            ("&gt;", ">"),
+            ("&quot;", "\""),
+            ("&#x27;", "'"),
+            ("&amp;", "&"),
+        ];
+        let unescape = |words: String, (from, to)| words.replace(from, to);
+        escaped.into_iter().fold(self.message, unescape)
+    }
 }
 
 /// A cluster's RAPI.
@@ -278,9 +307,9 @@ fn value_of(answer: Answer) -> Result<Value, ApiError> {
     if code == 200 {
         return serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()));
     }
-    let explained: Option<Explained> = serde_json::from_slice(&body).ok();
-    let why = explained
-        .and_then(|said| said.explain.or(said.message))
-        .unwrap_or_else(|| String::from_utf8_lossy(&body).chars().take(200).collect());
+    let why = match serde_json::from_slice::<Said>(&body) {
+        Ok(said) => said.words(),
+        Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
+    };
     Err(ApiError::Refused { code, why })
 }

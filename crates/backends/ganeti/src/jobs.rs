@@ -16,6 +16,9 @@ use crate::reason::JobReason;
 /// So often a job is submitted whose answers were lost.
 const SUBMISSIONS: u32 = 3;
 
+/// What a person can do about a queue that takes no jobs.
+const OPENS_THE_QUEUE: &str = "`gnt-cluster queue undrain` opens a queue that is drained, `gnt-job archive` makes room in one that is full";
+
 /// A job for which nobody waits at RAPI is looked at after so many polls.
 const LOOKED_AT: u32 = 2;
 
@@ -210,7 +213,7 @@ impl Rapi {
     }
 
     /// Submits a job. Where the answer is lost, jobs with its very reason are refused from then on, so that
-    /// it cannot land later, and then it is looked for: it is there, or will never be.
+    /// it cannot land later, and then it is looked for: it is there, or will never be. Where the queue takes no jobs the call stays open.
     async fn submit(&self, call: &Call, work: &Work) -> Result<u64, BackendError> {
         let mut submissions = 0;
         loop {
@@ -234,7 +237,12 @@ impl Rapi {
                 Ok(other) => ApiError::Unreadable(format!("{other} is not a job")),
                 Err(error) => error,
             };
+            let closed = lost.queue_is_closed().is_some();
             let error = lost.of(&work.what, true);
+            if closed {
+                // There is nothing to refuse, and what is in hand outlasts a queue that takes nothing for a while.
+                return Err(error.outcome_unknown().hint(OPENS_THE_QUEUE));
+            }
             if !error.outcome_unknown {
                 return Err(error);
             }

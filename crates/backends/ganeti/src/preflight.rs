@@ -6,7 +6,7 @@ use stagger_core::run::Answer;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::client::{ApiError, Method, Rapi};
+use crate::client::{Method, Rapi};
 use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings, Visits, Watcher};
 
@@ -72,13 +72,15 @@ pub fn templates(config: &RapiConfig) -> Vec<Template> {
 /// Why Ganeti takes no jobs, where its queue is drained: `gnt-cluster upgrade` does that before it changes the release. Whatever
 /// else is wrong, who runs is told of it there.
 pub async fn drained(rapi: &Rapi) -> Option<String> {
-    match rapi.write(Method::Put, DRY_RUN, None).await {
-        Err(ApiError::Refused { code: 503, why }) => Some(format!(
-            "its job queue is drained or full (RAPI answered 503: {why}): `gnt-cluster upgrade` drains it while it brings the \
-             cluster to another release, and `gnt-cluster queue drain` does"
-        )),
-        _ => None,
-    }
+    let said = rapi
+        .write(Method::Put, DRY_RUN, None)
+        .await
+        .err()?
+        .queue_is_closed()?;
+    Some(format!(
+        "its job queue is drained or full (RAPI answered {said}): `gnt-cluster upgrade` drains it while it brings the cluster to \
+         another release, and `gnt-cluster queue drain` does"
+    ))
 }
 
 /// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.
@@ -124,7 +126,7 @@ fn may_wait(template: &Template, visits: &Visits) -> Option<Check> {
 }
 
 /// By default nodes are rebooted through the master: whether this machine gets in there should not be found out once a node is empty.
-async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
+pub async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
     const SUBJECT: &str = "[cluster.visits] reboot";
     let failed = |why: String| {
         Check::failed(SUBJECT, why).hint(format!(

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, Reason, RunId};
 use stagger_engine::cluster::Backend;
-use stagger_engine::preflight::Check;
+use stagger_engine::preflight::{Check, Outcome};
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::config::Settings;
 use stagger_ganeti::goal::MaintenanceGoal;
@@ -79,6 +79,23 @@ impl Ganeti<'_> {
         }
         Err(CliError::new(Exit::No, format!("not begun: {why}"))
             .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
+    }
+
+    /// Refuses reboots of which none would come about.
+    async fn can_reboot(&self) -> Result<(), CliError> {
+        let settings = self.settings()?;
+        if settings.cluster.visits.reboot.is_some() {
+            return Ok(());
+        }
+        let reached = preflight::reaches_the_master(settings, self.looker()?.rapi()).await;
+        if reached.outcome == Outcome::Passed {
+            return Ok(());
+        }
+        let refused = CliError::new(Exit::No, format!("not begun: {}", reached.found));
+        Err(match reached.hint {
+            Some(hint) => refused.hint(hint),
+            None => refused,
+        })
     }
 }
 
@@ -158,7 +175,11 @@ impl Managed for Ganeti<'_> {
         }
         let release = facts.live.as_ref().map_or("", |live| live.release.as_str());
         self.can_be_relied_on(release, visit.accept_untested_release)
-            .await
+            .await?;
+        if self.goal(goal)?.task.is_reboot() {
+            self.can_reboot().await?;
+        }
+        Ok(())
     }
 
     async fn preflight(opened: &Opened<Self>, _to: Option<&str>) -> Result<Vec<Check>, CliError> {

@@ -53,7 +53,10 @@ impl InDoubtCalls {
             times: times.saturating_add(1),
             since: clock.up(),
             pause: pause_after(times).max(bound),
-            last: error.to_string(),
+            last: match &error.hint {
+                Some(hint) => format!("{error}; {hint}"),
+                None => error.to_string(),
+            },
         };
         self.0.insert(seq, stray);
     }

@@ -167,10 +167,12 @@ async fn a_queue_that_is_drained_is_named_before_a_run() {
     let setup = setup(World::with_nodes(2)).await;
     let rapi = setup.rapi();
     assert_eq!(stagger_ganeti::preflight::drained(&rapi).await, None);
-    setup.world().fault("PUT /2/tags", Fault::Status(503));
-    let why = stagger_ganeti::preflight::drained(&rapi).await.unwrap();
-    assert!(
-        why.contains("503") && why.contains("gnt-cluster upgrade"),
-        "{why}"
-    );
+    for (fault, said) in [
+        (Fault::Status(503), "503, the test said so"),
+        (Fault::QueueDrained, "500, Queue drained"),
+    ] {
+        setup.world().fault("PUT /2/tags", fault);
+        let why = stagger_ganeti::preflight::drained(&rapi).await.unwrap();
+        assert!(why.contains(said) && why.contains("gnt-cluster upgrade"), "{why}");
+    }
 }

@@ -96,14 +96,16 @@ async fn a_job_that_fails_or_is_cancelled_says_so() {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_told_apart_from_a_lost_answer() {
+async fn a_queue_that_takes_nothing_is_waited_for_and_nothing_is_refused() {
     let setup = world().await;
-    setup
-        .world()
-        .fault("PUT /2/instances/web/migrate", Fault::Status(503));
-    let error = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap_err();
-    assert!(!error.outcome_unknown, "{error}");
-    assert!(setup.world().jobs.is_empty());
+    for closed in [Fault::Status(503), Fault::QueueDrained] {
+        setup.world().fault("PUT /2/instances/web/migrate", closed);
+        let error = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap_err();
+        assert!(error.outcome_unknown, "{error}: a wave in hand would be given up");
+        assert!(error.hint.unwrap().contains("gnt-cluster queue undrain"));
+        assert!(setup.world().jobs.is_empty());
+        assert!(setup.world().now.filters.is_empty(), "there is nothing to refuse");
+    }
 }
 
 #[tokio::test]

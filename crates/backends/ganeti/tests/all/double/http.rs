@@ -81,6 +81,7 @@ async fn handle(State(world): State<Shared>, request: axum::extract::Request) ->
             broken()
         }
         Some(Fault::Status(code)) => reply(no(code, "the test said so")),
+        Some(Fault::QueueDrained) => reply(no(500, "Queue drained")),
         Some(Fault::DoneAndStatus(code)) => {
             answer(&world, &request).await;
             reply(no(code, "the test said so"))

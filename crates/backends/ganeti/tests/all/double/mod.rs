@@ -69,6 +69,8 @@ pub enum Fault {
     Late(u32),
     /// It is not carried out.
     Status(u16),
+    /// It is not, as the queue is drained.
+    QueueDrained,
     /// It is, and answered so.
     DoneAndStatus(u16),
     /// Its answer is no JSON.
@@ -178,7 +180,10 @@ impl Request {
 pub type Reply = (u16, Value);
 
 pub fn no(code: u16, why: &str) -> Reply {
-    (code, json!({ "code": code, "message": "no", "explain": why }))
+    (
+        code,
+        json!({ "code": code, "message": why, "explain": "what that status means" }),
+    )
 }
 
 impl World {
