@@ -3,11 +3,12 @@
 use std::fs;
 
 use anyhow::{Context as _, Result};
+use stagger_e2e::case::Phases;
 use stagger_e2e::command::say;
-use stagger_e2e::ganeti::{Made, OPERATOR, READER};
+use stagger_e2e::ganeti::{Cluster, Made, OPERATOR, READER, Release};
 use stagger_e2e::stagger::{GanetiSetup, Machine};
 
-use super::{LIMIT, case};
+use super::{LIMIT, case, case_of};
 
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
@@ -71,38 +72,45 @@ fn answers_of_the_remote_api_that_are_of_no_use() -> Result<()> {
 #[test]
 #[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
 fn a_queue_that_is_drained() -> Result<()> {
-    case(2, "a_queue_that_is_drained", |cluster, phases| {
-        cluster.make(&[Made::mirrored("mail", "node1", "node2")])?;
-        let before = cluster.state()?;
-        let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
-        let reboot = ["run", "reboot", "--nodes", "node2"];
-        let drain = ["gnt-cluster", "queue", "drain"];
-        cluster.gnt(&drain)?;
-        let refused = machine.call(&reboot)?.expect(1)?;
-        refused.expect_said(&["not begun", "Queue drained", "`gnt-cluster upgrade`"])?;
-        cluster.gnt(&["gnt-cluster", "queue", "undrain"])?;
-        cluster.ensure_rebooted(&before, &[])?;
-        phases.lap("with a drained queue nothing begins");
+    case(2, "a_queue_that_is_drained", drained)
+}
 
-        let run = machine.start(&reboot)?;
-        machine.stop_when(&run, "node2 down", LIMIT, |journal| {
-            let down = journal.in_phase("change");
-            Ok(down.iter().any(|(node, _)| node == "node2") && !cluster.is_up("node2"))
-        })?;
-        cluster.gnt(&drain)?;
-        run.signal("CONT")?;
-        let log = cluster.dir().join("node1/var/log/ganeti/luxi-daemon.log");
-        let refused = || Ok::<_, anyhow::Error>(fs::read_to_string(&log)?.matches("Queue drained").count());
-        let so_far = refused()?;
-        cluster.wait_for("three more jobs that the queue did not take", LIMIT, |_| {
-            Ok(refused()? >= so_far + 3)
-        })?;
-        phases.lap("drained in mid-wave");
-        cluster.gnt(&["gnt-cluster", "queue", "undrain"])?;
-        let ended = run.end(LIMIT)?.expect(0);
-        let ended = ended.with_context(|| machine.history_tail(40))?;
-        say(&ended.said);
-        phases.lap("it went on by itself");
-        cluster.ensure_rebooted(&before, &["node2"])
-    })
+#[test]
+#[ignore = "long; needs root and Ganeti; cargo xtask test --long runs it"]
+fn a_queue_that_is_drained_on_ganeti_3_1() -> Result<()> {
+    case_of(Release::V3_1, 2, "a_queue_that_is_drained_on_ganeti_3_1", drained)
+}
+
+fn drained(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
+    cluster.make(&[Made::mirrored("mail", "node1", "node2")])?;
+    let before = cluster.state()?;
+    let machine = Machine::new(cluster, "anna", &GanetiSetup::default())?;
+    let reboot = ["run", "reboot", "--nodes", "node2"];
+    let drain = ["gnt-cluster", "queue", "drain"];
+    cluster.gnt(&drain)?;
+    let refused = machine.call(&reboot)?.expect(1)?;
+    refused.expect_said(&["not begun", "Queue drained", "`gnt-cluster upgrade`"])?;
+    cluster.gnt(&["gnt-cluster", "queue", "undrain"])?;
+    cluster.ensure_rebooted(&before, &[])?;
+    phases.lap("with a drained queue nothing begins");
+
+    let run = machine.start(&reboot)?;
+    machine.stop_when(&run, "node2 down", LIMIT, |journal| {
+        let down = journal.in_phase("change");
+        Ok(down.iter().any(|(node, _)| node == "node2") && !cluster.is_up("node2"))
+    })?;
+    cluster.gnt(&drain)?;
+    run.signal("CONT")?;
+    let log = cluster.dir().join("node1/var/log/ganeti/luxi-daemon.log");
+    let refused = || Ok::<_, anyhow::Error>(fs::read_to_string(&log)?.matches("Queue drained").count());
+    let so_far = refused()?;
+    cluster.wait_for("three more jobs that the queue did not take", LIMIT, |_| {
+        Ok(refused()? >= so_far + 3)
+    })?;
+    phases.lap("drained in mid-wave");
+    cluster.gnt(&["gnt-cluster", "queue", "undrain"])?;
+    let ended = run.end(LIMIT)?.expect(0);
+    say(&ended.with_context(|| machine.history_tail(40))?.said);
+    phases.lap("it went on by itself");
+    cluster.ensure_rebooted(&before, &["node2"])
 }
