@@ -146,10 +146,11 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
             .count()
     };
     ensure!(
-        of("osd") == 3 && of("mon") + of("mgr") == 0,
+        of("osd") == 3 && of("mon") + of("mgr") + of("mds") == 0,
         "Rook is kept from {held:?}"
     );
     ensure!(named(cluster)? == image, "the CephCluster names another image");
+    rook_has_updated_metadata_servers(cluster, &image)?;
     cluster.restart_operator()?;
     phases.lap("Rook was restarted");
     let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
@@ -271,6 +272,30 @@ fn evictions_are_asked_about(cluster: &RookCluster) -> Result<()> {
         let asked: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
         Ok(asked["webhooks"][0]["clientConfig"]["caBundle"].is_string())
     })?;
+    Ok(())
+}
+
+/// No label keeps Rook from them, so no OSD has its turn before it has.
+fn rook_has_updated_metadata_servers(cluster: &RookCluster, image: &str) -> Result<()> {
+    let words = [
+        "get",
+        "deployments",
+        "-n",
+        NAMESPACE,
+        "-l",
+        "app=rook-ceph-mds",
+        "-o",
+        "json",
+    ];
+    let found: Value = serde_json::from_str(&cluster.plane.ask(&words)?)?;
+    let all = found["items"].as_array().context("a list of Deployments")?;
+    ensure!(all.is_empty() != cluster.spec().file_system, "{found:#}");
+    for one in all {
+        let is_done = one["spec"]["template"]["spec"]["containers"][0]["image"] == *image
+            && one["spec"]["replicas"] == 1
+            && one["status"]["readyReplicas"] == 1;
+        ensure!(is_done, "OSDs are changed beside {one:#}");
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 //! daemon back.
 
 mod image;
+mod metadata_servers;
 mod monitors;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,13 @@ use std::sync::Arc;
 
 pub(crate) use image::is_taken_up;
 pub use image::{ClusterImage, RookWord};
+pub use metadata_servers::Ranks;
+pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, ranks};
 pub(crate) use monitors::unwatched;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
+use stagger_ceph::facts::mds::FsMap;
 use stagger_ceph::translate::Baseline;
 use stagger_core::model::{
     Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
@@ -41,6 +45,10 @@ pub struct Beside {
     pub holder: String,
     /// The image that the CephCluster named.
     pub image_before: Option<String>,
+    /// Metadata servers are left to Rook: how many ranks each file system was to have. `None`: the run changes them, as no Rook ran when it
+    /// began, or in its days none were left to Rook.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<Ranks>,
 }
 
 /// What a run is to change: what it is asked for, and how things were before it.
@@ -48,6 +56,16 @@ pub struct Beside {
 pub(crate) struct Changes<'a> {
     pub(crate) wish: &'a Goal,
     pub(crate) baseline: &'a Baseline,
+    /// Whether metadata servers are left to Rook.
+    pub(crate) mds_by_rook: bool,
+}
+
+/// What a run sees of a cluster beside Rook.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) daemons: &'a Daemons,
+    pub(crate) image: &'a ClusterImage,
+    pub(crate) filesystems: &'a FsMap,
 }
 
 /// The daemons of a cluster.
@@ -70,16 +88,19 @@ pub(crate) enum Step {
     Image,
     /// Rook gets back monitors and managers: while it is kept from one monitor, it looks after none.
     Monitors,
+    /// Rook has updated the metadata servers.
+    MetadataServers,
 }
 
 impl Step {
-    const ALL: [Self; 3] = [Self::Hold, Self::Image, Self::Monitors];
+    const ALL: [Self; 4] = [Self::Hold, Self::Image, Self::Monitors, Self::MetadataServers];
 
     fn name(self) -> &'static str {
         match self {
             Self::Hold => "keep-from-rook",
             Self::Image => "cephcluster-image",
             Self::Monitors => "monitors-back-to-rook",
+            Self::MetadataServers => "metadata-servers-by-rook",
         }
     }
 
@@ -93,6 +114,9 @@ impl Step {
                  from here on"
             }
             Self::Monitors => "takes the label off monitors and managers, which Rook watches again",
+            Self::MetadataServers => {
+                "waits until Rook has updated the metadata servers, which it does by itself once the monitors are"
+            }
         }
     }
 
@@ -106,11 +130,17 @@ impl Step {
     }
 }
 
-/// Puts the steps in their places: the first two before everything, the third once monitors and managers are changed.
-pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
-    let is_theirs =
-        |part: &Part| matches!(part, Part::Stage(stage) if ["mon", "mgr"].contains(&stage.kind.as_str()));
-    let after = target.parts.iter().rposition(is_theirs).map(|at| at + 1);
+/// Puts the steps in their places: the first two before everything, the others once monitors and managers are changed. Metadata servers that
+/// are left to Rook have no stage.
+pub(crate) fn place(target: &mut Target, mds_by_rook: bool) -> Result<(), IdError> {
+    let kind = |part: &Part| match part {
+        Part::Stage(stage) => Some(stage.kind.clone()),
+        Part::Step(_) => None,
+    };
+    let is_of = |part: &Part, kinds: &[&str]| kind(part).is_some_and(|kind| kinds.contains(&kind.as_str()));
+    if mds_by_rook {
+        target.parts.retain(|part| !is_of(part, &[METADATA_SERVERS]));
+    }
     let step = |step: Step| -> Result<Part, IdError> {
         Ok(Part::Step(StepSpec {
             name: PartName::new(step.name())?,
@@ -120,8 +150,13 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
             why: step.why().to_owned(),
         }))
     };
-    if let Some(at) = after {
-        target.parts.insert(at, step(Step::Monitors)?);
+    let theirs = target.parts.iter().rposition(|part| is_of(part, &["mon", "mgr"]));
+    let after = theirs.map_or(0, |at| at + 1);
+    if mds_by_rook {
+        target.parts.insert(after, step(Step::MetadataServers)?);
+    }
+    if theirs.is_some() {
+        target.parts.insert(after, step(Step::Monitors)?);
     }
     target.parts.insert(0, step(Step::Image)?);
     target.parts.insert(0, step(Step::Hold)?);
@@ -131,35 +166,42 @@ pub(crate) fn place(target: &mut Target) -> Result<(), IdError> {
 /// How far the steps are.
 pub(crate) fn conditions(
     run: Changes<'_>,
-    daemons: &Daemons,
-    image: &ClusterImage,
+    ranks: Option<&Ranks>,
+    seen: Seen<'_>,
 ) -> Result<Vec<Condition>, IdError> {
-    let says = image.named.as_ref() == Some(&run.wish.image);
-    Step::ALL
-        .into_iter()
-        .map(|step| {
-            let left = left(step, run, daemons);
-            let (done, why) = match (step, left.first()) {
-                (Step::Hold | Step::Monitors, Some(first)) => {
-                    (false, format!("{first} and {} more are left", left.len() - 1))
-                }
-                (Step::Image | Step::Monitors, None | Some(_)) if !says => {
-                    let image = image.named.as_deref().unwrap_or("no image");
-                    (false, format!("the CephCluster names {image}"))
-                }
-                (Step::Image, _) if image.not_taken_up().is_some() => {
-                    (false, image.not_taken_up().unwrap_or_default().to_owned())
-                }
-                _ => (true, "nothing is left to do".to_owned()),
-            };
-            Ok(Condition {
-                name: step.done_when()?,
-                verdict: if done { Verdict::Yes } else { Verdict::No },
-                why,
-                but_for: Vec::new(),
-            })
+    let Seen {
+        daemons,
+        image,
+        filesystems,
+    } = seen;
+    let still_left = |step: Step| {
+        let left = left(step, run, daemons);
+        let first = left.first()?;
+        Some(format!("{first} and {} more are left", left.len() - 1))
+    };
+    let names_another = || {
+        let says = image.named.as_deref();
+        (says != Some(run.wish.image.as_str()))
+            .then(|| format!("the CephCluster names {}", says.unwrap_or("no image")))
+    };
+    let not_done = |step: Step| match step {
+        Step::Hold => still_left(step),
+        Step::Image => names_another().or_else(|| image.not_taken_up().map(str::to_owned)),
+        Step::Monitors => still_left(step).or_else(names_another),
+        Step::MetadataServers => ranks.and_then(|before| {
+            names_another().or_else(|| metadata_servers::not_done(run, before, daemons, filesystems))
+        }),
+    };
+    let condition = |step: Step| {
+        let why = not_done(step);
+        Ok(Condition {
+            name: step.done_when()?,
+            verdict: if why.is_none() { Verdict::Yes } else { Verdict::No },
+            why: why.unwrap_or_else(|| "nothing is left to do".to_owned()),
+            but_for: Vec::new(),
         })
-        .collect()
+    };
+    Step::ALL.into_iter().map(condition).collect()
 }
 
 /// The daemons of which a step has to change the labels.
@@ -168,7 +210,7 @@ pub(crate) fn left(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitI
         // One that a person keeps from everybody is left alone by the run too, and who gives one to Rook in its midst is not
         // fought.
         Step::Hold => is_open_to_rook(run, unit, deployment) && !deployment.labels().contains_key(HELD_BY),
-        Step::Image => false,
+        Step::Image | Step::MetadataServers => false,
         Step::Monitors => {
             ["mon", "mgr"].contains(&kind_of(unit))
                 && is_as_wished(run.wish, unit, deployment)
@@ -194,9 +236,10 @@ fn is_absent(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
     is_out && !before.daemons.contains_key(unit) && !serves(deployment)
 }
 
-/// Whether Rook is not kept from a daemon that is still to be changed.
+/// Whether Rook is not kept from a daemon that the run still has to change.
 fn is_open_to_rook(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
-    !is_as_wished(run.wish, unit, deployment)
+    !(run.mds_by_rook && kind_of(unit) == METADATA_SERVERS)
+        && !is_as_wished(run.wish, unit, deployment)
         && !deployment.labels().contains_key(DO_NOT_RECONCILE)
         && !is_absent(run, unit, deployment)
 }
@@ -329,6 +372,7 @@ mod tests {
         Beside {
             holder: "m".to_owned(),
             image_before: Some(OLD.to_owned()),
+            ranks: Some(Ranks::new()),
         }
     }
 
@@ -356,6 +400,7 @@ mod tests {
         let run = Changes {
             wish: &wish,
             baseline: &baseline,
+            mds_by_rook: true,
         };
         let none = json!({});
         let before = Daemons::from([
@@ -368,12 +413,21 @@ mod tests {
             named: Some(image.to_owned()),
             word,
         };
+        let told = |daemons: &Daemons, image: &ClusterImage| {
+            let filesystems = &FsMap::default();
+            let seen = Seen {
+                daemons,
+                image,
+                filesystems,
+            };
+            conditions(run, Some(&Ranks::new()), seen).unwrap()
+        };
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = conditions(run, daemons, &names_it(image, RookWord::TakenUp)).unwrap();
+            let conditions = told(daemons, &names_it(image, RookWord::TakenUp));
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
         assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
-        assert_eq!(done(&before, OLD), [false, false, false]);
+        assert_eq!(done(&before, OLD), [false, false, false, false]);
         assert!(is_open(run, &before, Some(OLD)).unwrap().contains("take back"));
         assert!(
             is_open(run, &before, Some(NEW))
@@ -382,13 +436,13 @@ mod tests {
         );
 
         let begun = Daemons::from([daemon("mon.a", OLD, &held()), daemon("osd.1", OLD, &held())]);
-        assert_eq!(done(&begun, NEW), [true, true, true]);
+        assert_eq!(done(&begun, NEW), [true, true, true, true]);
         assert_eq!(is_open(run, &begun, Some(NEW)), None);
         // Rook has its own mind about the image: no monitor is changed before it is known.
         let refused = names_it(NEW, RookWord::NotTakenUp("Rook does not take it up".to_owned()));
-        let told = conditions(run, &begun, &refused).unwrap();
+        let told = told(&begun, &refused);
         let verdicts: Vec<Verdict> = told.iter().map(|one| one.verdict).collect();
-        assert_eq!(verdicts, [Verdict::Yes, Verdict::No, Verdict::Yes]);
+        assert_eq!(verdicts, [Verdict::Yes, Verdict::No, Verdict::Yes, Verdict::Yes]);
         assert_eq!(told[1].why, "Rook does not take it up");
 
         // Somebody gives one to Rook by hand: it is not labelled again, and no wave begins.
@@ -396,13 +450,45 @@ mod tests {
             daemon("mon.a", OLD, &held()),
             daemon("osd.1", OLD, &json!({ HELD_BY: "m" })),
         ]);
-        assert_eq!(done(&given, NEW), [true, true, true]);
+        assert_eq!(done(&given, NEW), [true, true, true, true]);
         let why = is_open(run, &given, Some(NEW)).unwrap();
         assert!(why.contains("off the Deployment of osd.1, and"), "{why}");
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(names(&left(Step::Monitors, run, &changed)), ["mon.a"]);
-        assert_eq!(done(&changed, NEW), [true, true, false]);
+        assert_eq!(done(&changed, NEW), [true, true, false, true]);
+    }
+
+    /// No label keeps Rook from one; journals of before say that the run changes it.
+    #[test]
+    fn metadata_servers_are_rooks() {
+        let (wish, baseline) = (wish(), baseline());
+        let run = |mds_by_rook: bool| Changes {
+            wish: &wish,
+            baseline: &baseline,
+            mds_by_rook,
+        };
+        let daemons = Daemons::from([daemon("mds.fs-a", OLD, &json!({})), daemon("osd.1", OLD, &held())]);
+        assert_eq!(left(Step::Hold, run(true), &daemons), []);
+        assert_eq!(is_open(run(true), &daemons, Some(NEW)), None);
+        assert_eq!(names(&left(Step::Hold, run(false), &daemons)), ["mds.fs-a"]);
+        let seen = Seen {
+            daemons: &daemons,
+            image: &ClusterImage {
+                named: Some(NEW.to_owned()),
+                word: RookWord::TakenUp,
+            },
+            filesystems: &FsMap::default(),
+        };
+        let says = |ranks: Option<&Ranks>| conditions(run(true), ranks, seen).unwrap().remove(3);
+        let waits = says(Some(&Ranks::new()));
+        assert_eq!(waits.verdict, Verdict::No);
+        assert!(
+            waits.why.contains("mds.fs-a is still made of ceph:20.2.4"),
+            "{}",
+            waits.why
+        );
+        assert_eq!(says(None).verdict, Verdict::Yes);
     }
 
     /// Its Deployment is still there, and no plan ever changes it: held, it would be so for ever.
@@ -412,6 +498,7 @@ mod tests {
         let run = Changes {
             wish: &wish,
             baseline: &baseline,
+            mds_by_rook: true,
         };
         let mut daemons = Daemons::from([
             daemon("osd.1", OLD, &held()),
@@ -452,7 +539,7 @@ mod tests {
             parts: ["mon", "mgr", "osd", "mds"].map(stage).into(),
             only: None,
         };
-        place(&mut target).unwrap();
+        place(&mut target, true).unwrap();
         let names = |target: &Target| -> Vec<String> {
             target.parts.iter().map(|part| part.name().to_string()).collect()
         };
@@ -462,16 +549,27 @@ mod tests {
             "mon",
             "mgr",
             "monitors-back-to-rook",
+            "metadata-servers-by-rook",
             "osd",
-            "mds",
         ];
         assert_eq!(names(&target), expected);
         let steps = target.parts.iter().filter(|part| Step::of(part.name()).is_some());
         assert_eq!(steps.count(), Step::ALL.len());
         // Only OSDs are left to do: Rook has the others.
         target.parts = vec![stage("osd")];
-        place(&mut target).unwrap();
-        assert_eq!(names(&target), ["keep-from-rook", "cephcluster-image", "osd"]);
+        place(&mut target, true).unwrap();
+        let expected = [
+            "keep-from-rook",
+            "cephcluster-image",
+            "metadata-servers-by-rook",
+            "osd",
+        ];
+        assert_eq!(names(&target), expected);
+        // No Rook runs that would do it.
+        target.parts = ["osd", "mds"].map(stage).into();
+        place(&mut target, false).unwrap();
+        let expected = ["keep-from-rook", "cephcluster-image", "osd", "mds"];
+        assert_eq!(names(&target), expected);
     }
 
     #[test]

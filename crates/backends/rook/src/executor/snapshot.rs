@@ -64,9 +64,14 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
-    if let Some((memory, image)) = memory.filter(|memory| memory.beside.is_some()).zip(cluster_image) {
-        let (daemons, _) = watched.daemons();
-        let steps = beside::conditions(memory.changes(), &daemons, image)
+    let beside = memory.and_then(|memory| Some((memory, memory.beside.as_ref()?)));
+    if let Some(((memory, beside), image)) = beside.zip(cluster_image) {
+        let seen = beside::Seen {
+            daemons: &watched.daemons().0,
+            image,
+            filesystems: &facts.fs,
+        };
+        let steps = beside::conditions(memory.changes(), beside.ranks.as_ref(), seen)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }

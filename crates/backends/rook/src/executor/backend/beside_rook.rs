@@ -116,6 +116,9 @@ impl RookBackend {
                 "the run's memory does not say that Rook is to run beside it",
             ));
         };
+        if step == beside::Step::MetadataServers {
+            return Ok("they are left to Rook".to_owned());
+        }
         if step == beside::Step::Image {
             let name = self.parts.cluster.to_string();
             let (from, to) = (beside.image_before.as_deref(), memory.wish.image.as_str());
@@ -135,7 +138,7 @@ impl RookBackend {
                     })
                     .await?;
                 }
-                beside::Step::Monitors | beside::Step::Image => {
+                beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers => {
                     kept.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
                 }
             }
@@ -143,10 +146,12 @@ impl RookBackend {
         let count = left.len();
         Ok(match step {
             beside::Step::Hold => format!("{count} Deployments were labelled"),
-            beside::Step::Monitors | beside::Step::Image if kept.is_empty() => {
+            beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers
+                if kept.is_empty() =>
+            {
                 format!("{count} Deployments were given back")
             }
-            beside::Step::Monitors | beside::Step::Image => {
+            beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers => {
                 format!("{count} Deployments were given back; {}", kept.join("; "))
             }
         })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use stagger_core::model::UnitId;
 
 use super::{ClusterReconciler, Pass};
+use crate::api::daemons::kind_of;
 use crate::api::maintenance::{Desired, FINALIZER, Manage};
 use crate::api::rook_operator;
 use crate::executor::backend::{set_image, stays_kept};
@@ -56,7 +57,13 @@ impl ClusterReconciler {
                 .get(*unit)
                 .is_some_and(|one| managed_fields::holder(one).is_some())
         };
-        let theirs: Vec<&UnitId> = differing.iter().filter(|unit| !is_held(unit)).collect();
+        // Metadata servers are always Rook's; where a run has others to do, it waits for them.
+        let is_servers = |unit: &&UnitId| kind_of(unit) == beside::METADATA_SERVERS;
+        let all_servers = differing.iter().all(|unit| is_servers(&unit));
+        let theirs: Vec<&UnitId> = differing
+            .iter()
+            .filter(|unit| !is_held(unit) && (all_servers || !is_servers(unit)))
+            .collect();
         if runs.is_some()
             && named.as_ref() == Some(&wish.image)
             && let Some(first) = theirs.first()
@@ -78,13 +85,16 @@ impl ClusterReconciler {
             .as_ref()
             .and_then(Last::beside)
             .map(|(beside, _)| beside);
+        // Of a run that goes on where another ended, it is what that one found.
+        let goes_on = before.filter(|_| named.as_ref() == Some(&wish.image));
         Ok(Some(Beside {
             holder: desired.name(),
-            // Of a run that goes on where another ended, it is what that one found.
-            image_before: match before {
-                Some(before) if named.as_ref() == Some(&wish.image) => before.image_before.clone(),
-                Some(_) | None => named.clone(),
-            },
+            image_before: goes_on.map_or_else(|| named.clone(), |before| before.image_before.clone()),
+            ranks: runs.map(|_| {
+                goes_on
+                    .and_then(|before| before.ranks.clone())
+                    .unwrap_or_default()
+            }),
         }))
     }
 

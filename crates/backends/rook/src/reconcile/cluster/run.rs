@@ -34,7 +34,7 @@ use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
-use crate::executor::beside::{self, Beside, ClusterImage};
+use crate::executor::beside::{self, Beside, ClusterImage, Ranks};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::Memory;
@@ -160,9 +160,21 @@ impl ClusterReconciler {
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
         let internal = |error: IdError| Blocked::until_changed("Internal", error.to_string());
         migrations::place(&mut target, &self.watched.deployments()).map_err(internal)?;
-        if beside.is_some() {
-            beside::place(&mut target).map_err(internal)?;
-        }
+        let beside = match beside {
+            None => None,
+            Some(beside) => {
+                beside::place(&mut target, beside.ranks.is_some()).map_err(internal)?;
+                let known = |ranks: Ranks| {
+                    if ranks.is_empty() {
+                        beside::ranks(&facts.fs)
+                    } else {
+                        ranks
+                    }
+                };
+                let ranks = beside.ranks.map(known);
+                Some(Beside { ranks, ..beside })
+            }
+        };
         let memory = Memory {
             beside,
             ..self.memory(&facts, &release, wish)?
