@@ -76,6 +76,50 @@ subjects:
     namespace: {{ $.Release.Namespace }}
 {{- end }}
 ";
+/// Asked before the release is taken away: an operator that is gone gives nothing back. `PLACED` and `IDENTITY` are put in.
+const MAY_BE_UNINSTALLED: &str = "\
+# An operator that is gone gives nothing back: the release stays while a CephMaintenance may hold budgets, noout or labels. The log of this
+# Job says which; `helm uninstall --no-hooks` does not ask.
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: stagger-may-be-uninstalled
+  namespace: {{ .Release.Namespace }}
+  annotations:
+    helm.sh/hook: pre-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+spec:
+  backoffLimit: 0
+  activeDeadlineSeconds: 120
+  template:
+    metadata:
+      labels:
+        app: stagger-may-be-uninstalled
+    spec:
+      serviceAccountName: stagger-operator
+PLACED      restartPolicy: Never
+      securityContext:
+        runAsNonRoot: true
+IDENTITY        seccompProfile:
+          type: RuntimeDefault
+      containers:
+        - name: may-be-uninstalled
+          image: {{ .Values.image }}
+          args:
+            - operator
+            - --may-be-uninstalled
+            - --watch-namespace=NAMESPACES
+          env:
+            - name: NAMESPACE
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.namespace
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+";
 /// Only where new OSDs are wanted.
 const IF_PROVISIONING: &str = "{{- if .Values.provisioning }}\n";
 
@@ -157,6 +201,12 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             values(image, replicas, &resources),
         ));
     }
+    let identity = format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}");
+    let asked = MAY_BE_UNINSTALLED
+        .replace("PLACED", PLACED)
+        .replace("IDENTITY", &identity)
+        .replace("NAMESPACES", NAMESPACES);
+    pages.push((format!("{TEMPLATES}/uninstall.yaml"), asked));
     let (path, page) = PROVISIONING;
     let path = root().join(path);
     let rights = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

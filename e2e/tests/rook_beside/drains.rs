@@ -8,7 +8,7 @@ use stagger_e2e::command::output;
 use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::load::Load;
 use stagger_e2e::rados::Target;
-use stagger_e2e::rook_cluster::{RookCluster, RookSpec, beside_rook};
+use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 
 use crate::{AGENT, evictions_are_asked_about};
 
@@ -53,6 +53,71 @@ fn every_node_in_turn_and_one_comes_back_empty() -> Result<()> {
         ensure!(report.failures().is_empty(), "clients noticed: {report:?}");
         Ok(())
     })
+}
+
+/// Rook is asked to leave budgets alone while it has a drain in hand: what it has closed, and `noout`, would stay so for ever.
+#[test]
+#[ignore = "needs root, Go, Ceph and Rook; cargo xtask test --long runs it"]
+fn taken_over_from_rook_in_mid_drain() -> Result<()> {
+    let spec = RookSpec {
+        nodes: 3,
+        zones: 0,
+        ..RookSpec::default()
+    };
+    let name = "taken_over_from_rook_in_mid_drain";
+    beside_rook(name, AGENT, spec, |cluster, phases| {
+        let drained = drain(cluster, "n1", 180);
+        drained?;
+        cluster.wait_told("Rook keeps the other nodes", Duration::from_mins(3), |_| {
+            let budgets = budgets(cluster)?;
+            let blocks = |node: &str| budgets.contains(&format!("rook-ceph-osd-host-{node}"));
+            let dump = cluster.rados()?.mon("osd dump")?;
+            Ok(blocks("n0") && blocks("n2") && dump["crush_node_flags"] != json!({}))
+        })?;
+        phases.lap("Rook has a drain in hand");
+
+        cluster
+            .patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
+        cluster.maintain(&json!(["drains"]))?;
+        let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
+        evictions_are_asked_about(cluster)?;
+        let taken_over = cluster.wait_ours("the drain is ours", Duration::from_mins(2), |status| {
+            let draining = &status["drains"]["draining"];
+            let budgets = budgets(cluster)?;
+            Ok(draining.as_array().is_some_and(|all| all.len() == 1)
+                && budgets.iter().any(|name| name == "rook-ceph-osd")
+                && !budgets.iter().any(|name| name.starts_with("rook-ceph-osd-host-")))
+        });
+        taken_over.with_context(|| operator.log())?;
+        phases.lap("stagger has it in hand");
+        let Err(refused) = drain(cluster, "n2", 15) else {
+            anyhow::bail!("n2 was drained while n1 is down");
+        };
+        let said = format!("{refused:#}");
+        ensure!(said.contains(" may not be evicted now: "), "{said}");
+        cluster.plane.ask(&["uncordon", "n1", "n2"])?;
+        cluster.wait_clean(Duration::from_mins(3))?;
+        let over = cluster.wait_ours("nothing is left", Duration::from_mins(2), |status| {
+            let dump = cluster.rados()?.mon("osd dump")?;
+            let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
+            Ok(status["drains"].is_null()
+                && dump["crush_node_flags"] == json!({})
+                && budget["spec"]["maxUnavailable"] == 1)
+        });
+        over.with_context(|| operator.log())?;
+        phases.lap("the noout that Rook had set is gone, and one OSD may go again");
+        let drained = drain(cluster, "n2", 180);
+        drained.with_context(|| operator.log())?;
+        cluster.plane.ask(&["uncordon", "n2"])?;
+        cluster.wait_clean(Duration::from_mins(3))
+    })
+}
+
+/// The names of all PodDisruptionBudgets.
+fn budgets(cluster: &RookCluster) -> Result<Vec<String>> {
+    let words = ["get", "pdb", "-n", NAMESPACE, "-o", "jsonpath={.items[*].metadata.name}"];
+    let names = cluster.plane.ask(&words)?;
+    Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Gives a drained node an empty disk and has Rook find it. Until its data is back the next node may not go, and whoever

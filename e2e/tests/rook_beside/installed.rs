@@ -57,6 +57,8 @@ fn by_kustomize_and_by_helm_from_an_image_that_is_built() -> Result<()> {
         phases.lap("installed by Helm");
         only_one_node_goes(cluster)?;
         phases.lap("the same again");
+        stays_while_something_may_be_held(cluster, helm(&["uninstall", "stagger", "--timeout=120s"]))?;
+        phases.lap("uninstalling was refused");
         gone(cluster)?;
         helm(&["uninstall", "stagger"]).map(drop)
     })
@@ -190,6 +192,21 @@ fn gone(cluster: &RookCluster) -> Result<()> {
         dump["crush_node_flags"]
     );
     Ok(())
+}
+
+/// The release is there yet, and the Job that Helm asks has said why.
+fn stays_while_something_may_be_held(cluster: &RookCluster, uninstalled: Result<String>) -> Result<()> {
+    ensure!(uninstalled.is_err(), "it went, and a CephMaintenance is there");
+    let words = ["logs", "job/stagger-may-be-uninstalled", "-n", NAMESPACE];
+    let said = cluster.plane.ask(&words)?;
+    ensure!(
+        said.contains("not to be uninstalled yet") && said.contains("delete cephmaintenance rook-ceph"),
+        "{said}"
+    );
+    cluster
+        .plane
+        .object(NAMESPACE, "deployment", "stagger-operator")
+        .map(drop)
 }
 
 /// What the operators said last, for the message of a failed test.

@@ -7,6 +7,7 @@
 mod image;
 mod pairs;
 mod serve;
+pub mod uninstall;
 mod webhook;
 
 use std::collections::BTreeMap;

@@ -61,6 +61,10 @@ pub(crate) struct Operator {
     /// Log plain lines instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,
+    /// Only say, by the exit code, whether the operator may be uninstalled: 1 while a CephMaintenance may hold something that nobody
+    /// else gives back.
+    #[arg(long)]
+    pub(crate) may_be_uninstalled: bool,
     /// Be taken for another release: for tests.
     #[arg(long, hide = true, default_value = env!("CARGO_PKG_VERSION"))]
     pub(crate) version_as: semver::Version,

@@ -7,16 +7,20 @@ use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
 use stagger_gates::GateSettings;
 use stagger_rook::api::access::Programs;
-use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook};
+use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook, uninstall};
 use tracing_subscriber::EnvFilter;
 
 use super::{state_folder, stop_asked};
 use crate::args::{Cli, Operator, Switch};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::print;
 
 /// Sees to clusters until it is told to stop.
 pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliError> {
+    if args.may_be_uninstalled {
+        return may_be_uninstalled(args).await;
+    }
     logs(args.plain_logs);
     // One who waits most of its time keeps little of what it once took, and so do the programs that it starts. Where the
     // kernel knows no large pages there is nothing to turn off.
@@ -36,12 +40,7 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
             .clone()
             .unwrap_or_else(|| format!("{}-{}", who.host, who.incarnation)),
         namespace,
-        watch_namespaces: args
-            .watch_namespace
-            .iter()
-            .filter(|name| !name.is_empty())
-            .cloned()
-            .collect(),
+        watch_namespaces: watched(args),
         folder: state_folder(cli)?.join("operator"),
         programs: Programs {
             ceph: words(&args.ceph),
@@ -71,6 +70,32 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
             })
         }
     }
+}
+
+/// The namespaces that are watched; none: all.
+fn watched(args: &Operator) -> Vec<String> {
+    let named = args.watch_namespace.iter().filter(|name| !name.is_empty());
+    named.cloned().collect()
+}
+
+/// Asked before a chart is taken away: an operator that is gone gives nothing back.
+async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
+    let holding = uninstall::holding(&connect().await?, &watched(args)).await?;
+    let Some((namespace, name)) = holding.first().and_then(|first| first.split_once('/')) else {
+        print::talk("nothing is held: it may be uninstalled");
+        return Ok(Exit::Done);
+    };
+    Err(CliError::new(
+        Exit::No,
+        format!(
+            "not to be uninstalled yet: budgets, noout and labels may be held for CephMaintenance {}, and only an operator that runs gives \
+             them back",
+            holding.join(", ")
+        ),
+    )
+    .hint(format!(
+        "`kubectl -n {namespace} delete cephmaintenance {name}` gives back what is held; then uninstall it"
+    )))
 }
 
 /// What updates wait for beside Ceph itself. A volume of a ConfigMap that there is not is empty.
