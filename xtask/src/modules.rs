@@ -35,7 +35,10 @@ const ROOMS: [(&str, &Rooms); 1] = [(
                 "observability",
             ],
         ),
-        ("operator", &["api", "agent", "observability", "reconcile"]),
+        (
+            "operator",
+            &["api", "agent", "disruption", "observability", "reconcile"],
+        ),
         ("client", &["api", "executor", "agent"]),
     ],
 )];

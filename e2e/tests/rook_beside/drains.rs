@@ -115,7 +115,14 @@ fn taken_over_from_rook_in_mid_drain() -> Result<()> {
 
 /// The names of all PodDisruptionBudgets.
 fn budgets(cluster: &RookCluster) -> Result<Vec<String>> {
-    let words = ["get", "pdb", "-n", NAMESPACE, "-o", "jsonpath={.items[*].metadata.name}"];
+    let words = [
+        "get",
+        "pdb",
+        "-n",
+        NAMESPACE,
+        "-o",
+        "jsonpath={.items[*].metadata.name}",
+    ];
     let names = cluster.plane.ask(&words)?;
     Ok(names.split_whitespace().map(str::to_owned).collect())
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod budgets;
 pub mod drains;
+pub(crate) mod evictions;

@@ -4,6 +4,8 @@ pub mod backend;
 pub mod beside;
 pub(crate) mod diagnostics;
 pub mod goal;
+pub(crate) mod handback;
+pub(crate) mod image_release;
 pub mod managed_fields;
 pub mod memory;
 pub mod migrations;

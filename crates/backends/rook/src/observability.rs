@@ -5,6 +5,7 @@ pub(crate) mod conditions;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod instrumented_client;
+pub(crate) mod last_run;
 pub(crate) mod metrics;
 pub(crate) mod status;
 pub(crate) mod writer;

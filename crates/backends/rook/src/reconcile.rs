@@ -8,16 +8,12 @@ pub(crate) mod cluster;
 mod commands;
 pub(crate) mod connections;
 mod drains;
-pub(crate) mod evictions;
 pub(crate) mod finalizer;
 #[cfg(test)]
 mod fixture;
-mod handback;
-mod last_run;
 mod monitors;
 pub(crate) mod owner;
 mod provision;
-mod release;
 mod removal;
 
 use std::net::SocketAddr;
@@ -35,11 +31,11 @@ use tokio::sync::watch;
 use crate::agent::agents::AgentRollout;
 use crate::api::access::{AccessError, Programs, access};
 use crate::api::nodes::NodeCache;
+use crate::disruption::evictions::EvictionReviewer;
 use crate::observability::health::Health;
 use crate::observability::instrumented_client::InstrumentedCephApi;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
 use connections::Connections;
-use evictions::EvictionReviewer;
 
 /// How the operator is run.
 #[derive(Debug, Clone)]

@@ -22,8 +22,8 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, AdmissionReview};
 use tokio::time::sleep;
 
+use crate::disruption::evictions::EvictionReviewer;
 use crate::reconcile::Shared;
-use crate::reconcile::evictions::EvictionReviewer;
 use certificate::{Certificate, CertificateError};
 use registration::Registration;
 

@@ -36,13 +36,13 @@ use crate::api::rook_operator;
 use crate::disruption::budgets::Ensure;
 use crate::disruption::drains::eviction::Observation;
 use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
+use crate::disruption::evictions::{Connect, Evidence, EvidenceSink};
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::writer::Writer;
 use crate::reconcile::Shared;
-use crate::reconcile::evictions::{Connect, Evidence, EvidenceSink};
 
 /// How often it is looked again while something is down.
 const LOOK: Duration = Duration::from_secs(2);

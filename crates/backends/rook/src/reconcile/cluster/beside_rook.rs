@@ -12,13 +12,13 @@ use crate::api::rook_operator;
 use crate::executor::backend::{set_image, stays_kept};
 use crate::executor::beside::{self, Beside, Settle};
 use crate::executor::goal::Goal;
+use crate::executor::handback;
 use crate::executor::managed_fields;
 use crate::observability::blocked::Blocked;
 use crate::observability::events;
+use crate::observability::last_run::Last;
 use crate::reconcile::Shared;
 use crate::reconcile::finalizer;
-use crate::reconcile::handback;
-use crate::reconcile::last_run::Last;
 
 /// Nobody is told that it takes its time before it has taken so long.
 const GIVING_BACK: Duration = Duration::from_secs(20);

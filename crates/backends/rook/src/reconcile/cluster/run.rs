@@ -39,15 +39,15 @@ use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::Memory;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot, units_of};
-use crate::executor::{migrations, skip_checks};
+use crate::executor::{image_release, migrations, skip_checks};
 use crate::journal::CommandQueue;
 use crate::observability::blocked::Blocked;
 use crate::observability::events;
 use crate::observability::health::Pulse;
+use crate::observability::last_run;
 use crate::observability::writer::Writer;
+use crate::reconcile::Shared;
 use crate::reconcile::commands::Wishes;
-use crate::reconcile::last_run;
-use crate::reconcile::{self, Shared};
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -125,7 +125,7 @@ impl ClusterReconciler {
         let monitor = daemons.iter().find(|(unit, _)| kind_of(unit) == "mon");
         let monitor = monitor.map(|(_, deployment)| deployment.name_any());
         let Shared { client, .. } = &self.shared;
-        let release = reconcile::release::of(client, &self.namespace, image, monitor.as_deref()).await?;
+        let release = image_release::of(client, &self.namespace, image, monitor.as_deref()).await?;
         self.releases.insert(image.to_owned(), release.clone());
         Ok(release)
     }

@@ -4,11 +4,11 @@ use stagger_core::model::{Code, Policy, Reason, RunId, Terms, UnitId};
 use stagger_core::plan::{self, Plan};
 use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
+use super::blocked::Blocked;
 use crate::api::maintenance::Desired;
 use crate::executor::beside::Beside;
 use crate::executor::goal::{Goal, is_superseded};
 use crate::executor::memory::Memory;
-use crate::observability::blocked::Blocked;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
     use crate::api::pod_revision::RevisionCatalog;
-    use crate::journal::CommandQueue;
+    use crate::executor::goal::SUPERSEDED;
 
     fn plan(parts: &Value, left: &[(&str, &str)]) -> Plan {
         let left: Vec<_> = left
@@ -358,12 +358,7 @@ mod tests {
         let blocked = last.blocked("ceph:20", "ns", "c");
         assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
         // Ended for another image, and then the first is asked for again.
-        let asked = CommandQueue::default();
-        let mut wishes =
-            crate::reconcile::commands::Wishes::new(Goal::of(&spec("ceph:20"), true).unwrap(), None);
-        wishes.heed(&spec("ceph:21"), &asked);
-        let (command, by) = asked.take().remove(0);
-        assert_eq!(command, Command::Abort);
+        let by = format!("{SUPERSEDED}: the image is ceph:21 now");
         assert_eq!(of(&Ending::Aborted, &by).given_up(&spec("ceph:20")), None);
     }
 
