@@ -186,11 +186,7 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
         )?;
         let template = replaced(&template, ACCOUNT, &format!("{ACCOUNT}{PLACED}"))?;
         let template = replaced(&template, LISTEN, &format!("{LISTENS_ELSEWHERE}{LISTENS}"))?;
-        let template = replaced(
-            &template,
-            IDENTITY,
-            &format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}"),
-        )?;
+        let template = replaced(&template, IDENTITY, &identity())?;
         pages.push((format!("{TEMPLATES}/{file}"), template));
         pages.push((
             format!("{TEMPLATES}/rook-operator.yaml"),
@@ -201,12 +197,7 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             values(image, replicas, &resources),
         ));
     }
-    let identity = format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}");
-    let asked = MAY_BE_UNINSTALLED
-        .replace("PLACED", PLACED)
-        .replace("IDENTITY", &identity)
-        .replace("NAMESPACES", NAMESPACES);
-    pages.push((format!("{TEMPLATES}/uninstall.yaml"), asked));
+    pages.push((format!("{TEMPLATES}/uninstall.yaml"), uninstall()));
     let (path, page) = PROVISIONING;
     let path = root().join(path);
     let rights = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -226,6 +217,17 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
         format!("{IF_PROVISIONING}{rights}{END}"),
     ));
     Ok(pages)
+}
+
+fn identity() -> String {
+    format!("{UNLESS_OPENSHIFT}{IDENTITY}{END_OF_IDENTITY}")
+}
+
+fn uninstall() -> String {
+    MAY_BE_UNINSTALLED
+        .replace("PLACED", PLACED)
+        .replace("IDENTITY", &identity())
+        .replace("NAMESPACES", NAMESPACES)
 }
 
 fn about() -> String {

@@ -43,6 +43,9 @@ const ROOMS: [(&str, &Rooms); 1] = [(
     ],
 )];
 
+/// The lines of a room, those included that test it, are fewer.
+const ROOM: usize = 5000;
+
 /// The crates whose modules are looked at.
 const CRATES: [&str; 14] = [
     "crates/cli",
@@ -71,10 +74,12 @@ type Levels = BTreeMap<String, Uses>;
 pub(crate) fn modules(root: &Path) -> Result<()> {
     let mut wrong = Vec::new();
     for folder in CRATES {
-        let levels = levels(&read(&root.join(folder).join("src"))?);
+        let sources = read(&root.join(folder).join("src"))?;
+        let levels = levels(&sources);
         let rooms = ROOMS.iter().find(|(name, _)| *name == folder);
         if let (Some((_, rooms)), Some(uses)) = (rooms, levels.get("")) {
             hold(folder, uses, rooms)?;
+            are_small(folder, &sources)?;
         }
         for (level, uses) in &levels {
             let found = circles(uses);
@@ -107,6 +112,22 @@ fn hold(folder: &str, uses: &Uses, rooms: &Rooms) -> Result<()> {
     Ok(())
 }
 
+/// A room that nobody reads in a day is parted.
+fn are_small(folder: &str, sources: &[Source]) -> Result<()> {
+    let mut rooms: BTreeMap<&str, usize> = BTreeMap::new();
+    for source in sources {
+        if let Some(room) = source.module.first() {
+            *rooms.entry(room).or_default() += source.lines;
+        }
+    }
+    let large = rooms.into_iter().find(|(_, lines)| *lines >= ROOM);
+    ensure!(
+        large.is_none(),
+        "{folder}: of {large:?} lines; a room has less than {ROOM}"
+    );
+    Ok(())
+}
+
 /// The modules that come back to themselves.
 fn circles(uses: &Uses) -> BTreeSet<String> {
     let returns = |name: &&String| {
@@ -130,6 +151,7 @@ fn circles(uses: &Uses) -> BTreeSet<String> {
 struct Source {
     module: Vec<String>,
     paths: BTreeSet<Vec<String>>,
+    lines: usize,
 }
 
 fn read(src: &Path) -> Result<Vec<Source>> {
@@ -165,6 +187,7 @@ fn read(src: &Path) -> Result<Vec<Source>> {
         found.push(Source {
             module,
             paths: seen.paths,
+            lines: text.lines().count(),
         });
     }
     Ok(found)
@@ -307,7 +330,22 @@ mod tests {
         Source {
             module: module.split("::").map(str::to_owned).collect(),
             paths: seen.paths,
+            lines: text.lines().count(),
         }
+    }
+
+    #[test]
+    fn a_room_is_parted_before_it_is_too_large() {
+        let (half, rest) = ("//\n".repeat(ROOM / 2), "//\n".repeat(ROOM / 2 - 1));
+        let files = [source("x", &half), source("x::y", &rest), source("z", &half)];
+        are_small("f", &files).unwrap();
+        let files = [source("x", &half), source("x::y", &half)];
+        assert!(
+            are_small("f", &files)
+                .unwrap_err()
+                .to_string()
+                .contains("\"x\", 5000")
+        );
     }
 
     #[test]
