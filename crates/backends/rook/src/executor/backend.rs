@@ -379,8 +379,8 @@ impl Executor for RookBackend {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let image = self.image_and_rook().await?;
-        snapshot(cluster, &facts, Some(memory), &permitted, watched, Some(&image))
+        let rook = self.rook_progress(&facts.fs).await?;
+        snapshot(cluster, &facts, Some(memory), &permitted, watched, Some(&rook))
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {

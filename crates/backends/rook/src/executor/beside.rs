@@ -19,13 +19,11 @@ use std::sync::Arc;
 
 pub(crate) use image::is_taken_up;
 pub use image::{ClusterImage, RookWord};
-pub use metadata_servers::Ranks;
-pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, ranks};
+pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, not_done as servers_not_done};
 pub(crate) use monitors::unwatched;
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
-use stagger_ceph::facts::mds::FsMap;
 use stagger_ceph::translate::Baseline;
 use stagger_core::model::{
     Condition, ConditionName, IdError, Part, PartName, StepSpec, Target, UnitId, Verdict,
@@ -45,10 +43,9 @@ pub struct Beside {
     pub holder: String,
     /// The image that the CephCluster named.
     pub image_before: Option<String>,
-    /// Metadata servers are left to Rook: how many ranks each file system was to have. `None`: the run changes them, as no Rook ran when it
-    /// began, or in its days none were left to Rook.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<Ranks>,
+    /// Whether metadata servers are left to Rook. Not where none ran when the run began, nor in journals of before they were.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mds_by_rook: bool,
 }
 
 /// What a run is to change: what it is asked for, and how things were before it.
@@ -60,12 +57,13 @@ pub(crate) struct Changes<'a> {
     pub(crate) mds_by_rook: bool,
 }
 
-/// What a run sees of a cluster beside Rook.
-#[derive(Clone, Copy)]
-pub(crate) struct Seen<'a> {
-    pub(crate) daemons: &'a Daemons,
-    pub(crate) image: &'a ClusterImage,
-    pub(crate) filesystems: &'a FsMap,
+/// What Rook has done of its own part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RookProgress {
+    /// With the image that the CephCluster names.
+    pub image: ClusterImage,
+    /// What metadata servers that are left to it wait for.
+    pub servers: Option<String>,
 }
 
 /// The daemons of a cluster.
@@ -130,14 +128,13 @@ impl Step {
     }
 }
 
-/// Puts the steps in their places: the first two before everything, the others once monitors and managers are changed. Metadata servers that
-/// are left to Rook have no stage.
-pub(crate) fn place(target: &mut Target, mds_by_rook: bool) -> Result<(), IdError> {
-    let kind = |part: &Part| match part {
-        Part::Stage(stage) => Some(stage.kind.clone()),
-        Part::Step(_) => None,
+/// Puts the steps in their places: two before everything, one once monitors and managers are changed. Metadata servers that are left to Rook
+/// have no stage, and a step where Rook begins with them: after the monitors, or, of an image of the same release, at once.
+pub(crate) fn place(target: &mut Target, mds_by_rook: bool, release_changes: bool) -> Result<(), IdError> {
+    let is_of = |part: &Part, kinds: &[&str]| match part {
+        Part::Stage(stage) => kinds.contains(&stage.kind.as_str()),
+        Part::Step(_) => false,
     };
-    let is_of = |part: &Part, kinds: &[&str]| kind(part).is_some_and(|kind| kinds.contains(&kind.as_str()));
     if mds_by_rook {
         target.parts.retain(|part| !is_of(part, &[METADATA_SERVERS]));
     }
@@ -150,13 +147,16 @@ pub(crate) fn place(target: &mut Target, mds_by_rook: bool) -> Result<(), IdErro
             why: step.why().to_owned(),
         }))
     };
-    let theirs = target.parts.iter().rposition(|part| is_of(part, &["mon", "mgr"]));
-    let after = theirs.map_or(0, |at| at + 1);
-    if mds_by_rook {
-        target.parts.insert(after, step(Step::MetadataServers)?);
+    let after =
+        |parts: &[Part], kinds: &[&str]| parts.iter().rposition(|part| is_of(part, kinds)).map(|at| at + 1);
+    if let Some(at) = after(&target.parts, &["mon", "mgr"]) {
+        target.parts.insert(at, step(Step::Monitors)?);
     }
-    if theirs.is_some() {
-        target.parts.insert(after, step(Step::Monitors)?);
+    if mds_by_rook {
+        let monitors = after(&target.parts, &["mon"]).filter(|_| release_changes);
+        target
+            .parts
+            .insert(monitors.unwrap_or(0), step(Step::MetadataServers)?);
     }
     target.parts.insert(0, step(Step::Image)?);
     target.parts.insert(0, step(Step::Hold)?);
@@ -166,14 +166,10 @@ pub(crate) fn place(target: &mut Target, mds_by_rook: bool) -> Result<(), IdErro
 /// How far the steps are.
 pub(crate) fn conditions(
     run: Changes<'_>,
-    ranks: Option<&Ranks>,
-    seen: Seen<'_>,
+    daemons: &Daemons,
+    rook: &RookProgress,
 ) -> Result<Vec<Condition>, IdError> {
-    let Seen {
-        daemons,
-        image,
-        filesystems,
-    } = seen;
+    let image = &rook.image;
     let still_left = |step: Step| {
         let left = left(step, run, daemons);
         let first = left.first()?;
@@ -188,9 +184,7 @@ pub(crate) fn conditions(
         Step::Hold => still_left(step),
         Step::Image => names_another().or_else(|| image.not_taken_up().map(str::to_owned)),
         Step::Monitors => still_left(step).or_else(names_another),
-        Step::MetadataServers => ranks.and_then(|before| {
-            names_another().or_else(|| metadata_servers::not_done(run, before, daemons, filesystems))
-        }),
+        Step::MetadataServers => names_another().or_else(|| rook.servers.clone()),
     };
     let condition = |step: Step| {
         let why = not_done(step);
@@ -242,6 +236,14 @@ fn is_open_to_rook(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> 
         && !is_as_wished(run.wish, unit, deployment)
         && !deployment.labels().contains_key(DO_NOT_RECONCILE)
         && !is_absent(run, unit, deployment)
+}
+
+/// Whether the run itself still has metadata servers to change, from which no label keeps Rook.
+pub(crate) fn changes_servers(run: Changes<'_>, daemons: &Daemons) -> bool {
+    let mut servers = daemons
+        .iter()
+        .filter(|(unit, _)| kind_of(unit) == METADATA_SERVERS);
+    !run.mds_by_rook && servers.any(|(unit, deployment)| !is_as_wished(run.wish, unit, deployment))
 }
 
 /// The daemons from which Rook is not kept though they are still to be changed.
@@ -329,6 +331,7 @@ pub(crate) fn settle(
         && cluster_image == Some(wish.image.as_str())
         && daemons
             .iter()
+            .filter(|(unit, _)| !(beside.mds_by_rook && kind_of(unit) == METADATA_SERVERS))
             .all(|(unit, deployment)| is_of(unit, deployment, before))
     {
         return Settle::ImageBefore(before.clone());
@@ -372,7 +375,7 @@ mod tests {
         Beside {
             holder: "m".to_owned(),
             image_before: Some(OLD.to_owned()),
-            ranks: Some(Ranks::new()),
+            mds_by_rook: true,
         }
     }
 
@@ -413,17 +416,12 @@ mod tests {
             named: Some(image.to_owned()),
             word,
         };
-        let told = |daemons: &Daemons, image: &ClusterImage| {
-            let filesystems = &FsMap::default();
-            let seen = Seen {
-                daemons,
-                image,
-                filesystems,
-            };
-            conditions(run, Some(&Ranks::new()), seen).unwrap()
+        let told = |daemons: &Daemons, image: ClusterImage| {
+            let servers = None;
+            conditions(run, daemons, &RookProgress { image, servers }).unwrap()
         };
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = told(daemons, &names_it(image, RookWord::TakenUp));
+            let conditions = told(daemons, names_it(image, RookWord::TakenUp));
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
         assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
@@ -440,7 +438,7 @@ mod tests {
         assert_eq!(is_open(run, &begun, Some(NEW)), None);
         // Rook has its own mind about the image: no monitor is changed before it is known.
         let refused = names_it(NEW, RookWord::NotTakenUp("Rook does not take it up".to_owned()));
-        let told = told(&begun, &refused);
+        let told = told(&begun, refused);
         let verdicts: Vec<Verdict> = told.iter().map(|one| one.verdict).collect();
         assert_eq!(verdicts, [Verdict::Yes, Verdict::No, Verdict::Yes, Verdict::Yes]);
         assert_eq!(told[1].why, "Rook does not take it up");
@@ -472,21 +470,21 @@ mod tests {
         assert_eq!(left(Step::Hold, run(true), &daemons), []);
         assert_eq!(is_open(run(true), &daemons, Some(NEW)), None);
         assert_eq!(names(&left(Step::Hold, run(false), &daemons)), ["mds.fs-a"]);
-        let seen = Seen {
-            daemons: &daemons,
-            image: &ClusterImage {
-                named: Some(NEW.to_owned()),
-                word: RookWord::TakenUp,
-            },
-            filesystems: &FsMap::default(),
+        assert!(changes_servers(run(false), &daemons) && !changes_servers(run(true), &daemons));
+        let says = |servers: Option<&str>| {
+            let rook = RookProgress {
+                image: ClusterImage {
+                    named: Some(NEW.to_owned()),
+                    word: RookWord::TakenUp,
+                },
+                servers: servers.map(str::to_owned),
+            };
+            conditions(run(true), &daemons, &rook).unwrap().remove(3)
         };
-        let says = |ranks: Option<&Ranks>| conditions(run(true), ranks, seen).unwrap().remove(3);
-        let waits = says(Some(&Ranks::new()));
-        assert_eq!(waits.verdict, Verdict::No);
+        let waits = says(Some("mds.fs-a is starting"));
         assert!(
-            waits.why.contains("mds.fs-a is still made of ceph:20.2.4"),
-            "{}",
-            waits.why
+            waits.verdict == Verdict::No && waits.why.contains("mds.fs-a"),
+            "{waits:?}"
         );
         assert_eq!(says(None).verdict, Verdict::Yes);
     }
@@ -539,7 +537,7 @@ mod tests {
             parts: ["mon", "mgr", "osd", "mds"].map(stage).into(),
             only: None,
         };
-        place(&mut target, true).unwrap();
+        place(&mut target, true, true).unwrap();
         let names = |target: &Target| -> Vec<String> {
             target.parts.iter().map(|part| part.name().to_string()).collect()
         };
@@ -547,27 +545,29 @@ mod tests {
             "keep-from-rook",
             "cephcluster-image",
             "mon",
+            "metadata-servers-by-rook",
             "mgr",
             "monitors-back-to-rook",
-            "metadata-servers-by-rook",
             "osd",
         ];
         assert_eq!(names(&target), expected);
         let steps = target.parts.iter().filter(|part| Step::of(part.name()).is_some());
         assert_eq!(steps.count(), Step::ALL.len());
-        // Only OSDs are left to do: Rook has the others.
-        target.parts = vec![stage("osd")];
-        place(&mut target, true).unwrap();
-        let expected = [
-            "keep-from-rook",
-            "cephcluster-image",
-            "metadata-servers-by-rook",
-            "osd",
-        ];
-        assert_eq!(names(&target), expected);
+        // Only OSDs are left to do: Rook has the others. And of the same release it begins at once.
+        for (stages, release_changes) in [(&["osd"][..], true), (&["osd", "mds"], false)] {
+            target.parts = stages.iter().copied().map(stage).collect();
+            place(&mut target, true, release_changes).unwrap();
+            let expected = [
+                "keep-from-rook",
+                "cephcluster-image",
+                "metadata-servers-by-rook",
+                "osd",
+            ];
+            assert_eq!(names(&target), expected);
+        }
         // No Rook runs that would do it.
         target.parts = ["osd", "mds"].map(stage).into();
-        place(&mut target, false).unwrap();
+        place(&mut target, false, true).unwrap();
         let expected = ["keep-from-rook", "cephcluster-image", "osd", "mds"];
         assert_eq!(names(&target), expected);
     }
@@ -600,6 +600,13 @@ mod tests {
         let back = Daemons::from([daemon("osd.1", OLD, &held()), daemon("osd.2", OLD, &held())]);
         assert_eq!(settle(true, &back, NEW), Settle::ImageBefore(OLD.to_owned()));
         assert_eq!(settle(true, &back, OLD), let_go(&["osd.1", "osd.2"]));
+        // Rook takes back what it has updated itself.
+        let mut with_servers = back.clone();
+        with_servers.extend([daemon("mds.fs-a", NEW, &json!({}))]);
+        assert_eq!(
+            settle(true, &with_servers, NEW),
+            Settle::ImageBefore(OLD.to_owned())
+        );
         // By a CephMaintenance that is gone; and what a person holds is theirs.
         let theirs = Daemons::from([
             daemon("osd.1", OLD, &labels("gone")),

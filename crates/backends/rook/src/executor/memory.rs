@@ -28,7 +28,7 @@ impl Memory {
         Changes {
             wish: &self.wish,
             baseline: &self.baseline,
-            mds_by_rook: self.beside.as_ref().is_some_and(|beside| beside.ranks.is_some()),
+            mds_by_rook: self.beside.as_ref().is_some_and(|beside| beside.mds_by_rook),
         }
     }
 }

@@ -17,14 +17,14 @@ use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::{Deployment, Pod};
 use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
-use crate::executor::beside::{self, ClusterImage};
+use crate::executor::beside::{self, RookProgress};
 use crate::executor::goal::Goal;
 use crate::executor::memory::Memory;
 use crate::executor::rollout::is_rolled_out;
 use crate::executor::{managed_fields, migrations, skip_checks};
 
 /// A snapshot of these facts and of what Kubernetes shows. `memory`: of the run that it is for; `permitted`: the interruptions
-/// that a person permits; `cluster_image`: what the CephCluster names, for a run beside Rook.
+/// that a person permits; `rook`: what it has done of its part, for a run beside it.
 ///
 /// # Errors
 /// Facts that make no snapshot.
@@ -34,7 +34,7 @@ pub fn snapshot(
     memory: Option<&Memory>,
     permitted: &Permitted,
     watched: &ObjectCache,
-    cluster_image: Option<&ClusterImage>,
+    rook: Option<&RookProgress>,
 ) -> Result<Snapshot, BackendError> {
     let tried = "make sense of the cluster's facts";
     let baseline = memory.map(|memory| &memory.baseline);
@@ -64,14 +64,9 @@ pub fn snapshot(
     let left = migrations::conditions(&watched.deployments())
         .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
     conditions.extend(left);
-    let beside = memory.and_then(|memory| Some((memory, memory.beside.as_ref()?)));
-    if let Some(((memory, beside), image)) = beside.zip(cluster_image) {
-        let seen = beside::Seen {
-            daemons: &watched.daemons().0,
-            image,
-            filesystems: &facts.fs,
-        };
-        let steps = beside::conditions(memory.changes(), beside.ranks.as_ref(), seen)
+    if let Some((memory, rook)) = memory.filter(|memory| memory.beside.is_some()).zip(rook) {
+        let (daemons, _) = watched.daemons();
+        let steps = beside::conditions(memory.changes(), &daemons, rook)
             .map_err(|error| BackendError::permanent(tried, error.to_string()))?;
         conditions.extend(steps);
     }

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
+use stagger_ceph::facts::mds::FsMap;
 use stagger_core::model::UnitId;
 use stagger_engine::cluster::{BackendError, Call};
 
@@ -18,7 +19,7 @@ use crate::api::failed;
 use crate::api::names::{DO_NOT_RECONCILE, MANAGER};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::executor::beside::{self, ClusterImage, is_taken_up};
+use crate::executor::beside::{self, ClusterImage, RookProgress, is_taken_up};
 use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by, kept_by_others};
 
 impl RookBackend {
@@ -28,8 +29,39 @@ impl RookBackend {
         desired.cluster.spec.ceph_version.image.clone()
     }
 
-    /// The same with what Rook makes of it. Whether Rook runs is asked only while it has not taken up what a run beside it has written.
-    pub(super) async fn image_and_rook(&self) -> Result<ClusterImage, BackendError> {
+    /// What Rook has done of its part. Whether it runs is asked only while something is missing.
+    pub(super) async fn rook_progress(&self, filesystems: &FsMap) -> Result<RookProgress, BackendError> {
+        let image = self.image_and_rook().await?;
+        let Parts {
+            client,
+            namespace,
+            watched,
+            memory,
+            ..
+        } = &self.parts;
+        let (daemons, _) = watched.daemons();
+        let run = memory.changes();
+        let is_named = image.named.as_ref() == Some(&run.wish.image);
+        let missing = (run.mds_by_rook && is_named)
+            .then(|| beside::servers_not_done(run, &daemons, filesystems))
+            .flatten();
+        let servers = match missing {
+            None => None,
+            Some(why) => Some(match rook_operator::running(client, namespace, watched).await? {
+                Some(_) => format!(
+                    "Rook updates metadata servers by itself, and {why}; the log of Rook's operator says what it is at"
+                ),
+                None => format!(
+                    "metadata servers are left to Rook, of which no operator runs, and {why}: start Rook; or end the run, and the next one \
+                     updates them"
+                ),
+            }),
+        };
+        Ok(RookProgress { image, servers })
+    }
+
+    /// The image with what Rook makes of it. Whether Rook runs is asked only while it has not taken up what a run beside it has written.
+    async fn image_and_rook(&self) -> Result<ClusterImage, BackendError> {
         let Parts {
             client,
             namespace,
@@ -69,9 +101,17 @@ impl RookBackend {
             return rook_operator::running(client, namespace, watched).await;
         }
         let (daemons, _) = watched.daemons();
-        let open = beside::is_open(memory.changes(), &daemons, self.cluster_image().as_deref());
+        let run = memory.changes();
+        let open = beside::is_open(run, &daemons, self.cluster_image().as_deref());
         let Some(why) = open else {
-            return Ok(None);
+            if !beside::changes_servers(run, &daemons) {
+                return Ok(None);
+            }
+            // No label keeps it from those.
+            let runs = rook_operator::running(client, namespace, watched).await?;
+            return Ok(runs.map(|why| {
+                format!("metadata servers are still to be changed, and {why}; or end the run, and the next one leaves them to Rook")
+            }));
         };
         let first = beside::open_to_rook(memory.changes(), &daemons);
         let by = match first.first() {

@@ -1,11 +1,11 @@
 //! Metadata servers beside a Rook that runs: they are Rook's to update, and OSDs wait until it has.
 //!
 //! No label keeps Rook from them. Once all monitors run the new release it sets `max_mds` of a file system to 1, stops the standbys,
-//! updates the active server, then the others, and sets `max_mds` again; and for the label it looks at the letter of a server, where the
-//! Deployment has its whole name (`Start` and `upgradeMDS` in `pkg/operator/ceph/file/mds/mds.go`, `GetDaemonsToSkipReconcile`; the same from
-//! 1.16.9 to 1.20.6). A run that changed them too would do so beside Rook, and one that went on with OSDs would have two things away at once.
+//! updates the active server, then the others, and sets `max_mds` again; of an image of the same release it updates them one by one, at once.
+//! For the label it looks at the letter of a server, where the Deployment has its whole name (`Start` and `upgradeMDS` in
+//! `pkg/operator/ceph/file/mds/mds.go`, `GetDaemonsToSkipReconcile`; the same from 1.16.9 to 1.20.6). A run that changed them too would do so
+//! beside Rook, and one that went on with OSDs would have two things away at once.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stagger_ceph::facts::mds::FsMap;
@@ -20,61 +20,45 @@ use crate::executor::rollout::is_rolled_out;
 /// What kind of daemon they are.
 pub(crate) const KIND: &str = "mds";
 
-/// How many ranks each file system is to have, by its name.
-pub type Ranks = BTreeMap<String, u32>;
-
-/// How many the file systems have now.
-pub(crate) fn ranks(filesystems: &FsMap) -> Ranks {
-    let all = filesystems.filesystems.iter();
-    all.map(|fs| (fs.name.clone(), fs.max_mds)).collect()
-}
-
-/// Why Rook is not done with them: the first that is missing; `None`: all are of the new image and serve as before the run. What Rook or a
-/// person took away meanwhile is not waited for. `before`: the ranks when the run began.
-pub(crate) fn not_done(
-    run: Changes<'_>,
-    before: &Ranks,
-    daemons: &Daemons,
-    filesystems: &FsMap,
-) -> Option<String> {
-    let servers = daemons.iter().filter(|(unit, _)| kind_of(unit) == KIND);
-    let of_servers = servers.filter_map(|(unit, one)| server_not_done(run, unit, one, filesystems));
-    let of_ranks = filesystems.filesystems.iter().filter_map(|fs| {
-        let wanted = fs.max_mds.max(before.get(&fs.name).copied().unwrap_or(0));
-        let active = fs.servers.iter().filter(|server| server.active()).count();
-        let has_all = fs.lost_ranks == 0 && u32::try_from(active).is_ok_and(|active| active >= wanted);
-        (!has_all).then(|| format!("file system {} has {active} of {wanted} ranks active", fs.name))
+/// Why Rook is not done with them: one that is starting, or else the first that is missing; `None`: all are of the new image, and those that
+/// served before the run do again. Ranks beyond the first come back after that, and nothing stops for them.
+pub(crate) fn not_done(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap) -> Option<String> {
+    let servers = || daemons.iter().filter(|(unit, _)| kind_of(unit) == KIND);
+    let is_new = |deployment: &Deployment| template_image(deployment, KIND) == Some(run.wish.image.as_str());
+    let of_new = servers().filter(|(unit, one)| is_new(one) && run.baseline.daemons.contains_key(*unit));
+    let starting = of_new.filter(|(unit, one)| is_starting(unit, one, filesystems));
+    // Rook stops at one that does not start, and the others keep the old image: that one is named.
+    let starting = starting.map(|(unit, _)| format!("{unit} is starting"));
+    let of_old = servers().filter(|(_, one)| !is_new(one)).map(|(unit, one)| {
+        if is_wanted(one) {
+            let image = template_image(one, KIND).unwrap_or("no image");
+            format!("{unit} is still made of {image}")
+        } else {
+            format!("{unit} is stopped for that time")
+        }
     });
-    let first = of_servers.chain(of_ranks).next()?;
-    Some(format!(
-        "Rook updates metadata servers by itself, and {first}; the log of Rook's operator says what it is at"
-    ))
+    let changing = filesystems.filesystems.iter().filter_map(|fs| {
+        let mut servers = fs.servers.iter();
+        let server = servers.find(|server| !server.active() && !server.follows())?;
+        Some(format!(
+            "file system {} has {} {}",
+            fs.name, server.name, server.state
+        ))
+    });
+    starting.chain(of_old).chain(changing).next()
 }
 
-fn server_not_done(
-    run: Changes<'_>,
-    unit: &UnitId,
-    deployment: &Arc<Deployment>,
-    filesystems: &FsMap,
-) -> Option<String> {
+/// Whether it is not ready yet, or Ceph has not heard of it. One that a person has scaled to nothing does not start.
+fn is_starting(unit: &UnitId, deployment: &Arc<Deployment>, filesystems: &FsMap) -> bool {
     if !is_wanted(deployment) {
-        // Whether by a person before the run, or by Rook in its midst.
-        let served = run.baseline.daemons.contains_key(unit);
-        return served.then(|| format!("has stopped {unit} for that time"));
-    }
-    let image = template_image(deployment, KIND).unwrap_or("no image");
-    if image != run.wish.image {
-        return Some(format!("{unit} is still made of {image}"));
+        return false;
     }
     let name = unit.as_str().split_once('.').map_or("", |(_, name)| name);
     let with_a_rank = filesystems.filesystems.iter().flat_map(|fs| &fs.servers);
     let mut known = with_a_rank
         .map(|server| &server.name)
         .chain(&filesystems.standbys);
-    if !is_rolled_out(deployment) || !serves(deployment) || !known.any(|known| known == name) {
-        return Some(format!("{unit} is starting"));
-    }
-    None
+    !is_rolled_out(deployment) || !serves(deployment) || !known.any(|known| known == name)
 }
 
 #[cfg(test)]
@@ -125,7 +109,7 @@ mod tests {
         json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1 })
     }
 
-    fn map(max_mds: u32, active: &[&str], standbys: &[&str]) -> FsMap {
+    fn map(active: &[&str], standbys: &[&str]) -> FsMap {
         let server = |name: &&str| Server {
             name: (*name).to_owned(),
             state: "up:active".to_owned(),
@@ -134,7 +118,7 @@ mod tests {
         FsMap {
             filesystems: vec![Filesystem {
                 name: "fs".to_owned(),
-                max_mds,
+                max_mds: 2,
                 lost_ranks: 0,
                 standby_replay: false,
                 servers: active.iter().map(server).collect(),
@@ -143,48 +127,58 @@ mod tests {
         }
     }
 
-    fn said(daemons: [(UnitId, Arc<Deployment>); 2], filesystems: &FsMap, before: u32) -> Option<String> {
+    fn said(daemons: [(UnitId, Arc<Deployment>); 2], filesystems: &FsMap) -> Option<String> {
         let (wish, baseline) = (wish(), baseline());
         let run = Changes {
             wish: &wish,
             baseline: &baseline,
             mds_by_rook: true,
         };
-        let before = Ranks::from([("fs".to_owned(), before)]);
-        not_done(run, &before, &Daemons::from(daemons), filesystems)
+        not_done(run, &Daemons::from(daemons), filesystems)
+    }
+
+    fn down() -> Value {
+        json!({ "observedGeneration": 2 })
     }
 
     /// As Rook goes about it: two ranks, `a` and `b` serve them.
     #[test]
-    fn all_that_rook_does_is_waited_for_in_the_order_in_which_it_does_it() {
-        let down = json!({ "observedGeneration": 2 });
+    fn all_that_rook_stops_is_waited_for_in_the_order_in_which_it_does_it() {
         let expect = |found: Option<String>, words: &str| {
             let found = found.unwrap_or_else(|| panic!("done before {words}"));
             assert!(found.contains(words), "{found}");
         };
-        let both = map(2, &["fs-a", "fs-b"], &[]);
+        let both = map(&["fs-a", "fs-b"], &[]);
         let before = [server("a", OLD, 1, &up()), server("b", OLD, 1, &up())];
-        expect(said(before, &both, 2), "mds.fs-a is still made of ceph:20.2.4");
-        let alone = map(1, &["fs-a"], &[]);
-        let stopped = [server("a", NEW, 1, &up()), server("b", OLD, 0, &down)];
-        expect(said(stopped, &alone, 2), "has stopped mds.fs-b");
-        let starts = [server("a", NEW, 1, &up()), server("b", NEW, 1, &down)];
-        expect(said(starts, &alone, 2), "mds.fs-b is starting");
+        expect(said(before, &both), "mds.fs-a is still made of ceph:20.2.4");
+        let alone = map(&["fs-a"], &[]);
+        let stopped = [server("a", NEW, 1, &up()), server("b", OLD, 0, &down())];
+        expect(said(stopped, &alone), "mds.fs-b is stopped for that time");
+        let starts = [server("a", NEW, 1, &up()), server("b", NEW, 1, &down())];
+        expect(said(starts, &alone), "mds.fs-b is starting");
         // Kubernetes finds it ready, and Ceph has not heard of it.
         let done = || [server("a", NEW, 1, &up()), server("b", NEW, 1, &up())];
-        expect(said(done(), &alone, 2), "mds.fs-b is starting");
-        // The last thing that Rook does is to have as many ranks as before.
-        let one_rank = map(1, &["fs-a"], &["fs-b"]);
-        expect(
-            said(done(), &one_rank, 2),
-            "file system fs has 1 of 2 ranks active",
+        expect(said(done(), &alone), "mds.fs-b is starting");
+        assert_eq!(said(done(), &map(&["fs-a"], &["fs-b"])), None);
+        assert_eq!(said(done(), &both), None);
+        // A rank has just changed hands.
+        let mut replays = both;
+        replays.filesystems[0].servers[1].state = "up:replay".to_owned();
+        expect(said(done(), &replays), "fs has fs-b up:replay");
+    }
+
+    /// Rook stops there, and leaves the next one as it was.
+    #[test]
+    fn one_that_does_not_start_is_named_before_those_that_wait_for_it() {
+        let broken = [server("a", OLD, 1, &up()), server("b", NEW, 1, &down())];
+        assert_eq!(
+            said(broken, &map(&["fs-a"], &[])).unwrap(),
+            "mds.fs-b is starting"
         );
-        assert_eq!(said(done(), &both, 2), None);
-        assert_eq!(said(done(), &one_rank, 1), None);
     }
 
     #[test]
-    fn who_was_stopped_before_the_run_and_what_is_gone_are_not_waited_for() {
+    fn who_did_not_serve_before_the_run_is_not_waited_for_once_it_is_of_the_new_image() {
         let (wish, mut baseline) = (wish(), baseline());
         baseline.daemons.remove(&UnitId::new("mds.fs-b").unwrap());
         let run = Changes {
@@ -192,12 +186,17 @@ mod tests {
             baseline: &baseline,
             mds_by_rook: true,
         };
-        let stopped = Daemons::from([
-            server("a", NEW, 1, &up()),
-            server("b", OLD, 0, &json!({ "observedGeneration": 2 })),
-        ]);
-        let before = Ranks::from([("fs".to_owned(), 1), ("gone".to_owned(), 2)]);
-        assert_eq!(not_done(run, &before, &stopped, &map(1, &["fs-a"], &[])), None);
-        assert_eq!(not_done(run, &before, &Daemons::new(), &FsMap::default()), None);
+        let alone = map(&["fs-a"], &[]);
+        let with = |other| Daemons::from([server("a", NEW, 1, &up()), other]);
+        // It may be one that Rook has stopped: a run began in the midst of that.
+        let stopped = with(server("b", OLD, 0, &down()));
+        assert!(not_done(run, &stopped, &alone).is_some());
+        for other in [server("b", NEW, 1, &down()), server("b", NEW, 0, &down())] {
+            assert_eq!(not_done(run, &with(other), &alone), None);
+        }
+        // A file system that was failed by a person has no server with a rank.
+        let failed = map(&[], &["fs-a"]);
+        assert_eq!(not_done(run, &with(server("b", NEW, 1, &down())), &failed), None);
+        assert_eq!(not_done(run, &Daemons::new(), &FsMap::default()), None);
     }
 }

@@ -90,11 +90,7 @@ impl ClusterReconciler {
         Ok(Some(Beside {
             holder: desired.name(),
             image_before: goes_on.map_or_else(|| named.clone(), |before| before.image_before.clone()),
-            ranks: runs.map(|_| {
-                goes_on
-                    .and_then(|before| before.ranks.clone())
-                    .unwrap_or_default()
-            }),
+            mds_by_rook: runs.is_some(),
         }))
     }
 

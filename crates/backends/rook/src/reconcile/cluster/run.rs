@@ -34,7 +34,7 @@ use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
-use crate::executor::beside::{self, Beside, ClusterImage, Ranks};
+use crate::executor::beside::{self, Beside, ClusterImage, RookProgress};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::Memory;
@@ -160,35 +160,26 @@ impl ClusterReconciler {
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
         let internal = |error: IdError| Blocked::until_changed("Internal", error.to_string());
         migrations::place(&mut target, &self.watched.deployments()).map_err(internal)?;
-        let beside = match beside {
-            None => None,
-            Some(beside) => {
-                beside::place(&mut target, beside.ranks.is_some()).map_err(internal)?;
-                let known = |ranks: Ranks| {
-                    if ranks.is_empty() {
-                        beside::ranks(&facts.fs)
-                    } else {
-                        ranks
-                    }
-                };
-                let ranks = beside.ranks.map(known);
-                Some(Beside { ranks, ..beside })
-            }
-        };
+        if let Some(beside) = &beside {
+            beside::place(&mut target, beside.mds_by_rook, release_changes).map_err(internal)?;
+        }
         let memory = Memory {
             beside,
             ..self.memory(&facts, &release, wish)?
         };
         let permitted = permitted(Some(&memory.wish)).collect();
         // As if Rook ran: a step too many passes at once.
-        let image = ClusterImage::of(&desired.cluster, true);
+        let rook = RookProgress {
+            image: ClusterImage::of(&desired.cluster, true),
+            servers: beside::servers_not_done(memory.changes(), &self.watched.daemons().0, &facts.fs),
+        };
         let seen = snapshot(
             &self.cluster,
             &facts,
             Some(&memory),
             &permitted,
             &self.watched,
-            Some(&image),
+            Some(&rook),
         )?;
         if release_changes && !memory.wish.skip_checks {
             self.no_known_risk(&ceph, &facts, &seen, &release, desired)
