@@ -60,7 +60,7 @@ fn by_kustomize_and_by_helm_from_an_image_that_is_built() -> Result<()> {
         stays_while_something_may_be_held(cluster, helm(&["uninstall", "stagger", "--timeout=120s"]))?;
         phases.lap("uninstalling was refused");
         // Whoever keeps it after all has it as before.
-        helm(&["rollback", "stagger"])?;
+        helm(&["rollback", "stagger", "1"])?;
         helm(&["upgrade", "stagger", &chart, "--wait", "--timeout=120s"])?;
         phases.lap("it was kept, and upgraded");
         gone(cluster)?;
