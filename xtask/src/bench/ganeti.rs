@@ -207,18 +207,12 @@ fn itself() -> Result<Itself> {
         file.to_string_lossy(),
         kept.to_string_lossy(),
     );
-    let all = [
-        "reboot",
-        "--max-in-parallel",
-        "100%",
-        "--no-growth",
-        "--from",
-        &*file,
-    ];
-    let run = |words: &[&str]| Child::run(&[&[&*program], words, &all].concat());
+    let goal = ["reboot", "--max-in-parallel", "100%", "--no-growth"];
+    let from = ["--from", &*file];
+    let run = |words: &[&[&str]]| Child::run(&[&[&[&*program][..]], words].concat().concat());
     Ok(Itself {
-        plan: run(&["plan", "--out", &*out])?,
-        check: run(&["check", &*out])?,
+        plan: run(&[&["plan"], &goal, &from, &["--out", &*out]])?,
+        check: run(&[&["check", &*out], &from, &goal])?,
         document: std::fs::metadata(&kept).context("look at the plan")?.len(),
     })
 }
