@@ -57,7 +57,9 @@ fn by_kustomize_and_by_helm_from_an_image_that_is_built() -> Result<()> {
         phases.lap("installed by Helm");
         only_one_node_goes(cluster)?;
         phases.lap("the same again");
-        stays_while_something_may_be_held(cluster, helm(&["uninstall", "stagger", "--timeout=120s"]))?;
+        let uninstalled = helm(&["uninstall", "stagger", "--timeout=120s"]);
+        ensure!(uninstalled.is_err(), "it went, and a CephMaintenance is there");
+        was_told_why_it_stays(cluster)?;
         phases.lap("uninstalling was refused");
         // Whoever keeps it after all has it as before.
         helm(&["rollback", "stagger", "1"])?;
@@ -199,8 +201,7 @@ fn gone(cluster: &RookCluster) -> Result<()> {
 }
 
 /// The release is there yet, and the Job that Helm asks has said why.
-fn stays_while_something_may_be_held(cluster: &RookCluster, uninstalled: Result<String>) -> Result<()> {
-    ensure!(uninstalled.is_err(), "it went, and a CephMaintenance is there");
+fn was_told_why_it_stays(cluster: &RookCluster) -> Result<()> {
     let words = ["logs", "job/stagger-may-be-uninstalled", "-n", NAMESPACE];
     let said = cluster.plane.ask(&words)?;
     ensure!(

@@ -8,12 +8,13 @@ mod written;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
-use stagger_e2e::command::say;
+use stagger_e2e::command::{run, say};
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, SecondBuild, beside_rook};
 use stagger_e2e::roots::{Release, ensure as roots};
+use stagger_e2e::stagger::binary;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 
@@ -184,6 +185,11 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     );
 
     // It goes, and leaves nothing that is closed.
+    let Err(refused) = may_be_uninstalled(cluster) else {
+        bail!("an operator that holds budgets may be uninstalled");
+    };
+    let refused = format!("{refused:#}");
+    ensure!(refused.contains("not to be uninstalled yet"), "{refused}");
     let words = [
         "delete",
         "cephmaintenance",
@@ -198,8 +204,16 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
         budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
         "{budget:#}"
     );
+    may_be_uninstalled(cluster)?;
     phases.lap("the CephMaintenance is gone");
     Ok(())
+}
+
+/// What Helm asks before it takes the operator away.
+fn may_be_uninstalled(cluster: &RookCluster) -> Result<String> {
+    let mut command = cluster.sandbox().command(binary()?);
+    command.env("KUBECONFIG", cluster.plane.kubeconfig());
+    run(command.args(["operator", "--may-be-uninstalled", "--watch-namespace", NAMESPACE]))
 }
 
 /// With a kubeconfig alone: what an update would do, and why a unit goes when it does.

@@ -230,9 +230,14 @@ fn is_absent(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
     is_out && !before.daemons.contains_key(unit) && !serves(deployment)
 }
 
+/// Whether a daemon is left to Rook.
+fn is_rooks(mds_by_rook: bool, unit: &UnitId) -> bool {
+    mds_by_rook && kind_of(unit) == METADATA_SERVERS
+}
+
 /// Whether Rook is not kept from a daemon that the run still has to change.
 fn is_open_to_rook(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
-    !(run.mds_by_rook && kind_of(unit) == METADATA_SERVERS)
+    !is_rooks(run.mds_by_rook, unit)
         && !is_as_wished(run.wish, unit, deployment)
         && !deployment.labels().contains_key(DO_NOT_RECONCILE)
         && !is_absent(run, unit, deployment)
@@ -331,7 +336,7 @@ pub(crate) fn settle(
         && cluster_image == Some(wish.image.as_str())
         && daemons
             .iter()
-            .filter(|(unit, _)| !(beside.mds_by_rook && kind_of(unit) == METADATA_SERVERS))
+            .filter(|(unit, _)| !is_rooks(beside.mds_by_rook, unit))
             .all(|(unit, deployment)| is_of(unit, deployment, before))
     {
         return Settle::ImageBefore(before.clone());
