@@ -13,6 +13,7 @@
 mod image;
 mod metadata_servers;
 mod monitors;
+mod settle;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub(crate) use image::is_taken_up;
 pub use image::{ClusterImage, RookWord};
 pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, not_done as servers_not_done};
 pub(crate) use monitors::unwatched;
+pub(crate) use settle::{Settle, settle};
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -33,7 +35,7 @@ use crate::api::daemons::{kind_of, osd_of, serves};
 use crate::api::names::{DO_NOT_RECONCILE, HELD};
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::{HELD_BY, holder, is_made_of, template_image};
+use crate::executor::managed_fields::{HELD_BY, holder, is_made_of};
 
 /// What a run beside Rook keeps of how it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +62,7 @@ pub(crate) struct Changes<'a> {
 /// What Rook has done of its own part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RookProgress {
-    /// With the image that the CephCluster names.
+    /// What it makes of the image that the CephCluster names.
     pub image: ClusterImage,
     /// What metadata servers that are left to it wait for.
     pub servers: Option<String>,
@@ -113,7 +115,7 @@ impl Step {
             }
             Self::Monitors => "takes the label off monitors and managers, which Rook watches again",
             Self::MetadataServers => {
-                "waits until Rook has updated the metadata servers, which it does by itself once the monitors are"
+                "waits until Rook has updated the metadata servers, which it does by itself; of another release once the monitors run it"
             }
         }
     }
@@ -282,70 +284,6 @@ pub(crate) fn is_open(run: Changes<'_>, daemons: &Daemons, cluster_image: Option
         },
         deployment.namespace().unwrap_or_default(),
         deployment.name_any(),
-    ))
-}
-
-/// What is to be done about daemons that are held though no run is under way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Settle {
-    /// None is.
-    Nothing,
-    /// Rook gets these back.
-    LetGo(Vec<UnitId>),
-    /// All of it was taken back, so the CephCluster names this image again.
-    ImageBefore(String),
-    /// They stay as they are, for this reason.
-    Stay(String),
-}
-
-/// Decides that. `needs`: whether a run may still go on with what is held: updates are managed here, and the last run has left
-/// something undone. `last`: what the last run beside Rook kept, and its wish. One CephMaintenance is obeyed for a cluster, so what another
-/// holds was left by one that is gone.
-pub(crate) fn settle(
-    needs: bool,
-    daemons: &Daemons,
-    cluster_image: Option<&str>,
-    last: Option<(&Beside, &Goal)>,
-) -> Settle {
-    let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
-        .iter()
-        .filter(|(_, deployment)| deployment.labels().contains_key(HELD_BY))
-        .collect();
-    let is_of = |unit: &UnitId, deployment: &Deployment, image: &str| {
-        template_image(deployment, kind_of(unit)) == Some(image)
-    };
-    let as_rook_has_it = |unit: &UnitId, deployment: &Deployment| {
-        cluster_image.is_some_and(|image| is_of(unit, deployment, image))
-    };
-    let back: Vec<UnitId> = held
-        .iter()
-        // From one without Rook's own label it is not kept: somebody gave it back by hand.
-        .filter(|(unit, deployment)| {
-            !needs || holder(deployment).is_none() || as_rook_has_it(unit, deployment)
-        })
-        .map(|(unit, _)| (*unit).clone())
-        .collect();
-    if !back.is_empty() {
-        return Settle::LetGo(back);
-    }
-    let Some((first, _)) = held.first() else {
-        return Settle::Nothing;
-    };
-    if let Some((beside, wish)) = last
-        && let Some(before) = &beside.image_before
-        && cluster_image == Some(wish.image.as_str())
-        && daemons
-            .iter()
-            .filter(|(unit, _)| !is_rooks(beside.mds_by_rook, unit))
-            .all(|(unit, deployment)| is_of(unit, deployment, before))
-    {
-        return Settle::ImageBefore(before.clone());
-    }
-    Settle::Stay(format!(
-        "{} daemons, of which {first} is one, run another image than the CephCluster names ({}), and Rook is kept from them by \
-         the label {DO_NOT_RECONCILE}. `stagger resume` goes on with them; without `updates` in spec.manage, Rook does",
-        held.len(),
-        cluster_image.unwrap_or("none"),
     ))
 }
 
@@ -558,18 +496,28 @@ mod tests {
         assert_eq!(names(&target), expected);
         let steps = target.parts.iter().filter(|part| Step::of(part.name()).is_some());
         assert_eq!(steps.count(), Step::ALL.len());
-        // Only OSDs are left to do: Rook has the others. And of the same release it begins at once.
-        for (stages, release_changes) in [(&["osd"][..], true), (&["osd", "mds"], false)] {
-            target.parts = stages.iter().copied().map(stage).collect();
-            place(&mut target, true, release_changes).unwrap();
-            let expected = [
-                "keep-from-rook",
-                "cephcluster-image",
-                "metadata-servers-by-rook",
-                "osd",
-            ];
-            assert_eq!(names(&target), expected);
-        }
+        // Only OSDs are left to do: Rook has the others.
+        target.parts = vec![stage("osd")];
+        place(&mut target, true, true).unwrap();
+        let expected = [
+            "keep-from-rook",
+            "cephcluster-image",
+            "metadata-servers-by-rook",
+            "osd",
+        ];
+        assert_eq!(names(&target), expected);
+        // Of an image of the same release Rook does not wait for the monitors.
+        target.parts = ["mon", "osd", "mds"].map(stage).into();
+        place(&mut target, true, false).unwrap();
+        let expected = [
+            "keep-from-rook",
+            "cephcluster-image",
+            "metadata-servers-by-rook",
+            "mon",
+            "monitors-back-to-rook",
+            "osd",
+        ];
+        assert_eq!(names(&target), expected);
         // No Rook runs that would do it.
         target.parts = ["osd", "mds"].map(stage).into();
         place(&mut target, false, true).unwrap();

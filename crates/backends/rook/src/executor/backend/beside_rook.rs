@@ -39,11 +39,10 @@ impl RookBackend {
             memory,
             ..
         } = &self.parts;
-        let (daemons, _) = watched.daemons();
         let run = memory.changes();
         let is_named = image.named.as_ref() == Some(&run.wish.image);
         let missing = (run.mds_by_rook && is_named)
-            .then(|| beside::servers_not_done(run, &daemons, filesystems))
+            .then(|| beside::servers_not_done(run, &watched.daemons().0, filesystems))
             .flatten();
         let servers = match missing {
             None => None,
@@ -156,45 +155,36 @@ impl RookBackend {
                 "the run's memory does not say that Rook is to run beside it",
             ));
         };
-        if step == beside::Step::MetadataServers {
-            return Ok("they are left to Rook".to_owned());
-        }
-        if step == beside::Step::Image {
-            let name = self.parts.cluster.to_string();
-            let (from, to) = (beside.image_before.as_deref(), memory.wish.image.as_str());
-            return set_image(client, namespace, &name, (from, to), call.run.as_str()).await;
-        }
-        let (daemons, _) = watched.daemons();
-        let left = beside::left(step, memory.changes(), &daemons);
-        let since = Some(Timestamp::now());
-        let mut kept = Vec::new();
-        for unit in &left {
-            let kind = kind_of(unit).to_owned();
-            match step {
-                beside::Step::Hold => {
+        let left = || beside::left(step, memory.changes(), &watched.daemons().0);
+        match step {
+            beside::Step::Hold => {
+                let left = left();
+                let since = Some(Timestamp::now());
+                for unit in &left {
+                    let kind = kind_of(unit).to_owned();
                     let tried = format!("label the Deployment of {unit}");
                     self.write(unit, call.fence, &tried, |deployment| {
                         held_by(as_they_are(deployment, &kind), deployment, &beside.holder, since)
                     })
                     .await?;
                 }
-                beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers => {
-                    kept.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
+                Ok(format!("{} Deployments were labelled", left.len()))
+            }
+            beside::Step::Image => {
+                let name = self.parts.cluster.to_string();
+                let (from, to) = (beside.image_before.as_deref(), memory.wish.image.as_str());
+                set_image(client, namespace, &name, (from, to), call.run.as_str()).await
+            }
+            beside::Step::Monitors => {
+                let left = left();
+                let mut told = vec![format!("{} Deployments were given back", left.len())];
+                for unit in &left {
+                    told.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
                 }
+                Ok(told.join("; "))
             }
+            beside::Step::MetadataServers => Ok("they are left to Rook".to_owned()),
         }
-        let count = left.len();
-        Ok(match step {
-            beside::Step::Hold => format!("{count} Deployments were labelled"),
-            beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers
-                if kept.is_empty() =>
-            {
-                format!("{count} Deployments were given back")
-            }
-            beside::Step::Monitors | beside::Step::Image | beside::Step::MetadataServers => {
-                format!("{count} Deployments were given back; {}", kept.join("; "))
-            }
-        })
     }
 }
 

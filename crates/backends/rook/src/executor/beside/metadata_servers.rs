@@ -40,8 +40,9 @@ pub(crate) fn not_done(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap)
     let changing = filesystems.filesystems.iter().filter_map(|fs| {
         let mut servers = fs.servers.iter();
         let server = servers.find(|server| !server.active() && !server.follows())?;
+        let laggy = if server.laggy { " and silent" } else { "" };
         Some(format!(
-            "file system {} has {} {}",
+            "file system {} has {} {}{laggy}",
             fs.name, server.name, server.state
         ))
     });
@@ -165,6 +166,9 @@ mod tests {
         let mut replays = both;
         replays.filesystems[0].servers[1].state = "up:replay".to_owned();
         expect(said(done(), &replays), "fs has fs-b up:replay");
+        let mut silent = map(&["fs-a", "fs-b"], &[]);
+        silent.filesystems[0].servers[1].laggy = true;
+        expect(said(done(), &silent), "fs has fs-b up:active and silent");
     }
 
     /// Rook stops there, and leaves the next one as it was.
