@@ -6,7 +6,8 @@ use kube::{Api, Client, ResourceExt as _};
 use stagger_engine::cluster::BackendError;
 
 use crate::api::failed;
-use crate::api::maintenance::{CephMaintenance, FINALIZER};
+use crate::api::maintenance::CephMaintenance;
+use crate::reconcile::finalizer;
 
 /// The CephMaintenances, as `namespace/name`, in whose name budgets, `noout` or labels may be held: those with our finalizer, which is set before
 /// anything is. `namespaces`: where is looked; none: everywhere. Where there is no such resource, there is none.
@@ -29,8 +30,7 @@ pub async fn holding(client: &Client, namespaces: &[String]) -> Result<Vec<Strin
         }
     });
     let found = try_join_all(listed).await?;
-    let holds = |of: &CephMaintenance| of.finalizers().iter().any(|one| one == FINALIZER);
-    let names = found.into_iter().flatten().filter(holds).map(|of| {
+    let names = found.into_iter().flatten().filter(finalizer::has).map(|of| {
         let namespace = of.namespace().unwrap_or_default();
         format!("{namespace}/{}", of.name_any())
     });
@@ -44,6 +44,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::maintenance::FINALIZER;
 
     fn list(items: &[Value]) -> String {
         json!({ "apiVersion": "stagger.dev/v1alpha1", "kind": "CephMaintenanceList", "metadata": {}, "items": items }).to_string()

@@ -51,7 +51,8 @@ pub(crate) async fn drop_it(client: &Client, of: &CephMaintenance) {
     }
 }
 
-fn has(of: &CephMaintenance) -> bool {
+/// Whether something may be held in its name.
+pub(crate) fn has(of: &CephMaintenance) -> bool {
     of.finalizers().iter().any(|one| one == FINALIZER)
 }
 
