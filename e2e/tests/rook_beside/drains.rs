@@ -66,8 +66,7 @@ fn taken_over_from_rook_in_mid_drain() -> Result<()> {
     };
     let name = "taken_over_from_rook_in_mid_drain";
     beside_rook(name, AGENT, spec, |cluster, phases| {
-        let drained = drain(cluster, "n1", 180);
-        drained?;
+        drain(cluster, "n1", 180)?;
         cluster.wait_told("Rook keeps the other nodes", Duration::from_mins(3), |_| {
             let budgets = budgets(cluster)?;
             let blocks = |node: &str| budgets.contains(&format!("rook-ceph-osd-host-{node}"));
