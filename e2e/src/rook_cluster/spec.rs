@@ -142,7 +142,7 @@ impl RookSpec {
                 "spec": {
                     "metadataPool": pool,
                     "dataPools": [{ "name": "data", "failureDomain": failure_domain, "replicated": { "size": 3 } }],
-                    "metadataServer": { "activeCount": 1, "activeStandby": true },
+                    "metadataServer": { "activeCount": 2, "activeStandby": true },
                 },
             }));
         }

@@ -7,6 +7,7 @@ use stagger_engine::supervisor::SuperviseError;
 use crate::api::access::AccessError;
 
 /// A word for the status, and a sentence: what keeps a cluster from being changed.
+#[derive(Debug)]
 pub(crate) struct Blocked {
     pub(crate) reason: &'static str,
     pub(crate) why: String,

@@ -1,6 +1,7 @@
 //! One cluster: is there anything to do, and may it be done; then a run, or the rest of one.
 
 mod beside_rook;
+mod known_risks;
 mod run;
 mod up_to_date;
 

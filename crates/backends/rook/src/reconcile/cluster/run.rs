@@ -25,10 +25,9 @@ use stagger_engine::driver::{Driver, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use stagger_gates::{MeasuredBackend, Measures};
-use stagger_risks::{Applies, Finding};
 use tokio::sync::watch;
 
-use super::{ClusterReconciler, NOOUT, Pass};
+use super::{ClusterReconciler, NOOUT, Pass, known_risks};
 use crate::api::daemons::kind_of;
 use crate::api::maintenance::Desired;
 use crate::api::pod;
@@ -224,25 +223,7 @@ impl ClusterReconciler {
         let found = ceph
             .findings(facts, seen, release, &known, &accepted, release_of)
             .await;
-        let refusing: Vec<String> = found
-            .iter()
-            .filter(|finding| finding.refuses())
-            .map(Finding::sentence)
-            .collect();
-        if !refusing.is_empty() {
-            return Err(Blocked::for_now(
-                "KnownRisk",
-                format!(
-                    "{}; spec.updatePolicy.acceptedRisks accepts a risk by its id",
-                    refusing.join("; ")
-                ),
-            ));
-        }
-        let told = found.iter().filter(|finding| finding.applies != Applies::No);
-        self.writer.news(
-            told.map(|finding| events::known_risk(finding.sentence()))
-                .collect(),
-        );
+        self.writer.news(known_risks::told(&found)?);
         Ok(())
     }
 

@@ -1,0 +1,86 @@
+//! What known risks mean for an update that is to be begun.
+
+use stagger_risks::{Applies, Finding};
+
+use crate::observability::blocked::Blocked;
+use crate::observability::events::{self, News};
+
+/// The Events that tell of those which apply, or may.
+///
+/// # Errors
+/// One of them refuses, and is not accepted by its id: nothing is begun.
+pub(super) fn told(found: &[Finding]) -> Result<Vec<News>, Blocked> {
+    let refusing = found.iter().filter(|finding| finding.refuses());
+    let refusing: Vec<String> = refusing.map(Finding::sentence).collect();
+    if !refusing.is_empty() {
+        return Err(Blocked::for_now(
+            "KnownRisk",
+            format!(
+                "{}; spec.updatePolicy.acceptedRisks accepts a risk by its id",
+                refusing.join("; ")
+            ),
+        ));
+    }
+    let met = found.iter().filter(|finding| finding.applies != Applies::No);
+    Ok(met.map(|finding| events::known_risk(finding.sentence())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde_json::json;
+    use stagger_risks::{Cluster, Known, Metadata, System, Way, ceph, judge, shipped};
+
+    use super::*;
+
+    /// What is found on the way from 16.2.15 to a release, of OSDs with BlueStore.
+    fn found(to: &str, metadata: Known<Vec<Metadata>>, accepted: &[&str]) -> Vec<Finding> {
+        let way = Way {
+            system: System::Ceph,
+            running: BTreeSet::from([Some("16.2.15".to_owned())]),
+            to: Some(to.to_owned()),
+        };
+        let cluster = Cluster {
+            metadata: BTreeMap::from([("osd".to_owned(), metadata)]),
+            daemons: Known::Yes(BTreeMap::from([("osd".to_owned(), 3)])),
+            settings: Known::Yes(Vec::new()),
+            ..Cluster::unknown("it was not asked")
+        };
+        let accepted: BTreeSet<String> = accepted.iter().map(|&id| id.to_owned()).collect();
+        judge(&shipped().unwrap(), &way, &cluster, &accepted)
+    }
+
+    fn bluestore() -> Known<Vec<Metadata>> {
+        let answer = json!([{ "id": 0, "osd_objectstore": "bluestore" }]).to_string();
+        ceph::metadata("osd", answer.as_bytes())
+    }
+
+    /// The Event that tells of one of them.
+    fn event(found: &[Finding], id: &str) -> News {
+        let one = found.iter().find(|finding| finding.id == id).unwrap();
+        events::known_risk(one.sentence())
+    }
+
+    #[test]
+    fn what_refuses_keeps_an_update_from_being_begun_until_it_is_accepted() {
+        let blocked = told(&found("18.2.5", bluestore(), &[])).unwrap_err();
+        assert_eq!(blocked.reason, "KnownRisk");
+        assert!(blocked.why.starts_with("ceph-18.2.5-bluefs: "), "{}", blocked.why);
+        assert!(blocked.why.contains("acceptedRisks"), "{}", blocked.why);
+        let another = told(&found("18.2.5", bluestore(), &["ceph-17.2.8-bluefs"]));
+        assert!(another.is_err(), "another one was accepted");
+        let accepted = found("18.2.5", bluestore(), &["ceph-18.2.5-bluefs"]);
+        assert_eq!(told(&accepted).unwrap(), [event(&accepted, "ceph-18.2.5-bluefs")]);
+        assert_eq!(told(&found("18.2.7", bluestore(), &[])).unwrap(), []);
+    }
+
+    #[test]
+    fn of_what_warns_or_may_apply_an_event_tells() {
+        let warns = found("19.2.0", bluestore(), &[]);
+        let told_of = told(&warns).unwrap();
+        assert!(told_of.contains(&event(&warns, "ceph-19.2.0-balancer")), "{told_of:?}");
+        let may = found("18.2.5", Known::No("it gave no answer".to_owned()), &[]);
+        assert_eq!(told(&may).unwrap(), [event(&may, "ceph-18.2.5-bluefs")]);
+    }
+}
