@@ -238,6 +238,20 @@ pub(crate) fn is_clean(status: &Value, osds: u64) -> bool {
     number("/osdmap/num_up_osds") == Some(osds) && number("/pgmap/num_pgs") == Some(clean) && clean > 0
 }
 
+/// The states in a `status` of placement groups that have fewer copies than their pool serves with. One that just peers has not
+/// lost any.
+pub fn out_of_reach(status: &Value) -> Result<Vec<&Value>> {
+    let states = status.pointer("/pgmap/pgs_by_state").and_then(Value::as_array);
+    let is_lost = |state: &&Value| {
+        let name = state["state_name"].as_str().unwrap_or_default();
+        ["peered", "down", "incomplete"]
+            .iter()
+            .any(|word| name.contains(word))
+    };
+    let states = states.context("no states of placement groups")?;
+    Ok(states.iter().filter(is_lost).collect())
+}
+
 fn logs_tail(dir: &Path) -> String {
     ends_of_logs(&[dir.join("log")])
 }

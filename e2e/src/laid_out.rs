@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 pub use case::{in_pods, in_pods_of};
 pub use deployments::{imitation, told_of};
-pub use operator::{ASKED_ABOUT_EVICTIONS, Operator, Place, rights, rights_in, webhook};
+pub use operator::{ASKED_ABOUT_EVICTIONS, Operator, Place, rights_in, rights_to_provision, webhook};
 
 use crate::ceph::spec::FS;
 use crate::ceph::{CephSpec, Cluster, Daemon, Kind};

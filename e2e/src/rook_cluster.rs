@@ -250,6 +250,7 @@ impl RookCluster {
             sandbox: &self.sandbox,
             plane: &self.plane,
             root: &self.root.path,
+            provisions: false,
         }
     }
 

@@ -117,15 +117,7 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
 
 /// What whoever has a kubeconfig reads of the run: that the laws held though its leader was killed, each event, and a page.
 fn read_from_afar(cluster: &LaidOut) -> Result<()> {
-    let said = |words: &[&str]| {
-        let mut command = cluster.ceph.sandbox().command(binary()?);
-        let kubeconfig = cluster.plane.kubeconfig();
-        command
-            .args(words)
-            .args(["-n", NAMESPACE, "--kubeconfig"])
-            .arg(kubeconfig);
-        run(&mut command)
-    };
+    let said = |words: &[&str]| said_afar(cluster, words);
     let verified = said(&["verify"])?;
     ensure!(verified.starts_with("HOLDS   every law"), "{verified}");
     let told = said(&["watch", "--plain"])?;
@@ -148,6 +140,17 @@ fn read_from_afar(cluster: &LaidOut) -> Result<()> {
     Ok(())
 }
 
+/// What `stagger` says to whoever has a kubeconfig.
+fn said_afar(cluster: &LaidOut, words: &[&str]) -> Result<String> {
+    let mut command = cluster.ceph.sandbox().command(binary()?);
+    let kubeconfig = cluster.plane.kubeconfig();
+    command
+        .args(words)
+        .args(["-n", NAMESPACE, "--kubeconfig"])
+        .arg(kubeconfig);
+    run(&mut command)
+}
+
 /// A node is drained by `kubectl drain`; another waits for it.
 fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
     // Once an upgrade is over groups are balanced again, which may put them elsewhere.
@@ -162,6 +165,7 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
         Ok(status["drains"]["draining"] == json!(["host2"]))
     })?;
     cluster.ensure_only_this_drains("host2", &status)?;
+    people_hear_of_the_drain(cluster, "host2")?;
     let said = refused(cluster, other, 10).context("beside the first one")?;
     ensure!(said.contains(": osd.4 osd.5 down"), "{said}");
     phases.lap("a second one refused");
@@ -205,6 +209,28 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
         cluster.is_at_rest(status)
     })?;
     phases.lap("nothing left behind");
+    Ok(())
+}
+
+/// What a person reads of a drain: an Event of the CephMaintenance, and what `stagger status` prints.
+fn people_hear_of_the_drain(cluster: &LaidOut, node: &str) -> Result<()> {
+    let began = format!("{node} is being drained; noout is on it until ");
+    cluster.wait_told("an Event tells of the drain", Duration::from_secs(30), |_| {
+        Ok(cluster.all("events")?.iter().any(|event| {
+            let of = &event["involvedObject"];
+            let note = event["message"].as_str().unwrap_or_default();
+            of["kind"] == "CephMaintenance"
+                && of["name"] == NAMESPACE
+                && event["reason"] == "DrainBegan"
+                && note.starts_with(&began)
+        }))
+    })?;
+    let told = said_afar(cluster, &["status"])?;
+    let words = [
+        format!("{node} may be emptied"),
+        format!("noout on {node} until "),
+    ];
+    ensure!(words.iter().all(|one| told.contains(one)), "{told}");
     Ok(())
 }
 

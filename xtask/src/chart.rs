@@ -24,6 +24,8 @@ const PROVISIONING: (&str, &str) = ("deploy/provisioning/rbac.yaml", "provisioni
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How the base asks for its own namespace.
 const OWN_NAMESPACE: &str = "            - --watch-namespace=$(NAMESPACE)\n";
+/// The last of the operator's words.
+const LAST_ARGUMENT: &str = "            - --gates=/etc/stagger/gates/gates.toml\n";
 /// How the chart does, where no others are named.
 const NAMESPACES: &str =
     "{{ if .Values.watchNamespaces }}{{ join \",\" .Values.watchNamespaces }}{{ else }}$(NAMESPACE){{ end }}";
@@ -179,11 +181,12 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
         let template = replaced(
             &template,
             OWN_NAMESPACE,
-            &format!(
-                "            - --watch-namespace={NAMESPACES}\n            \
-                 {{{{- range .Values.extraArgs }}}}\n            - {{{{ toJson . }}}}\n            {{{{- end }}}}\n"
-            ),
+            &format!("            - --watch-namespace={NAMESPACES}\n"),
         )?;
+        // Behind all others: what is given once more stands for what was given before.
+        let extra =
+            "            {{- range .Values.extraArgs }}\n            - {{ toJson . }}\n            {{- end }}\n";
+        let template = replaced(&template, LAST_ARGUMENT, &format!("{LAST_ARGUMENT}{extra}"))?;
         let template = replaced(&template, ACCOUNT, &format!("{ACCOUNT}{PLACED}"))?;
         let template = replaced(&template, LISTEN, &format!("{LISTENS_ELSEWHERE}{LISTENS}"))?;
         let template = replaced(&template, IDENTITY, &identity())?;
@@ -258,9 +261,9 @@ fn values(image: &str, replicas: &str, resources: &str) -> String {
          watchNamespaces: []\n\
          # The namespace of Rook's operator, if that is none of these: there stagger may look whether it runs.\n\
          rookOperatorNamespace: \"\"\n\
-         # The rights for new OSDs, for clusters that no Rook looks after.\n\
+         # The rights for new OSDs, for clusters that no Rook looks after, in the namespace of the release alone.\n\
          provisioning: false\n\
-         # More words for `stagger operator`: docs/reference/commands.md lists them.\n\
+         # More words for `stagger operator`, which stand for those of the chart: --webhook=off. docs/reference/commands.md lists them.\n\
          extraArgs: []\n\
          # Where metrics, probes and the webhook are answered; \"[::]\" where pods have IPv6 addresses only.\n\
          listen: \"0.0.0.0\"\n\

@@ -25,18 +25,21 @@ pub(crate) use serve::{AddToken, Serve, Site, Token};
 use stagger_core::model::{PartName, RunId, UnitId};
 pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations, ReportFormat};
 
+/// Where the flags of every command stand: behind its own, before `--help`.
+const LAST: usize = 900;
+
 /// Rolling upgrades and maintenance of stateful clusters: as many at once as is safe, never one more.
 #[derive(Debug, Parser)]
 #[command(name = "stagger", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
     /// The configuration file [default: stagger.toml, then /etc/stagger/stagger.toml].
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", display_order = LAST)]
     pub(crate) config: Option<PathBuf>,
     /// The folder of journals and artifacts [default: ~/.local/state/stagger].
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", display_order = LAST, overrides_with = "state")]
     pub(crate) state: Option<PathBuf>,
     /// Print a versioned JSON document.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = LAST)]
     pub(crate) json: bool,
     /// What to do.
     #[command(subcommand)]
@@ -149,6 +152,7 @@ pub(crate) enum Command {
         document: Option<String>,
     },
     /// Print the custom resource definitions of Kubernetes as YAML.
+    #[command(hide = true)]
     Crds,
     /// Run the Kubernetes operator for Rook-managed Ceph clusters.
     Operator(Operator),
@@ -302,7 +306,8 @@ pub(crate) struct PlanFlags {
 #[command(
     subcommand_value_name = "GOAL",
     subcommand_help_heading = "Goals",
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    override_usage = "stagger check [OPTIONS] <PLAN> [GOAL]"
 )]
 pub(crate) struct Check {
     /// A plan of `plan --out`.
@@ -492,6 +497,7 @@ pub(crate) struct Approve {
     #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
     /// The point of no return, or an interruption that the plan names: last-mon, mds.a.
+    #[arg(value_name = "POINT")]
     pub(crate) door: PartName,
     #[command(flatten)]
     /// Or whose run.

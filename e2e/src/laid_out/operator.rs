@@ -42,6 +42,7 @@ impl Operator {
             sandbox: cluster.ceph.sandbox(),
             plane: &cluster.plane,
             root: &cluster.ceph.root(release)?.path,
+            provisions: true,
         };
         let mut more = more.to_vec();
         if !more.contains(&"--image") {
@@ -110,12 +111,12 @@ impl Operator {
             .with_context(|| format!("the Lease is held by {holder:?}"))
     }
 
-    /// Applies the manifest of rights, as at each start of an operator.
+    /// Applies the manifests of rights, as at each start of an operator.
     ///
     /// # Errors
-    /// The server refuses it.
+    /// The server refuses one.
     pub fn rights(cluster: &LaidOut) -> Result<()> {
-        rights(&cluster.plane)
+        rights_to_provision(&cluster.plane)
     }
 
     /// The memory of its own process, in kB (resident).
@@ -148,6 +149,8 @@ pub struct Place<'a> {
     pub plane: &'a Plane,
     /// It speaks to Ceph by the programs in this root.
     pub root: &'a Path,
+    /// Whether it may make OSDs, which beside a Rook that runs is not its to do.
+    pub provisions: bool,
 }
 
 impl Place<'_> {
@@ -177,7 +180,7 @@ impl Place<'_> {
             .args(["-c", "echo $$ >\"$0\"; exec \"$@\""])
             .arg(&pid)
             .arg(binary()?)
-            .env("KUBECONFIG", kubeconfig(self.plane, &folder)?)
+            .env("KUBECONFIG", self.kubeconfig(&folder)?)
             .args([
                 "operator",
                 "--namespace",
@@ -218,6 +221,30 @@ impl Place<'_> {
             prefix: self.sandbox.prefix(),
         })
     }
+
+    /// The operator's own account, with the rights of its manifests and no others.
+    fn kubeconfig(&self, folder: &Path) -> Result<PathBuf> {
+        if self.provisions {
+            rights_to_provision(self.plane)?;
+        } else {
+            rights(self.plane)?;
+        }
+        let words = [
+            "create",
+            "token",
+            "stagger-operator",
+            "-n",
+            NAMESPACE,
+            "--duration=8h",
+        ];
+        let token = self.plane.ask(&words)?;
+        let path = folder.join("kubeconfig");
+        let text = self
+            .plane
+            .kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
 }
 
 impl Place<'_> {
@@ -248,22 +275,26 @@ impl Place<'_> {
     }
 }
 
-/// The manifests of rights, as they are applied: of the operator, of a namespace with a cluster, and for new OSDs.
-const RIGHTS: [&str; 3] = [
-    "operator/rbac.yaml",
-    "operator/rbac-namespace.yaml",
-    "provisioning/rbac.yaml",
-];
+/// The manifests of rights, as they are applied: of the operator, and of a namespace with a cluster.
+const RIGHTS: [&str; 2] = ["operator/rbac.yaml", "operator/rbac-namespace.yaml"];
+/// That of rights for new OSDs.
+const PROVISIONING: &str = "provisioning/rbac.yaml";
 
 /// Words for an operator that is asked about evictions: it runs beside the API server.
 pub const ASKED_ABOUT_EVICTIONS: [&str; 4] = ["--webhook", "127.0.0.1:9443", "--webhook-host", "127.0.0.1"];
 
-/// Applies the manifests of rights, as at each start of an operator.
+/// Applies the manifests of rights, as at each start of an operator that makes no OSDs.
+fn rights(plane: &Plane) -> Result<()> {
+    RIGHTS.iter().try_for_each(|file| apply(plane, file))
+}
+
+/// Applies the manifests of rights, as at each start of an operator that makes OSDs, too.
 ///
 /// # Errors
 /// The server refuses one.
-pub fn rights(plane: &Plane) -> Result<()> {
-    RIGHTS.iter().try_for_each(|file| apply(plane, file))
+pub fn rights_to_provision(plane: &Plane) -> Result<()> {
+    rights(plane)?;
+    apply(plane, PROVISIONING)
 }
 
 /// Has the API server ask about evictions.
@@ -294,24 +325,6 @@ pub fn rights_in(plane: &Plane, namespace: &str) -> Result<()> {
         format!("\n  namespace: {namespace}\n"),
     );
     plane.apply_text("kubectl", &text.replace(own, &there))
-}
-
-/// The operator's own account, with the rights of its manifest and no others.
-fn kubeconfig(plane: &Plane, folder: &Path) -> Result<PathBuf> {
-    rights(plane)?;
-    let words = [
-        "create",
-        "token",
-        "stagger-operator",
-        "-n",
-        NAMESPACE,
-        "--duration=8h",
-    ];
-    let token = plane.ask(&words)?;
-    let path = folder.join("kubeconfig");
-    let text = plane.kubeconfig_for("stagger-operator", NAMESPACE, token.trim());
-    fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
-    Ok(path)
 }
 
 fn tail(path: &Path) -> String {

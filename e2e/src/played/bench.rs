@@ -43,7 +43,7 @@ use super::socket;
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
-use crate::laid_out::{ASKED_ABOUT_EVICTIONS, rights, webhook};
+use crate::laid_out::{ASKED_ABOUT_EVICTIONS, rights_to_provision, webhook};
 use crate::node::{self, Image};
 use crate::roots::{self, Release};
 use crate::sandbox::Sandbox;
@@ -93,7 +93,7 @@ pub fn measure(answers: &Path, stagger: &Path) -> Result<()> {
     let plane = Plane::start_audited(&sandbox, Some(ACCOUNT))?;
     let dir = sandbox.dir();
     plane.ask(&["create", "namespace", NAMESPACE])?;
-    rights(&plane)?;
+    rights_to_provision(&plane)?;
     webhook(&plane)?;
     definitions::of_rook(&plane)?;
     definitions::ours(&plane)?;

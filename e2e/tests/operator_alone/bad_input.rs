@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
-use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, rights, webhook};
+use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, rights_to_provision, webhook};
 use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 
@@ -78,7 +78,7 @@ fn bad_input_is_named_with_its_cure() -> Result<()> {
     for object in objects() {
         world.apply(&object)?;
     }
-    rights(&world.plane)?;
+    rights_to_provision(&world.plane)?;
     let config = world.kubeconfig()?;
     let ceph = ceph.display().to_string();
     let more = [

@@ -144,7 +144,7 @@ impl World {
     pub(crate) fn an_agent_writes_no_other_configmap(&self) -> Result<()> {
         for (account, why) in [
             ("stagger-agent", "of its own node alone"),
-            ("stagger-osd-prepare", "its own report alone"),
+            ("stagger-osd-prepare", "reports of devices alone"),
         ] {
             let account = format!("system:serviceaccount:{NAMESPACE}:{account}");
             let words = [

@@ -9,7 +9,7 @@ use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::sandbox::Sandbox;
 
-use stagger_e2e::laid_out::rights;
+use stagger_e2e::laid_out::rights_to_provision;
 
 use crate::{NAMESPACE, Operator, PORT, World, deployed};
 
@@ -31,7 +31,7 @@ fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
     let world = World { sandbox, plane };
     world.begin(&cluster())?;
     world.a_locked_wish_is_not_changed()?;
-    rights(&world.plane)?;
+    rights_to_provision(&world.plane)?;
     world.apply_text(&lesser_role()?)?;
     let config = world.kubeconfig()?;
     let mut operator = Operator::start(&world, "one", &config, &[])?;

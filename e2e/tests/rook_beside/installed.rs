@@ -10,7 +10,7 @@ use stagger_e2e::kubernetes::helm;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 use stagger_e2e::stagger_image::{self, NAME};
 
-use crate::{AGENT, evictions_are_asked_about};
+use crate::{AGENT, evictions_are_asked_about, given_back};
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 
@@ -180,24 +180,7 @@ fn updated(cluster: &RookCluster) -> Result<()> {
 
 /// The CephMaintenance goes, and leaves nothing that is closed.
 fn gone(cluster: &RookCluster) -> Result<()> {
-    let words = [
-        "delete",
-        "cephmaintenance",
-        NAMESPACE,
-        "-n",
-        NAMESPACE,
-        "--timeout=60s",
-    ];
-    cluster.plane.ask(&words).with_context(|| operators(cluster))?;
-    let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
-    ensure!(budget["spec"]["maxUnavailable"] == 1, "{budget:#}");
-    let dump = cluster.rados()?.mon("osd dump")?;
-    ensure!(
-        dump["crush_node_flags"] == json!({}),
-        "{}",
-        dump["crush_node_flags"]
-    );
-    Ok(())
+    given_back(cluster, 60).with_context(|| operators(cluster))
 }
 
 /// The release is there yet, and the Job that Helm asks has said why.

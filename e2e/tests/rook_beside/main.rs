@@ -12,9 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
 use stagger_e2e::command::{run, say};
+use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, SecondBuild, beside_rook};
 use stagger_e2e::roots::{Release, ensure as roots};
 use stagger_e2e::stagger::binary;
+
+use drains::drain;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 
@@ -118,7 +121,8 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     asked_before_anything_is_installed(cluster, &image)?;
     phases.lap("asked by a kubeconfig");
     cluster.maintain(&json!(["drains", "updates"]))?;
-    let operator = cluster.operators().start("one", &[])?;
+    let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
+    evictions_are_asked_about(cluster).with_context(|| operator.log())?;
     let both = cluster.wait_ours(
         "that Rook manages budgets too",
         Duration::from_mins(1),
@@ -140,16 +144,7 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
         Ok(status["run"]["current"]["stage"] == "osd")
     });
     at_osds.with_context(|| operator.log())?;
-    let held = held(cluster)?;
-    let of = |kind: &str| {
-        held.iter()
-            .filter(|name| name.starts_with(&format!("rook-ceph-{kind}-")))
-            .count()
-    };
-    ensure!(
-        of("osd") == 3 && of("mon") + of("mgr") + of("mds") == 0,
-        "Rook is kept from {held:?}"
-    );
+    rook_is_kept_from_osds_alone(cluster)?;
     ensure!(named(cluster)? == image, "the CephCluster names another image");
     rook_has_updated_metadata_servers(cluster, &image)?;
     cluster.restart_operator()?;
@@ -173,39 +168,67 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
         restarts.len() == before.len() && restarts.values().all(|count| *count == 1),
         "{restarts:?}"
     );
-    let left = self::held(cluster)?;
+    let left = held(cluster)?;
     ensure!(left.is_empty(), "Rook is still kept from {left:?}");
 
-    drained_and_back(cluster, "n1").with_context(|| operator.log())?;
-    phases.lap("a node was drained");
+    drained_and_back(cluster, "n1", "n2").with_context(|| operator.log())?;
+    phases.lap("a node was drained, and a second one was not");
     let managers = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-mgr-pdb")?;
     ensure!(
         managers["metadata"]["labels"].is_null(),
         "that of Rook was taken: {managers:#}"
     );
 
-    // It goes, and leaves nothing that is closed.
+    deleted_in_mid_drain(cluster, "n2").with_context(|| operator.log())?;
+    phases.lap("the CephMaintenance is gone, in mid-drain");
+    Ok(())
+}
+
+/// While OSDs are changed, of which there are three.
+fn rook_is_kept_from_osds_alone(cluster: &RookCluster) -> Result<()> {
+    let held = held(cluster)?;
+    let of = |kind: &str| {
+        held.iter()
+            .filter(|name| name.starts_with(&format!("rook-ceph-{kind}-")))
+            .count()
+    };
+    ensure!(
+        of("osd") == 3 && of("mon") + of("mgr") + of("mds") == 0,
+        "Rook is kept from {held:?}"
+    );
+    Ok(())
+}
+
+/// The CephMaintenance goes while a node is drained, and leaves nothing that is closed. Before that the operator may not be
+/// uninstalled.
+fn deleted_in_mid_drain(cluster: &RookCluster, node: &str) -> Result<()> {
+    drain(cluster, node, 180)?;
+    one_domain_drains(cluster)?;
     let Err(refused) = may_be_uninstalled(cluster) else {
         bail!("an operator that holds budgets may be uninstalled");
     };
     let refused = format!("{refused:#}");
     ensure!(refused.contains("not to be uninstalled yet"), "{refused}");
-    let words = [
-        "delete",
-        "cephmaintenance",
-        NAMESPACE,
-        "-n",
-        NAMESPACE,
-        "--timeout=60s",
-    ];
-    cluster.plane.ask(&words).with_context(|| operator.log())?;
+    given_back(cluster, 60)?;
+    may_be_uninstalled(cluster)?;
+    cluster.plane.ask(&["uncordon", node])?;
+    cluster.wait_clean(Duration::from_mins(3))
+}
+
+/// Deletes the CephMaintenance, which has to be gone within so many seconds, and leaves nothing that is closed.
+fn given_back(cluster: &RookCluster, seconds: u32) -> Result<()> {
+    let timeout = format!("--timeout={seconds}s");
+    let words = ["delete", "cephmaintenance", NAMESPACE, "-n", NAMESPACE, &timeout];
+    cluster.plane.ask(&words)?;
     let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
     ensure!(
         budget["spec"]["maxUnavailable"] == 1 && budget["metadata"]["labels"].is_null(),
         "{budget:#}"
     );
-    may_be_uninstalled(cluster)?;
-    phases.lap("the CephMaintenance is gone");
+    let flags = crush_flags(cluster)?;
+    ensure!(flags == json!({}), "noout is left: {flags}");
+    let left = held(cluster)?;
+    ensure!(left.is_empty(), "Rook is still kept from {left:?}");
     Ok(())
 }
 
@@ -247,17 +270,21 @@ fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Res
     Ok(())
 }
 
-/// `kubectl drain` takes the OSD of a node, nothing else may go meanwhile, and all of it is back afterwards.
-fn drained_and_back(cluster: &RookCluster, node: &str) -> Result<()> {
-    let drain = [
-        "drain",
-        node,
-        "--ignore-daemonsets",
-        "--delete-emptydir-data",
-        "--force",
-        "--timeout=120s",
-    ];
-    cluster.plane.ask(&drain)?;
+/// `kubectl drain` takes the OSD of a node, nothing of another one may go meanwhile, and all of it is back afterwards.
+fn drained_and_back(cluster: &RookCluster, node: &str, other: &str) -> Result<()> {
+    drain(cluster, node, 180)?;
+    one_domain_drains(cluster)?;
+    refused_by_the_webhook(cluster, other)?;
+    cluster.plane.ask(&["uncordon", node, other])?;
+    cluster.wait_clean(Duration::from_mins(3))?;
+    cluster.wait_ours("the drain is over", Duration::from_mins(1), |status| {
+        Ok(status["drains"].is_null())
+    })?;
+    Ok(())
+}
+
+/// Waits until one failure domain drains: it has `noout`, and no OSD of another one may go.
+fn one_domain_drains(cluster: &RookCluster) -> Result<()> {
     cluster.wait_ours("the node drains", Duration::from_mins(1), |status| {
         let drains = &status["drains"];
         Ok(drains["draining"].as_array().is_some_and(|all| all.len() == 1)
@@ -265,12 +292,36 @@ fn drained_and_back(cluster: &RookCluster, node: &str) -> Result<()> {
     })?;
     let budget = cluster.plane.object(NAMESPACE, "pdb", "rook-ceph-osd")?;
     ensure!(budget["spec"]["maxUnavailable"] == 0, "others may go: {budget:#}");
-    cluster.plane.ask(&["uncordon", node])?;
-    cluster.wait_clean(Duration::from_mins(3))?;
-    cluster.wait_ours("the drain is over", Duration::from_mins(1), |status| {
-        Ok(status["drains"].is_null())
-    })?;
+    let flags = crush_flags(cluster)?;
+    ensure!(
+        flags.as_object().is_some_and(|all| !all.is_empty()),
+        "nothing has noout: {flags}"
+    );
     Ok(())
+}
+
+/// Whoever drains a second node is told by the webhook why the pod of its OSD stays.
+fn refused_by_the_webhook(cluster: &RookCluster, node: &str) -> Result<()> {
+    let Err(refused) = drain(cluster, node, 15) else {
+        bail!("{node} was drained beside another one");
+    };
+    let said = format!("{refused:#}");
+    let words = [
+        "rook-ceph-osd-",
+        "evictions.stagger.dev",
+        " may not be evicted now: ",
+    ];
+    let is_told = said
+        .lines()
+        .any(|line| words.iter().all(|word| line.contains(word)));
+    ensure!(is_told, "{said}");
+    Ok(())
+}
+
+/// The CRUSH nodes that have flags, as `noout`.
+fn crush_flags(cluster: &RookCluster) -> Result<Value> {
+    let dump = cluster.rados()?.mon("osd dump")?;
+    Ok(dump["crush_node_flags"].clone())
 }
 
 /// Waits until an operator of ours has registered itself to be asked about evictions.
@@ -352,8 +403,16 @@ fn stagger_updates_and_rook_restarts_nothing_afterwards() -> Result<()> {
             let before = cluster.incarnations()?;
             let image = cluster.next_image();
             cluster.maintain(&json!(["updates"]))?;
-            let operator = cluster.operators().start("one", &[])?;
+            let unguarded = cluster.operators().start("one", &[])?;
             cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": image } } }))?;
+            let waits = cluster.wait_ours(
+                "nothing begins while an OSD might be evicted beside a wave",
+                Duration::from_mins(3),
+                |status| Ok(status.to_string().contains("EvictionsNotGuarded")),
+            );
+            waits.with_context(|| unguarded.log())?;
+            unguarded.kill()?;
+            let operator = cluster.operators().start("two", &ASKED_ABOUT_EVICTIONS)?;
             let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
                 let run = &status["run"];
                 Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")

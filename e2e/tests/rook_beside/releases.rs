@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
+use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::rook_cluster::{RookSpec, beside_rook};
 use stagger_e2e::rook_program::RookRelease;
 use stagger_e2e::roots::Release;
@@ -59,7 +60,7 @@ fn rook_is_upgraded_in_mid_run() -> Result<()> {
         let before = cluster.incarnations()?;
         let image = cluster.next_image();
         cluster.maintain(&json!(["updates"]))?;
-        let operator = cluster.operators().start("one", &[])?;
+        let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
         cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
         let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
             Ok(status["run"]["current"]["stage"] == "osd")

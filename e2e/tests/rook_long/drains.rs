@@ -1,16 +1,24 @@
 //! Drains by `kubectl drain`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
-use stagger_e2e::laid_out::Operator;
-use stagger_e2e::rados::Target;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use stagger_e2e::ceph::out_of_reach;
+use stagger_e2e::laid_out::{LaidOut, Operator};
+use stagger_e2e::rados::{Rados, Target};
 use stagger_e2e::roots::Release;
 
 use crate::{from_18_to_20, on_18, wait_for_osds};
 
-/// As cluster-api does it: each node in turn, with no hand but the one that cordons and uncordons.
+/// By what the API server refuses an eviction where a budget keeps a pod.
+const BY_BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget";
+/// What stands in the place of an OSD that a placement group does not have.
+const NO_OSD: u64 = 0x7fff_ffff;
+
+/// As cluster-api does it: each node in turn, with no hand but the one that cordons and uncordons. No placement group is
+/// out of reach meanwhile.
 #[test]
 #[ignore = "needs root, Go and Ceph; cargo xtask test --long runs it"]
 fn every_node_in_turn() -> Result<()> {
@@ -18,10 +26,9 @@ fn every_node_in_turn() -> Result<()> {
         let hosts = cluster.ceph.spec().racks * cluster.ceph.spec().hosts_per_rack;
         for host in 0..hosts {
             let node = format!("host{host}");
-            cluster
-                .drain(&node, 180)
-                .with_context(|| format!("draining {node}"))?;
+            drain_watched(cluster, &node).with_context(|| format!("draining {node}"))?;
             cluster.uncordon(&node)?;
+            wait_until_active(cluster).with_context(|| format!("{node} is given back"))?;
             phases.lap(format!("{node} drained and given back"));
         }
         cluster.wait_told("nothing is left", Duration::from_mins(2), |status| {
@@ -29,6 +36,59 @@ fn every_node_in_turn() -> Result<()> {
         })?;
         Ok(())
     })
+}
+
+/// `kubectl drain`, while it is looked at each moment that no placement group has lost what it needs.
+fn drain_watched(cluster: &LaidOut, node: &str) -> Result<()> {
+    std::thread::scope(|scope| {
+        let drain = scope.spawn(|| cluster.drain(node, 180));
+        while !drain.is_finished() {
+            every_group_serves(cluster)?;
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let drained = drain.join();
+        drained.unwrap_or_else(|_| Err(anyhow::anyhow!("a drain could not be waited for")))
+    })?;
+    every_group_serves(cluster)
+}
+
+/// None has fewer copies than its pool asks for.
+fn every_group_serves(cluster: &LaidOut) -> Result<()> {
+    let status = cluster.ceph.rados().mon("status")?;
+    let lost = out_of_reach(&status)?;
+    ensure!(lost.is_empty(), "data is out of reach: {lost:?}");
+    Ok(())
+}
+
+/// Waits until every placement group is active, with as many copies as its pool serves with.
+fn wait_until_active(cluster: &LaidOut) -> Result<()> {
+    let limit = Duration::from_mins(1);
+    let waited = cluster
+        .ceph
+        .wait_for("every placement group is active", limit, every_group_is_active);
+    waited.map(|_| ())
+}
+
+fn every_group_is_active(rados: &mut Rados) -> Result<bool> {
+    let osds = rados.mon("osd dump")?;
+    let groups = rados.command(Target::Mgr, "pg dump", json!({}))?;
+    let pools = osds["pools"].as_array().context("no pools")?;
+    let groups = groups["pg_map"]["pg_stats"]
+        .as_array()
+        .context("no placement groups")?;
+    let least = |group: &Value| {
+        let (pool, _) = group["pgid"].as_str()?.split_once('.')?;
+        let pool: u64 = pool.parse().ok()?;
+        let of_group = pools.iter().find(|one| one["pool"] == pool)?;
+        of_group["min_size"].as_u64()
+    };
+    let is_active = |group: &Value| {
+        let acting = group["acting"].as_array().into_iter().flatten();
+        let copies = acting.filter(|osd| **osd != NO_OSD).count() as u64;
+        let state = group["state"].as_str().unwrap_or_default();
+        state.split('+').any(|word| word == "active") && least(group).is_some_and(|least| copies >= least)
+    };
+    Ok(!groups.is_empty() && groups.iter().all(is_active))
 }
 
 /// The operator is killed in mid-drain: what it had set stands, and the next one takes it back in time.
@@ -44,10 +104,8 @@ fn operator_restarted_in_mid_drain() -> Result<()> {
         first.kill()?;
         phases.lap("the operator killed in mid-drain");
         // With nobody there the budgets stand, and nothing else may go.
-        ensure!(
-            cluster.drain("host6", 5).is_err(),
-            "a second node was drained beside the first"
-        );
+        kept_by_the_budget(cluster, "host6")?;
+        phases.lap("a second node kept by the budget alone");
         cluster.uncordon("host2")?;
         cluster.uncordon("host6")?;
         let _second = Operator::start(cluster, "two", Release::Reef)?;
@@ -57,6 +115,47 @@ fn operator_restarted_in_mid_drain() -> Result<()> {
         phases.lap("another took its work over");
         Ok(())
     })
+}
+
+/// A node is drained in vain: the budget keeps the pod of each of its OSDs, and each is the same as before.
+fn kept_by_the_budget(cluster: &LaidOut, node: &str) -> Result<()> {
+    let before = pods_of_osds(cluster, node)?;
+    ensure!(!before.is_empty(), "no OSD is on {node}");
+    let Err(refused) = cluster.drain(node, 10) else {
+        bail!("{node} was drained beside another one");
+    };
+    let said = format!("{refused:#}");
+    let is_kept = |pod: &String| {
+        let mut lines = said.lines();
+        lines.any(|line| line.contains(pod) && line.contains(BY_BUDGET))
+    };
+    ensure!(
+        before.keys().all(is_kept),
+        "not all of {before:?} are kept: {said}"
+    );
+    let after = pods_of_osds(cluster, node)?;
+    ensure!(
+        after == before,
+        "the pods of {node} were {before:?}, and are {after:?}"
+    );
+    Ok(())
+}
+
+/// The pods of OSDs on a node that are not about to go, with their uids.
+fn pods_of_osds(cluster: &LaidOut, node: &str) -> Result<BTreeMap<String, String>> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let pods = cluster.all("pods")?;
+    let found = pods.iter().filter(|pod| {
+        pod["spec"]["nodeName"] == node
+            && pod["metadata"]["labels"]["ceph-osd-id"].is_string()
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    });
+    Ok(found
+        .filter_map(|pod| {
+            let metadata = &pod["metadata"];
+            Some((text(&metadata["name"])?, text(&metadata["uid"])?))
+        })
+        .collect())
 }
 
 /// A cordon alone blocks nobody, and drains of others get through beside it. A node that stays drained for longer than

@@ -40,6 +40,7 @@ pub use crate::reconcile::Options;
 use crate::reconcile::{Shared, agents, cluster, finalizer};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
+use uninstall::Holding;
 pub use webhook::{Reached, Webhook};
 
 /// Why the operator ends.
@@ -170,8 +171,30 @@ async fn lead(
     ended
 }
 
+/// Tells of what was held in a namespace that is watched no more: nobody gives it back.
+async fn tell_unwatched(shared: &Shared) {
+    let watched = &shared.options.watch_namespaces;
+    if watched.is_empty() {
+        return;
+    }
+    match uninstall::holding(&shared.client, watched).await {
+        Err(error) => tracing::debug!(%error, "CephMaintenances are not looked for elsewhere"),
+        Ok(all) => {
+            for Holding { namespace, name, .. } in all.into_iter().filter(|of| !of.is_watched) {
+                tracing::warn!(
+                    namespace,
+                    name,
+                    "budgets, noout and labels may be held for this CephMaintenance, and its namespace is not watched: watch it again until \
+                     it is deleted"
+                );
+            }
+        }
+    }
+}
+
 /// Follows CephMaintenances and CephClusters, with a task for each pair.
 async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
+    tell_unwatched(&shared).await;
     let one = kube::api::ListParams::default().limit(1);
     let (mut all, mut unseen, mut pairs) = (Vec::new(), Vec::new(), Pairs::default());
     for namespace in places(&shared.options.watch_namespaces) {

@@ -45,7 +45,6 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "db",
             "lint",
             "schema",
-            "crds",
             "completions",
             "man",
             "help",
@@ -73,7 +72,7 @@ fn of_their_kind(command: Command) -> Command {
         .get_arguments()
         .map(|arg| arg.get_id().clone())
         .collect();
-    let command = ["plan", "explain", "simulate", "run"]
+    let command = ["plan", "explain", "simulate", "run", "check"]
         .into_iter()
         .fold(command, |all, name| {
             all.mut_subcommand(name, |looks| {

@@ -39,10 +39,10 @@ pub(crate) struct Operator {
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     pub(crate) poll: u64,
     /// Address of /metrics, /healthz and /readyz; `off`: none.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", overrides_with = "metrics")]
     pub(crate) metrics: Listen,
     /// Address of the admission webhook on pods/eviction; `off`: none, budgets alone hold.
-    #[arg(long, default_value = "off", value_name = "ADDRESS")]
+    #[arg(long, default_value = "off", value_name = "ADDRESS", overrides_with = "webhook")]
     pub(crate) webhook: Listen,
     /// Name or address by which the API server reaches the webhook, for an operator outside the cluster [default: the
     /// Service].
@@ -52,11 +52,11 @@ pub(crate) struct Operator {
     #[arg(long, value_name = "ADDRESS", env = "POD_IP", hide_env_values = true)]
     pub(crate) pod_ip: Option<IpAddr>,
     /// Whether each node runs an agent. Clusters are upgraded only once all agents are of the operator's release.
-    #[arg(long, default_value = "on", value_name = "WISH")]
+    #[arg(long, default_value = "on", value_name = "WISH", overrides_with = "agents")]
     pub(crate) agents: Switch,
     /// A file with what updates wait for beside Ceph itself: `prometheus`, `metric`, `alertmanager` and `alert` as in the section
     /// `gates` of a configuration. None, if there is no such file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", overrides_with = "gates")]
     pub(crate) gates: Option<PathBuf>,
     /// Log plain lines instead of JSON.
     #[arg(long)]

@@ -81,20 +81,30 @@ fn watched(args: &Operator) -> Vec<String> {
 /// Asked before a chart is taken away: an operator that is gone gives nothing back.
 async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
     let holding = uninstall::holding(&connect().await?, &watched(args)).await?;
-    let Some((namespace, name)) = holding.first().and_then(|first| first.split_once('/')) else {
+    let Some(first) = holding.first() else {
         print::talk("nothing is held: it may be uninstalled");
         return Ok(Exit::Done);
+    };
+    let names: Vec<String> = holding
+        .iter()
+        .map(|of| format!("{}/{}", of.namespace, of.name))
+        .collect();
+    // Its operator has to see that it is deleted.
+    let before = match holding.iter().find(|of| !of.is_watched) {
+        Some(of) => format!("have the operator watch namespace {} again; ", of.namespace),
+        None => String::new(),
     };
     Err(CliError::new(
         Exit::No,
         format!(
             "not to be uninstalled yet: budgets, noout and labels may be held for CephMaintenance {}, and only an operator that runs gives \
              them back",
-            holding.join(", ")
+            names.join(", ")
         ),
     )
     .hint(format!(
-        "`kubectl -n {namespace} delete cephmaintenance {name}` gives back what is held; then uninstall it"
+        "{before}`kubectl -n {} delete cephmaintenance {}` gives back what is held; then uninstall it",
+        first.namespace, first.name
     )))
 }
 

@@ -123,7 +123,7 @@ pub struct TemplateMeta {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, Resource)]
 #[resource(inherit = core::Pod)]
 pub struct Pod {
-    /// Its name, labels and annotations.
+    /// Its name, its labels, by which anybody's budgets select it, and its annotations, by which it is told of which template it is.
     #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     /// What runs in it and where, and its priority: with what variables, and where it might, is its Deployment's to say.
@@ -276,6 +276,8 @@ pub struct NodeStatus {
     pub conditions: Option<Vec<Condition>>,
 }
 
+/// How the names of our annotations begin.
+const OURS: &str = "stagger.dev/";
 /// How labels begin that Kubernetes recommends for people. No Deployment is found by one.
 const FOR_PEOPLE: &str = "app.kubernetes.io/";
 
@@ -360,7 +362,7 @@ fn of_pod<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PodSpec>, D::Erro
 fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let mut seen = metadata(from)?;
     if let Some(annotations) = &mut seen.annotations {
-        annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
+        annotations.retain(|name, _| name.starts_with(OURS) || name == names::REPLACED);
     }
     seen.labels = seen.labels.map(|labels| {
         let kept = |name: &str| !name.starts_with(FOR_PEOPLE) || name == names::VERSION;
@@ -476,10 +478,14 @@ mod tests {
 
         // Any label of a pod may be in the selector of somebody's budget.
         let pod: Pod = serde_json::from_value(json!({
-            "metadata": { "name": "a-1", "labels": labels }, "spec": template["spec"], "status": status,
+            "metadata": {
+                "name": "a-1", "labels": labels,
+                "annotations": { "restarted": "r1-7", "cni.projectcalico.org/podIP": "10.0.0.7/32" },
+            },
+            "spec": template["spec"], "status": status,
         }))
         .unwrap();
-        assert_eq!(pod.labels().len(), 3);
+        assert_eq!((pod.labels().len(), pod.annotations().len()), (3, 2));
         let spec = pod.spec.unwrap();
         assert_eq!(
             (spec.node_name.as_deref(), spec.priority_class_name.as_deref()),

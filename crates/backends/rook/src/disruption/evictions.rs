@@ -1,6 +1,7 @@
 //! Whether a pod may be evicted now: by the last look of whoever sees to its cluster's drains, and by Ceph's own oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +18,6 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::cache::ObjectCache;
 use crate::api::daemons;
-use crate::api::objects::Pod;
 use crate::disruption::drains::eviction::{Observation, Verdict};
 use crate::executor::wave_exposure::WaveExposure;
 
@@ -38,6 +38,8 @@ pub(crate) type Connect =
 #[derive(Default)]
 pub(crate) struct EvictionReviewer {
     clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
+    /// Whether the API server was told to ask it.
+    registered: AtomicBool,
 }
 
 impl EvictionReviewer {
@@ -59,6 +61,16 @@ impl EvictionReviewer {
             namespace: namespace.to_owned(),
             cluster,
         }
+    }
+
+    /// Says whether the API server was told to ask.
+    pub(crate) fn is_registered(&self, is: bool) {
+        self.registered.store(is, Ordering::Relaxed);
+    }
+
+    /// Whether the API server was told to ask.
+    pub(crate) fn are_asked_about(&self) -> bool {
+        self.registered.load(Ordering::Relaxed)
     }
 
     /// Whether that pod may be evicted now. `dry_run`: nothing comes of it in any case.
@@ -159,7 +171,7 @@ impl Cluster {
         if pod.metadata.deletion_timestamp.is_some() || daemons::is_over(&pod) {
             return Ok(());
         }
-        match daemon_of(&pod) {
+        match daemons::unit_of_labels(pod.labels()) {
             Ok(Some(unit)) => self.review.may_go(&unit, dry_run).await,
             Ok(None) => Ok(()),
             Err(why) => self.review.of_unknown(&pod.name_any(), &why),
@@ -301,7 +313,7 @@ impl Review {
         }
     }
 
-    /// A monitor, or a metadata server: its budget counts them, Ceph knows this one, and a run those that it restarts.
+    /// No OSD: its budget counts them, Ceph knows this one if it has an oracle for its kind, and a run those that it restarts.
     fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> Verdict {
         match self.exposed.lets_go(unit, dry_run) {
             Ok(()) => Verdict::IfCephAgrees {
@@ -364,12 +376,6 @@ fn is_permitted(interruptions: &[String], unit: &UnitId) -> bool {
         _ => word == kind || word == unit.as_str(),
     };
     interruptions.iter().any(concerns)
-}
-
-/// The daemon in a pod, if Ceph has an oracle for its kind.
-fn daemon_of(pod: &Pod) -> Result<Option<UnitId>, String> {
-    let unit = daemons::unit_of_labels(pod.labels())?;
-    Ok(unit.filter(|unit| matches!(daemons::kind_of(unit), "osd" | "mon" | "mds")))
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ impl RookBackend {
         let closed = self.parts.exposed.closed_for(&wave);
         if tokio::time::timeout(CLOSING, closed).await.is_err() {
             return Err(
-                "the PodDisruptionBudgets do not keep the other OSDs from being evicted yet".to_owned(),
+                "neither the PodDisruptionBudgets nor the webhook keep the other OSDs from being evicted yet".to_owned(),
             );
         }
         let (daemons, _) = self.parts.watched.daemons();

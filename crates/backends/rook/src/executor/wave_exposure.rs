@@ -35,7 +35,7 @@ pub struct WaveExposure {
     /// By what the run is at.
     told: watch::Sender<ExposedWave>,
     closed: watch::Sender<BTreeSet<u32>>,
-    /// The daemons that are no OSDs and whose eviction was granted, and when.
+    /// The daemons whose eviction was granted, and when; OSDs only where drains are somebody else's.
     let_go: Mutex<BTreeMap<UnitId, Instant>>,
 }
 
@@ -138,6 +138,18 @@ impl WaveExposure {
         let Some(osd) = osd_of(unit) else {
             return self.lets_go(unit, trial);
         };
+        // Who is counted first and then looks at the wave is seen by it, or sees it.
+        if !trial {
+            self.let_go().insert(unit.clone(), Instant::now());
+        }
+        let answer = self.is_kept_by_a_wave(osd);
+        if answer.is_err() && !trial {
+            self.stays(unit);
+        }
+        answer
+    }
+
+    fn is_kept_by_a_wave(&self, osd: u32) -> Result<(), String> {
         match self.told.borrow().wave() {
             Some(wave) if !wave.is_empty() && !wave.contains(&osd) => {
                 let wave: Vec<String> = wave.iter().map(|osd| format!("osd.{osd}")).collect();
@@ -440,6 +452,24 @@ mod tests {
             reason: Reason::new(Code::OracleSaysNo, ""),
         });
         assert_eq!(may_go(&told, 2), Ok(()));
+    }
+
+    /// The API server may take its time until it shows that the pod goes.
+    #[tokio::test(start_paused = true)]
+    async fn an_osd_that_was_let_go_a_moment_ago_is_known_to_the_next_wave() {
+        let told = Told::new();
+        let goes = || told.exposed.on_its_way("osd", &[osd(0), osd(1)]);
+        assert!(told.exposed.may_go_beside_a_wave(&osd(2), false).is_err());
+        assert_eq!(goes(), None);
+        assert_eq!(told.exposed.may_go_beside_a_wave(&osd(0), false), Ok(()));
+        assert_eq!(goes(), None, "it is of the wave");
+        let idle = WaveExposure::default();
+        assert_eq!(idle.may_go_beside_a_wave(&osd(2), true), Ok(()));
+        assert_eq!(idle.on_its_way("osd", &[]), None, "nothing comes of a trial");
+        assert_eq!(idle.may_go_beside_a_wave(&osd(2), false), Ok(()));
+        assert_eq!(idle.on_its_way("osd", &[osd(0)]), Some(osd(2)));
+        tokio::time::advance(ON_ITS_WAY).await;
+        assert_eq!(idle.on_its_way("osd", &[osd(0)]), None);
     }
 
     #[tokio::test]

@@ -61,6 +61,7 @@ pub enum Reached {
 pub(super) async fn serve(shared: Shared, webhook: Webhook) {
     loop {
         let ended = answer_at(&shared, &webhook).await;
+        shared.evictions.is_registered(false);
         let error = ended.err().map(|error| error.to_string());
         tracing::error!(
             address = %webhook.listen, error,
@@ -89,12 +90,13 @@ async fn answer_at(shared: &Shared, webhook: &Webhook) -> Result<(), WebhookErro
     let router = router(Arc::clone(&shared.evictions));
     tokio::select! {
         ended = server.serve(router.into_make_service()) => Ok(ended?),
-        ended = keep_registered(&registration, certificate, &config) => Ok(ended?),
+        ended = keep_registered(shared, &registration, certificate, &config) => Ok(ended?),
     }
 }
 
 /// Has the API server know it; a new certificate is known before it is shown.
 async fn keep_registered(
+    shared: &Shared,
     registration: &Registration,
     first: Certificate,
     config: &RustlsConfig,
@@ -103,6 +105,7 @@ async fn keep_registered(
     loop {
         let trusted: Vec<&Certificate> = std::iter::once(&newest).chain(&before).collect();
         let registered = registration.write(&trusted).await;
+        shared.evictions.is_registered(registered.is_ok());
         match &registered {
             Ok(()) => config.reload_from_config(newest.server()),
             Err(error) => {

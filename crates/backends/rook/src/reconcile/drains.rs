@@ -21,7 +21,7 @@ use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::Permitted;
-use stagger_core::model::{ClusterName, Snapshot};
+use stagger_core::model::{ClusterName, Snapshot, UnitId};
 use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -315,8 +315,7 @@ impl Drains {
             if !kept.is_idle() {
                 self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
             }
-            // Budgets are somebody else's, and the webhook keeps all others from now on: a wave waits for who was let go before.
-            let is_seen = self.sees_who_goes(&wave).await?;
+            let is_seen = self.webhook_keeps_others(&wave).await?;
             if is_seen {
                 self.writer.exposed().is_closed(wave);
             }
@@ -345,6 +344,11 @@ impl Drains {
             Err(error) => Err(error),
         };
         let sight = looked?;
+        let is_ours = |domain: &String| kept.noout.contains(domain);
+        if !sight.noout.iter().flatten().all(is_ours) {
+            // A Rook that was in the midst of it when it was told to leave drains to us wrote it after we had looked.
+            kept = state_map::with_rooks(&self.shared.client, &self.namespace, kept).await?;
+        }
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
         let wanted = decide(
             Seen {
@@ -389,6 +393,23 @@ impl Drains {
     async fn sees_who_goes(&self, wave: &Wave) -> Result<bool, BackendError> {
         if !self.writer.exposed().waits_for(wave) {
             return Ok(true);
+        }
+        shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
+    }
+
+    /// Where budgets are somebody else's: whether the webhook keeps all others from being evicted beside that wave, and all is seen to go that
+    /// it let go before. While nobody is asked about evictions, no wave begins.
+    async fn webhook_keeps_others(&self, wave: &Wave) -> Result<bool, BackendError> {
+        let exposed = self.writer.exposed();
+        if !exposed.waits_for(wave) {
+            return Ok(true);
+        }
+        let of_it = wave.iter().flatten();
+        let of_it: Vec<UnitId> = of_it
+            .filter_map(|osd| UnitId::new(format!("osd.{osd}")).ok())
+            .collect();
+        if !self.shared.evictions.are_asked_about() || exposed.on_its_way("osd", &of_it).is_some() {
+            return Ok(false);
         }
         shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
     }

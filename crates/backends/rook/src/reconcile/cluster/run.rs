@@ -29,7 +29,7 @@ use tokio::sync::watch;
 
 use super::{ClusterReconciler, NOOUT, Pass, known_risks};
 use crate::api::daemons::kind_of;
-use crate::api::maintenance::Desired;
+use crate::api::maintenance::{Desired, Manage};
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
@@ -50,6 +50,10 @@ use crate::reconcile::commands::Wishes;
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
+
+/// Why nothing is begun where the budgets over OSDs are somebody else's, and the API server does not ask about evictions.
+const NOT_GUARDED: &str = "an OSD might be evicted beside those that an update restarts: drains are not managed here, and the API server does \
+     not ask this operator about evictions. Add drains to spec.manage, or start the operator with --webhook";
 
 /// A run that may begin.
 struct PlannedRun {
@@ -79,6 +83,9 @@ impl ClusterReconciler {
         }
         if desired.maintenance.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
+        }
+        if !desired.manages(Manage::Drains) && !self.shared.evictions.are_asked_about() {
+            return Err(Blocked::for_now("EvictionsNotGuarded", NOT_GUARDED));
         }
         let Some(planned) = self.planned(desired, wish, &release, differing, beside).await? else {
             return Ok(Pass::Again);

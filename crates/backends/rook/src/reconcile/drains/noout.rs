@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use kube::Client;
 use serde_json::json;
 use stagger_ceph::api::{CephApi, Whom};
 use stagger_ceph::facts::osd::OsdMap;
@@ -56,71 +57,77 @@ impl Drains {
         let new: BTreeSet<String> = wanted.noout.keys().cloned().collect();
         let before = kept.clone();
         let Change { mut set, unset } = Change::to(&new, &kept.noout, there);
-        set = self.of_the_map(set).await?;
+        if !set.is_empty() {
+            set = of_the_map(&*self.api().await?, set).await?;
+        }
         kept.memory = wanted.memory.clone();
         kept.noout.extend(set.iter().cloned());
-        if *kept != before || !unset.is_empty() {
+        if kept.unwritten || *kept != before || !unset.is_empty() {
             state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
-        self.noout("set-group", &set).await?;
         if !set.is_empty() {
-            self.is_still_remembered(&set).await?;
+            let (api, client) = (self.api().await?, self.shared.client.clone());
+            let namespace = self.namespace.clone();
+            // It comes to its end also where the look is ended before it, as the Lease was lost meanwhile.
+            let setting =
+                tokio::spawn(async move { set_while_remembered(&*api, &client, &namespace, &set).await });
+            let set = setting.await;
+            set.map_err(|error| BackendError::transient("set noout", error.to_string()))??;
         }
-        // Where one is gone, its host was purged with it, and its `noout` went, too: that is forgotten.
-        let still = self.of_the_map(unset.clone()).await?;
-        self.noout("unset-group", &still).await?;
         if !unset.is_empty() {
+            // Where one is gone, its host was purged with it, and its `noout` went, too: that is forgotten.
+            unset_of_the_map(&*self.api().await?, unset).await?;
             kept.noout.retain(|domain| new.contains(domain));
             state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
         Ok(())
     }
-
-    /// Whoever slept before it set `noout` may have been followed by an operator that has given it back and forgotten it.
-    async fn is_still_remembered(&mut self, set: &[String]) -> Result<(), BackendError> {
-        let kept = state_map::read(&self.shared.client, &self.namespace).await?;
-        let late: Vec<String> = set
-            .iter()
-            .filter(|domain| !kept.noout.contains(*domain))
-            .cloned()
-            .collect();
-        if late.is_empty() {
-            return Ok(());
-        }
-        let still = self.of_the_map(late.clone()).await?;
-        self.noout("unset-group", &still).await?;
-        Err(BackendError::transient(
-            "set noout",
-            format!(
-                "another operator has ended the drain of {} meanwhile",
-                late.join(", ")
-            ),
-        ))
-    }
-
-    /// Those of these that the CRUSH map has. Ceph refuses a command of which it knows none, and each look would fail by it.
-    async fn of_the_map(&mut self, names: Vec<String>) -> Result<Vec<String>, BackendError> {
-        if names.is_empty() {
-            return Ok(names);
-        }
-        let api = self.api().await?;
-        of_the_map(&*api, names).await
-    }
-
-    async fn noout(&mut self, how: &str, who: &[String]) -> Result<(), BackendError> {
-        if who.is_empty() {
-            return Ok(());
-        }
-        tracing::info!(how, ?who, "noout");
-        let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
-        let api = self.api().await?;
-        api.ask(Whom::Mon, command)
-            .await
-            .map(|_| ())
-            .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
-    }
 }
 
+/// Sets it, and takes it back from those that are not remembered: whoever slept before it set `noout` may have been followed by an
+/// operator that has given it back and forgotten it.
+async fn set_while_remembered(
+    api: &dyn CephApi,
+    client: &Client,
+    namespace: &str,
+    set: &[String],
+) -> Result<(), BackendError> {
+    noout(api, "set-group", set).await?;
+    let kept = state_map::read(client, namespace).await?;
+    let late: Vec<String> = set
+        .iter()
+        .filter(|domain| !kept.noout.contains(*domain))
+        .cloned()
+        .collect();
+    if late.is_empty() {
+        return Ok(());
+    }
+    unset_of_the_map(api, late.clone()).await?;
+    Err(BackendError::transient(
+        "set noout",
+        format!("another operator has ended the drain of {}", late.join(", ")),
+    ))
+}
+
+/// Takes it back from those of these that the CRUSH map has.
+async fn unset_of_the_map(api: &dyn CephApi, names: Vec<String>) -> Result<(), BackendError> {
+    let still = of_the_map(api, names).await?;
+    noout(api, "unset-group", &still).await
+}
+
+async fn noout(api: &dyn CephApi, how: &str, who: &[String]) -> Result<(), BackendError> {
+    if who.is_empty() {
+        return Ok(());
+    }
+    tracing::info!(how, ?who, "noout");
+    let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
+    api.ask(Whom::Mon, command)
+        .await
+        .map(|_| ())
+        .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
+}
+
+/// Those of these that the CRUSH map has. Ceph refuses a command of which it knows none, and each look would fail by it.
 async fn of_the_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<String>, BackendError> {
     let tried = "look for failure domains in the CRUSH map";
     let tree = api
@@ -142,19 +149,29 @@ async fn of_the_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<Str
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use async_trait::async_trait;
+    use axum::Router;
+    use axum::routing::get;
     use serde_json::Value;
     use stagger_ceph::api::{Answer, ApiError};
 
     use super::*;
 
-    /// A Ceph with one host.
-    struct Ceph;
+    /// A Ceph with one host, and what it was told to do.
+    #[derive(Default)]
+    struct Ceph {
+        told: Mutex<Vec<String>>,
+    }
 
     #[async_trait]
     impl CephApi for Ceph {
         async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
-            assert_eq!(command["prefix"], "osd tree");
+            if command["prefix"] != "osd tree" {
+                let text = format!("{} {}", command["prefix"].as_str().unwrap(), command["who"]);
+                self.told.lock().unwrap().push(text);
+            }
             let tree = json!({ "stray": [], "nodes": [
                 { "id": -1, "name": "default", "type": "root", "children": [-2] },
                 { "id": -2, "name": "n1", "type": "host", "children": [] },
@@ -171,9 +188,36 @@ mod tests {
     #[tokio::test]
     async fn who_is_purged_from_the_crush_map_is_not_asked_of_ceph() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let left = of_the_map(&Ceph, names(&["n1", "n2"])).await.unwrap();
+        let ceph = Ceph::default();
+        let left = of_the_map(&ceph, names(&["n1", "n2"])).await.unwrap();
         assert_eq!(left, names(&["n1"]));
-        assert_eq!(of_the_map(&Ceph, names(&["n2"])).await.unwrap(), names(&[]));
+        assert_eq!(of_the_map(&ceph, names(&["n2"])).await.unwrap(), names(&[]));
+    }
+
+    /// An API server on which our ConfigMap remembers these.
+    fn remembering(noout: &[&str]) -> Client {
+        let kept = json!({ "noout": noout }).to_string();
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": { "name": "stagger-drains", "namespace": "rook-ceph", "resourceVersion": "7" },
+            "data": { "drains": kept },
+        });
+        let path = "/api/v1/namespaces/rook-ceph/configmaps/stagger-drains";
+        let router = Router::new().route(path, get(async move || map.to_string()));
+        Client::new(router, "rook-ceph")
+    }
+
+    #[tokio::test]
+    async fn what_was_set_late_is_taken_back() {
+        let n1 = ["n1".to_owned()];
+        let ceph = Ceph::default();
+        let set = set_while_remembered(&ceph, &remembering(&["n1"]), "rook-ceph", &n1).await;
+        assert!(set.is_ok(), "{set:?}");
+        let told = |ceph: &Ceph| std::mem::take(&mut *ceph.told.lock().unwrap());
+        assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#]);
+        let late = set_while_remembered(&ceph, &remembering(&[]), "rook-ceph", &n1).await;
+        assert!(late.is_err_and(|error| error.why.contains("ended the drain of n1")));
+        assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]);
     }
 
     fn domains(names: &[&str]) -> BTreeSet<String> {

@@ -40,6 +40,9 @@ pub(super) struct StateMap {
     /// Whether it was looked at what Rook has left, since drains are ours.
     #[serde(skip)]
     with_rooks: bool,
+    /// Whether something was taken over from Rook that our ConfigMap does not say yet.
+    #[serde(skip)]
+    pub(super) unwritten: bool,
 }
 
 impl StateMap {
@@ -55,6 +58,7 @@ impl StateMap {
             return self;
         }
         self.taken_over = version;
+        self.unwritten = true;
         for (key, since) in rooks.data.iter().flatten() {
             let Some(domain) = key.strip_suffix(SINCE) else {
                 continue;
@@ -81,16 +85,26 @@ pub(super) async fn remembered(
         None => read(client, namespace).await?,
     };
     if managed && !kept.with_rooks {
-        let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        let tried = "read what Rook has left of drains";
-        let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
-        if let Some(rooks) = &rooks {
-            kept = kept.taking_over(rooks);
-        }
+        kept = with_rooks(client, namespace, kept).await?;
     }
     // Rook may write it anew while drains are Rook's.
     kept.with_rooks = managed;
     Ok(kept)
+}
+
+/// What is remembered, with what Rook has left as of now.
+pub(super) async fn with_rooks(
+    client: &Client,
+    namespace: &str,
+    kept: StateMap,
+) -> Result<StateMap, BackendError> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let tried = "read what Rook has left of drains";
+    let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
+    Ok(match &rooks {
+        Some(rooks) => kept.taking_over(rooks),
+        None => kept,
+    })
 }
 
 /// Reads what is remembered.
@@ -139,6 +153,7 @@ pub(super) async fn write(client: &Client, namespace: &str, kept: &mut StateMap)
         _ => failed(tried, &error),
     })?;
     kept.version = written.resource_version();
+    kept.unwritten = false;
     Ok(())
 }
 
@@ -181,6 +196,7 @@ mod tests {
             kept.noout,
             BTreeSet::from(["zone-a".to_owned(), "zone-b".to_owned()])
         );
+        assert!(kept.unwritten);
         let since: Timestamp = "2026-11-24T10:00:00Z".parse().unwrap();
         assert_eq!(
             kept.memory.draining,
@@ -230,5 +246,9 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(managing.noout, BTreeSet::from(["zone-a".to_owned()]));
+        // Whoever leads next is to know of it as well.
+        assert!(managing.unwritten);
+        let again = with_rooks(&client, "rook-ceph", managing.clone()).await.unwrap();
+        assert_eq!(again, managing, "what is of the same version was taken over again");
     }
 }

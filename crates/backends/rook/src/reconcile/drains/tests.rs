@@ -52,6 +52,11 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
     let wave = Some(BTreeSet::from([0]));
     let waits = |drains: &Drains| drains.writer.exposed().waits_for(&wave);
 
+    // The webhook is off, or the API server could not be told of it.
+    let next = drains.pass(&desired, wave.clone()).await.unwrap();
+    assert_eq!((next, waits(&drains)), (Some(Duration::ZERO), true));
+    drains.shared.evictions.is_registered(true);
+
     // It was deleted, and the watch is behind.
     api.has_now(PODS, vec![pod(0, false), pod(1, true)]);
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
