@@ -103,21 +103,28 @@ pub(crate) enum Command {
         fast: bool,
     },
     /// Pause: start no new wave.
+    #[command(after_help = "Example: stagger pause")]
     Pause(RunRequest),
     /// Approve a point of no return.
     #[command(after_help = "Example: stagger approve last-mon")]
     Approve(Approve),
     /// Finish the current wave, clean up, and stop.
+    #[command(after_help = "Example: stagger abort")]
     Abort(RunRequest),
     /// Roll back to the previous release where supported.
+    #[command(after_help = "Example: stagger rollback")]
     Rollback(RunRequest),
     /// Confirm that a host is off: calls in doubt there count as failed.
+    #[command(after_help = "Example: stagger confirm host3 is-off")]
     Confirm(Confirm),
     /// Settle a call whose outcome is unknown.
+    #[command(after_help = "Example: stagger settle 17 done")]
     Settle(Settle),
     /// Show or pack the diagnostics that were collected on failure.
+    #[command(after_help = "Example: stagger artifacts --bundle run.tar.gz")]
     Artifacts(Artifacts),
     /// Explain the reason of a refusal or a hold, or list all reasons.
+    #[command(after_help = "Example: stagger reason gates-shut")]
     Reason {
         /// The reason: gates-shut, snapshot-has-moved, …
         reason: Option<String>,
@@ -532,6 +539,7 @@ pub(crate) struct Artifacts {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ceph {
     /// Check whether these OSDs may stop together, by our own oracle. Exit 0 yes, 1 no, 2 unknown id.
+    #[command(after_help = "Example: stagger ceph ok-to-stop 3 7")]
     OkToStop {
         /// OSD ids: 3, osd.3.
         #[arg(required = true)]

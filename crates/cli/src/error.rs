@@ -56,9 +56,11 @@ impl CliError {
     pub(crate) fn refused(what: &str, reasons: &[Reason]) -> Self {
         let mut error = Self::new(Exit::No, format!("{what} is refused"));
         error.causes = reasons.iter().map(ToString::to_string).collect();
-        error
-            .hints
-            .push("nothing was changed; docs/reference/reasons.md explains each reason".to_owned());
+        if let Some(first) = reasons.first() {
+            let which = if reasons.len() == 1 { "it" } else { "the first reason" };
+            let hint = format!("nothing was changed; `stagger reason {}` explains {which}", first.code);
+            error.hints.push(hint);
+        }
         error
     }
 

@@ -3,3 +3,4 @@
 pub(crate) mod budgets;
 pub mod drains;
 pub(crate) mod evictions;
+pub(crate) mod state_map;

@@ -118,7 +118,6 @@ impl Exec {
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
-#[command(next_help_heading = "Ganeti: nodes and their instances")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a switch, under its own name"

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::builder::styling::Styles;
-use clap::{Args as _, Command, CommandFactory as _};
+use clap::{Arg, Args as _, Command, CommandFactory as _};
 
 use super::{Cli, Visit};
 
@@ -54,7 +54,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command line, with its first page.
 pub(crate) fn command() -> Command {
-    let command = of_their_kind(Cli::command());
+    let command = with_examples(of_their_kind(Cli::command()));
     let groups = groups(&command);
     let header = *Styles::styled().get_header();
     command.help_template(format!(
@@ -63,26 +63,27 @@ pub(crate) fn command() -> Command {
 }
 
 /// The page of a goal shows no flags of clusters that do not have it: no hosts are rebooted where Rook is, and no Ceph has instances.
+/// Where a goal is of several kinds, the flags of a Ganeti stand by themselves.
 fn of_their_kind(command: Command) -> Command {
     const OF_HOSTS: [&str; 3] = ["reboot", "patch", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
     const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
+    const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
     let of_ganeti = Visit::augment_args(Command::new("visit"));
-    let of_ganeti: Vec<_> = of_ganeti
-        .get_arguments()
-        .map(|arg| arg.get_id().clone())
-        .collect();
-    let command = ["plan", "explain", "simulate", "run", "check"]
-        .into_iter()
-        .fold(command, |all, name| {
-            all.mut_subcommand(name, |looks| {
-                looks.mut_subcommand("patch", |patch| {
-                    of_ganeti
-                        .iter()
-                        .fold(patch, |patch, flag| patch.mut_arg(flag, |arg| arg.hide(true)))
-                })
-            })
-        });
+    let of_ganeti: Vec<_> = of_ganeti.get_arguments().map(|arg| arg.get_id().clone()).collect();
+    let of_a_ganeti = |goal: Command, change: fn(Arg) -> Arg| {
+        of_ganeti
+            .iter()
+            .fold(goal, |goal, flag| goal.mut_arg(flag, change))
+    };
+    let command = WITH_GOALS.into_iter().fold(command, |all, name| {
+        all.mut_subcommand(name, |goals| {
+            goals
+                .mut_subcommand("patch", |patch| of_a_ganeti(patch, |flag| flag.hide(true)))
+                .mut_subcommand("reboot", |reboot| of_a_ganeti(reboot, by_itself))
+                .mut_subcommand("exec", |exec| of_a_ganeti(exec, by_itself))
+        })
+    });
     LOOK.into_iter().fold(command, |all, name| {
         all.mut_subcommand(name, |looks| {
             OF_HOSTS.into_iter().fold(looks, |looks, goal| {
@@ -93,6 +94,38 @@ fn of_their_kind(command: Command) -> Command {
             })
         })
     })
+}
+
+/// The page of each goal ends with an example, as it is written behind each command that has goals.
+fn with_examples(command: Command) -> Command {
+    const BEHIND: [(&str, [&str; 2]); 5] = [
+        ("plan", ["", ""]),
+        ("run", ["", ""]),
+        ("simulate", ["", ""]),
+        // A daemon, and a host or a node.
+        ("explain", [" osd.7", " node3"]),
+        ("check", [" plan.json", " plan.json"]),
+    ];
+    const GOALS: [(&str, &str); 4] = [
+        ("upgrade", "--to 18.2.7"),
+        ("reboot", "--needs-reboot"),
+        ("patch", "--host host3"),
+        ("exec", "--command 'ssh {host} fwupdmgr update'"),
+    ];
+    BEHIND.into_iter().fold(command, |all, (name, of_what)| {
+        all.mut_subcommand(name, |goals| {
+            GOALS.into_iter().fold(goals, |goals, (goal, flags)| {
+                let [of_daemons, of_hosts] = of_what;
+                let what = if goal == "upgrade" { of_daemons } else { of_hosts };
+                let example = format!("Example: stagger {name}{what} {goal} {flags}");
+                goals.mut_subcommand(goal, |goal| goal.after_help(example))
+            })
+        })
+    })
+}
+
+fn by_itself(flag: Arg) -> Arg {
+    flag.help_heading("Nodes of a Ganeti and their instances")
 }
 
 fn groups(command: &Command) -> String {
@@ -134,5 +167,28 @@ mod tests {
             .collect();
         shown.insert("help");
         assert_eq!(shown, grouped);
+    }
+
+    /// Whoever is woken at three in the morning reads the last line first.
+    #[test]
+    fn what_is_needed_during_a_run_has_an_example() {
+        fn without(command: &Command, path: &str, found: &mut Vec<String>) {
+            let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
+            for one in shown {
+                let path = format!("{path} {}", one.get_name());
+                let example = one.get_after_help().map(ToString::to_string);
+                if !example.is_some_and(|text| text.starts_with("Example")) {
+                    found.push(path.clone());
+                }
+                without(one, &path, found);
+            }
+        }
+        let (mut command, mut found) = (super::command(), Vec::new());
+        command.build();
+        without(&command, "", &mut found);
+        let daily = GROUPS[..3].iter().flat_map(|(_, names)| *names);
+        let daily: BTreeSet<&str> = daily.copied().filter(|&name| name != "demo").collect();
+        found.retain(|path| path.split_whitespace().next().is_some_and(|name| daily.contains(name)));
+        assert_eq!(found, [""; 0]);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_engine::cluster::BackendError;
@@ -15,6 +16,7 @@ use crate::api::cluster::CephCluster;
 use crate::api::daemons;
 use crate::api::failed;
 use crate::api::names;
+use crate::api::objects::Pod;
 use crate::disruption::drains::Budget;
 use crate::disruption::drains::fixed::{self, Fixed, Permits};
 
@@ -35,6 +37,23 @@ const OTHERS: [&str; 5] = [
     "rook-ceph-mds-",
     "rook-ceph-rgw-",
 ];
+
+/// The budgets that neither Rook nor we make, and that select a pod of an OSD. Of a pod under two budgets the API server grants no eviction.
+pub(crate) fn of_others_over_osds(there: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Vec<String> {
+    let is_osd = |pod: &&Arc<Pod>| pod.labels().get(names::APP).is_some_and(|app| app == names::OSD_APP);
+    let selects_an_osd = |one: &&Arc<PodDisruptionBudget>| {
+        let selector = one.spec.as_ref().and_then(|spec| spec.selector.clone());
+        // What is no selector selects nobody.
+        let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+        selector.is_some_and(|selector| pods.iter().filter(is_osd).any(|pod| selector.matches(pod.labels())))
+    };
+    let is_of_others = |one: &&Arc<PodDisruptionBudget>| {
+        let name = one.name_any();
+        !name.starts_with(names::OSD_APP) && !OTHERS.iter().any(|ours| name.starts_with(ours))
+    };
+    let found = there.iter().filter(is_of_others).filter(selects_an_osd);
+    found.map(|one| one.name_any()).collect()
+}
 
 /// The budgets of one cluster.
 pub(crate) struct Ensure<'a> {
@@ -300,6 +319,29 @@ mod tests {
         budget.without = BTreeSet::from(["b".to_owned()]);
         let others = json!([{ "key": "ceph_daemon_id", "operator": "NotIn", "values": ["b"] }]);
         assert_eq!(spec_of_fixed(&budget)["selector"]["matchExpressions"], others);
+    }
+
+    #[test]
+    fn a_budget_of_somebody_else_s_over_osds_is_found() {
+        let budget = |name: &str, selector: &Value| -> Arc<PodDisruptionBudget> {
+            let one = json!({ "metadata": { "name": name }, "spec": { "maxUnavailable": 1, "selector": selector } });
+            Arc::new(serde_json::from_value(one).unwrap())
+        };
+        let pod = |app: &str| -> Arc<Pod> {
+            let one = json!({ "metadata": { "name": app, "labels": { "app": app, "team": "storage" } } });
+            Arc::new(serde_json::from_value(one).unwrap())
+        };
+        let osds = json!({ "matchLabels": { "app": "rook-ceph-osd" } });
+        let there = [
+            budget(names::DEFAULT_BUDGET, &osds),
+            budget("rook-ceph-osd-host-n1", &osds),
+            budget("of-a-team", &json!({ "matchLabels": { "team": "storage" } })),
+            budget("of-monitors", &json!({ "matchLabels": { "app": "rook-ceph-mon" } })),
+            budget("of-all", &json!({})),
+        ];
+        let pods = [pod("rook-ceph-osd"), pod("rook-ceph-mon")];
+        assert_eq!(of_others_over_osds(&there, &pods), ["of-a-team", "of-all"]);
+        assert_eq!(of_others_over_osds(&there, &pods[1..]), [""; 0]);
     }
 
     #[test]

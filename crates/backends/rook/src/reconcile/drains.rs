@@ -9,7 +9,6 @@ mod ceph_judge;
 mod consistent;
 mod daemons;
 mod noout;
-mod state_map;
 mod telling;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +28,6 @@ use tokio::time::Instant;
 use self::ceph_judge::{AsProven, CephJudge, Status, groups};
 use self::consistent::shows_all_that_go;
 use self::daemons::{osds, others};
-use self::state_map::StateMap;
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::rook_operator;
@@ -37,6 +35,7 @@ use crate::disruption::budgets::Ensure;
 use crate::disruption::drains::eviction::Observation;
 use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
 use crate::disruption::evictions::{Connect, Evidence, EvidenceSink};
+use crate::disruption::state_map::{self, StateMap};
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{Wave, Waves};
 use crate::observability::health::Pulse;
@@ -321,6 +320,7 @@ impl Drains {
             }
             self.writer.tell(|now| now.drains = None);
             self.tell_unplaced(&[], None);
+            self.writer.trouble("BudgetOfOthers", BTreeMap::new());
             self.writer.drains_are_given_back(true);
             self.kept = Some(kept);
             let looks_again = both && desired.manages(Manage::Drains);
@@ -377,6 +377,7 @@ impl Drains {
         self.ensure_noout(&wanted, sight.noout.as_ref(), &mut kept)
             .await?;
         self.tell(&wanted, &sight.osds);
+        self.tell_budgets_of_others();
         self.kept = Some(kept);
         of_others?;
         let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;

@@ -14,8 +14,8 @@ use stagger_ceph::facts::tree::CrushTree;
 use stagger_engine::cluster::BackendError;
 
 use super::Drains;
-use super::state_map::{self, StateMap};
 use crate::disruption::drains::Wanted;
+use crate::disruption::state_map::{self, StateMap};
 
 const NOOUT: &str = "noout";
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::daemons::waiting;
 use super::{DRAIN_BLOCKED, Drains, NOT_SEEN_TO, PATIENCE};
 use crate::api::names;
+use crate::disruption::budgets;
 use crate::disruption::drains::{Open, Osd, Wanted};
 use crate::observability::status::Drained;
 
@@ -40,6 +41,21 @@ impl Drains {
         let said = both.then(|| (self.name.clone(), why.to_owned()));
         self.writer
             .trouble("RookManagesBudgets", said.into_iter().collect());
+    }
+
+    /// Of a pod under two budgets no eviction is granted, whatever they say.
+    pub(super) fn tell_budgets_of_others(&self) {
+        let found = budgets::of_others_over_osds(&self.watched.budgets(), &self.watched.pods());
+        let why = |name: String| {
+            let why = format!(
+                "PodDisruptionBudget {name} selects pods of OSDs as {} does, so the API server evicts none of them (500); delete it, or have it \
+                 select others",
+                names::DEFAULT_BUDGET
+            );
+            (name, why)
+        };
+        self.writer
+            .trouble("BudgetOfOthers", found.into_iter().map(why).collect());
     }
 
     pub(super) fn tell_failure(&mut self, error: &BackendError) {

@@ -26,10 +26,10 @@ const SINCE: &str = "-noout-last-set-at";
 /// What is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct StateMap {
-    pub(super) memory: Memory,
+pub(crate) struct StateMap {
+    pub(crate) memory: Memory,
     /// The failure domains on which `noout` was set, or was about to be.
-    pub(super) noout: BTreeSet<String>,
+    pub(crate) noout: BTreeSet<String>,
     /// The version of Rook's ConfigMap from which `noout` was taken over: what it says is of before that.
     #[serde(skip_serializing_if = "Option::is_none")]
     taken_over: Option<String>,
@@ -42,12 +42,12 @@ pub(super) struct StateMap {
     with_rooks: bool,
     /// Whether something was taken over from Rook that our ConfigMap does not say yet.
     #[serde(skip)]
-    pub(super) unwritten: bool,
+    pub(crate) unwritten: bool,
 }
 
 impl StateMap {
     /// Whether nothing drains, and nothing has to be given back.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.noout.is_empty() && self.memory == Memory::default()
     }
 
@@ -74,7 +74,7 @@ impl StateMap {
 
 /// What is remembered, by what was `known` of it; where drains are `managed` here, with what Rook has left. Where they are not,
 /// what Rook has set is Rook's, which may be in the midst of a drain.
-pub(super) async fn remembered(
+pub(crate) async fn remembered(
     client: &Client,
     namespace: &str,
     known: Option<StateMap>,
@@ -93,7 +93,7 @@ pub(super) async fn remembered(
 }
 
 /// What is remembered, with what Rook has left as of now.
-pub(super) async fn with_rooks(
+pub(crate) async fn with_rooks(
     client: &Client,
     namespace: &str,
     kept: StateMap,
@@ -108,7 +108,7 @@ pub(super) async fn with_rooks(
 }
 
 /// Reads what is remembered.
-pub(super) async fn read(client: &Client, namespace: &str) -> Result<StateMap, BackendError> {
+pub(crate) async fn read(client: &Client, namespace: &str) -> Result<StateMap, BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "read what is remembered of drains";
     let ours = maps.get_opt(OURS).await.map_err(|error| failed(tried, &error))?;
@@ -127,7 +127,7 @@ pub(super) async fn read(client: &Client, namespace: &str) -> Result<StateMap, B
 ///
 /// # Errors
 /// As well where it has: then it is to be read anew.
-pub(super) async fn write(client: &Client, namespace: &str, kept: &mut StateMap) -> Result<(), BackendError> {
+pub(crate) async fn write(client: &Client, namespace: &str, kept: &mut StateMap) -> Result<(), BackendError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let tried = "remember what is done for drains";
     let text =
