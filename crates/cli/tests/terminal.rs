@@ -1,4 +1,4 @@
-//! A terminal that goes away, as that of a window that is closed: what was shown in it ends.
+//! Where what is printed goes nowhere: in a terminal that is closed, and on a disk that is full.
 
 use std::fs;
 use std::io::Read as _;
@@ -60,5 +60,21 @@ fn watch_ends_with_its_terminal() {
             panic!("watch goes on without its terminal");
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A script that takes what it got for the whole has to hear of it.
+#[test]
+fn what_could_not_be_written_is_an_error_of_its_own() {
+    for words in [&["reason"][..], &["reason", "--json"], &["schema"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let ended = Command::new(STAGGER)
+            .args(words)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(8), "{words:?}: {said}");
+        assert!(said.contains("No space left"), "{words:?}: {said}");
     }
 }

@@ -111,7 +111,7 @@ pub fn check(ask: &PlanningInput<'_>, plan: &Plan) -> Vec<Finding> {
                     findings.push(Finding {
                         fault: Fault::DoorUnmarked,
                         part: step.name.clone(),
-                        detail: "the step is a one-way door and is not marked as one".to_owned(),
+                        detail: "the step is a point of no return and is not marked as one".to_owned(),
                     });
                 }
                 if step.door.is_some() && step.before.is_empty() {

@@ -172,7 +172,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::GatesTurned { shut } => {
             let text: Vec<_> = shut
                 .iter()
-                .map(|(name, why)| format!("{name} is {why}"))
+                .map(|(name, why)| format!("{name}: {why}"))
                 .collect();
             ("gates", text.join("; "))
         }

@@ -82,7 +82,7 @@ fn a_run_waits_while_users_suffer() -> Result<()> {
         ensure!(
             planned
                 .said
-                .contains("metric-suffering is no: 0.9, at most 0.8 is good"),
+                .contains("metric-suffering: 0.9, at most 0.8 is good"),
             "not told: {}",
             planned.said
         );
@@ -95,13 +95,13 @@ fn a_run_waits_while_users_suffer() -> Result<()> {
         })?;
         played.says(Some(0.9));
         run.until("a run that is held", LIMIT, |line| {
-            line.contains("gates-shut") && line.contains("metric-suffering is no: 0.9")
+            line.contains("gates-shut") && line.contains("metric-suffering: 0.9")
         })?;
         let waves = machine.journal()?.waves().len();
         phases.lap("held");
         played.says(None);
         run.until("an answer that is none", LIMIT, |line| {
-            line.contains("metric-suffering is unknown: Prometheus answers 503: it starts")
+            line.contains("metric-suffering: unknown: Prometheus answers 503: it starts")
         })?;
         // Longer than a wave takes.
         std::thread::sleep(Duration::from_secs(20));

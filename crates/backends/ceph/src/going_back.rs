@@ -94,7 +94,7 @@ pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
             cost: cost.to_owned(),
         },
         None => GoingBack::Impossible {
-            why: format!("nobody has tried to bring a {kind} back from release {from} to {to}"),
+            why: format!("untested: from release {from} to {to} no rollback of a {kind} is offered"),
         },
     }
 }

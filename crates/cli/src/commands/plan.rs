@@ -21,7 +21,7 @@ use crate::planning::{PlanRequest, made_for, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
-use crate::show::plan::{Beside, Detail};
+use crate::show::plan::{Beside, Detail, counted};
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
@@ -213,10 +213,10 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
     }
     if findings.is_empty() {
         print::out(&format!(
-            "Plan {} is sound: {} waves, {} units.",
+            "Plan {} is sound: {}, {}.",
             given.id,
-            given.waves(),
-            given.units()
+            counted(given.waves(), "wave"),
+            counted(given.units(), "unit")
         ));
     } else {
         for finding in &findings {

@@ -248,7 +248,7 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         duration(report.forecast),
     ));
     print::out(&format!(
-        "{} stops, {} unsafe by the truth, {} lies that nobody could detect, {} guards left behind",
+        "{} stops, {} availability violations, {} undetectable false reports, {} guards not cleared",
         report.truth.stops,
         report.truth.violations.len(),
         report.truth.undetectable,

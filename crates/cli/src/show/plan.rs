@@ -34,8 +34,16 @@ const WHY: usize = 60;
 /// So much of it fits beside the step's name.
 fn room(name: &str, width: usize) -> usize {
     width
-        .saturating_sub(name.chars().count().max(22) + 27)
+        .saturating_sub(name.chars().count().max(22) + 29)
         .clamp(30, WHY)
+}
+
+/// A count with its noun: `1 wave`, `6 waves`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        many => format!("{many} {noun}s"),
+    }
 }
 
 /// What is told beside a plan, and is no part of it.
@@ -83,8 +91,8 @@ pub(crate) fn plan(
     if !plan.is_empty() {
         let _ = writeln!(
             text,
-            "  {:<22} {:>5} {:>5}  {:>9}  limited by",
-            "stage", "waves", "units", "most down"
+            "  {:<22} {:>5} {:>5}  {:>5} {:>5}  limited by",
+            "stage", "waves", "units", "batch", "limit"
         );
     }
     for part in &plan.parts {
@@ -92,10 +100,10 @@ pub(crate) fn plan(
             PlannedPart::Stage(stage) => {
                 let units: usize = stage.waves.iter().map(|wave| wave.units.len()).sum();
                 let most = stage.waves.iter().map(|wave| wave.units.len()).max().unwrap_or(0);
-                let bound = fit(&stage.at_least_because, width.saturating_sub(50).max(30));
+                let bound = fit(&stage.at_least_because, width.saturating_sub(52).max(30));
                 let _ = writeln!(
                     text,
-                    "  {:<22} {:>5} {units:>5}  {most:>2} of {:>3}  {bound}",
+                    "  {:<22} {:>5} {units:>5}  {most:>5} {:>5}  {bound}",
                     stage.name,
                     stage.waves.len(),
                     stage.parallel
@@ -104,7 +112,7 @@ pub(crate) fn plan(
             PlannedPart::Step(step) => {
                 let _ = writeln!(
                     text,
-                    "  {:<22} {:>5}                   {}",
+                    "  {:<22} {:>5}                     {}",
                     step.name,
                     "once",
                     fit(&step.why, room(step.name.as_str(), width))
@@ -134,8 +142,8 @@ pub(crate) fn plan(
     };
     let _ = writeln!(
         text,
-        "\n{} waves, at least {} needed. {} of {units} {}s{}. About {}. Plan {}.",
-        plan.waves(),
+        "\n{}, lower bound {}. {} of {units} {}s{}. About {}. Plan {}.",
+        counted(plan.waves(), "wave"),
         plan.at_least(),
         distinct,
         terms.unit,
@@ -264,7 +272,7 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
         let mut lines = lines.into_iter();
         let units = lines.next().unwrap_or_default();
         let door = wave.door.as_ref().map_or_else(String::new, |door| {
-            format!("   one-way door before it: {}", door.name)
+            format!("   point of no return before it: {}", door.name)
         });
         let _ = writeln!(text, "  {name:<column$} {:>4}: {units}{door}", at + 1);
         for line in lines {
@@ -329,7 +337,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
     let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);
     for door in plan.doors() {
-        lines.push(format!("One way   {}: {}", door.name, door.why));
+        lines.push(format!("No return {}: {}", door.name, door.why));
     }
     for stage in plan.stages() {
         match &stage.going_back {
@@ -338,7 +346,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
                 lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name));
             }
             GoingBack::Impossible { why } => {
-                lines.push(format!("Back      {} cannot go back: {why}", stage.name));
+                lines.push(format!("Back      {} cannot be rolled back: {why}", stage.name));
             }
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
     let mut lines = vec![("Ended", outcome(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
-        lines.push(("Doors", format!("passed without asking: {}", names.join(", "))));
+        lines.push(("No return", format!("passed by itself: {}", names.join(", "))));
     }
     if let Some(guests) = &told.guests {
         lines.push(("Exposure", self::guests(guests, terms)));
@@ -180,9 +180,9 @@ fn endings(cases: &[Case]) -> String {
         let how = match ended {
             RehearsalOutcome::Done => "finished",
             RehearsalOutcome::Incomplete => "finished the rest",
-            RehearsalOutcome::RolledBack => "went back",
+            RehearsalOutcome::RolledBack => "rolled back",
             RehearsalOutcome::Aborted => "ended early",
-            RehearsalOutcome::Held => "then waited for a person",
+            RehearsalOutcome::Held => "then needed an operator",
             RehearsalOutcome::Endless => "came to no end",
         };
         let whys = whys.iter().filter(|(why, _)| !why.is_empty());

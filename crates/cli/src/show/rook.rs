@@ -278,7 +278,7 @@ mod tests {
             cluster: "main".parse().unwrap(),
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
             verdict: Verdict::Running,
-            why: "gates-shut: pgs-clean is no: 3 of 160 are not".to_owned(),
+            why: "gates-shut: pgs-clean: 3 of 160 are not".to_owned(),
             until: None,
             started: at("2026-11-03T09:50:00Z"),
             seq: 41,
@@ -359,7 +359,7 @@ condition  Degraded since 2026-11-03T09:50:00Z: osd.3 has no label
 command    pause#2: not heard yet
 drains     b may be emptied; a, c and 3 more may not: osd.3 of b is down; noout on b until 2026-11-03T10:20:00Z
 
-RUNNING  gates-shut: pgs-clean is no: 3 of 160 are not
+RUNNING  gates-shut: pgs-clean: 3 of 160 are not
 main  ceph 18.2.7 to 20.2.4   run r1, for 10 min
 5 units changed, 5 waves passed, 7 left, about 10 min
 completed  mon, mgr

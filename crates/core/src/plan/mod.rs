@@ -250,7 +250,7 @@ fn why_so_many(groups: &[String], last: Option<&UnitId>) -> String {
     match (groups, last) {
         ([others, alone], Some(last)) if others != alone => format!("{others}, and {last} last"),
         ([one, rest @ ..], _) if rest.iter().all(|other| other == one) => one.clone(),
-        _ => "the order asked for".to_owned(),
+        _ => "serial by policy".to_owned(),
     }
 }
 

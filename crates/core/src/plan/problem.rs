@@ -263,8 +263,11 @@ impl Posed<'_> {
             BoundReason::Clique { units: clique } => {
                 let names: Vec<_> = clique.iter().take(6).map(|at| name(*at)).collect();
                 let more = if clique.len() > 6 { " …" } else { "" };
+                if let [only] = names.as_slice() {
+                    return format!("one {} alone: {only}", self.snapshot.terms().unit);
+                }
                 format!(
-                    "no two of {} {}s may be down together: {}{more}",
+                    "{} {}s that pairwise exclude each other: {}{more}",
                     clique.len(),
                     self.snapshot.terms().unit,
                     names.join(" ")

@@ -319,7 +319,7 @@ fn not_recovered(snapshot: &Snapshot, units: &[UnitId]) -> Option<(ConditionName
     }
     let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
     let why = check::may_stop(snapshot, &set).err()?;
-    Some((ConditionName::new("recovered").ok()?, format!("no: {why}")))
+    Some((ConditionName::new("recovered").ok()?, why))
 }
 
 fn open_wave(snapshot: &Snapshot, spec: &StageSpec, planned: &PlannedStage) -> Decision {

@@ -1,6 +1,6 @@
 //! Which gates are shut.
 
-use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState};
+use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState, Verdict};
 
 /// The name of the gate that every wave has: its units serve on the revision they should have.
 pub(super) const UNITS_SERVING: &str = "units-serving";
@@ -32,10 +32,12 @@ pub(super) fn shut_but_for(
         .map(|gate| snapshot.condition(&gate.condition))
         .filter(|condition| !condition.holds_but_for(down))
         .map(|condition| {
-            (
-                condition.name,
-                format!("{}: {}", condition.verdict, condition.why),
-            )
+            // That it does not hold goes without saying; that nobody could tell does not.
+            let why = match condition.verdict {
+                Verdict::Unknown => format!("unknown: {}", condition.why),
+                Verdict::Yes | Verdict::No => condition.why,
+            };
+            (condition.name, why)
         })
         .collect()
 }
@@ -83,5 +85,5 @@ pub(super) fn as_gate(units: &[(UnitId, String)]) -> Option<(ConditionName, Stri
     } else {
         String::new()
     };
-    (!units.is_empty()).then(|| (name, format!("no: {}{more}", text.join("; "))))
+    (!units.is_empty()).then(|| (name, format!("{}{more}", text.join("; "))))
 }

@@ -162,7 +162,7 @@ impl State {
         let shut = gate::shut(&stage.gates, snapshot);
         let text: Vec<_> = shut
             .iter()
-            .map(|(name, why)| format!("{name} is {why}"))
+            .map(|(name, why)| format!("{name}: {why}"))
             .collect();
         (!shut.is_empty()).then(|| {
             let reason = Reason::new(Code::GatesShut, text.join("; "));
@@ -566,7 +566,7 @@ impl State {
         }
         let text: Vec<_> = shut
             .iter()
-            .map(|(name, why)| format!("{name} is {why}"))
+            .map(|(name, why)| format!("{name}: {why}"))
             .collect();
         let reason = Reason::new(Code::GatesShut, text.join("; "));
         let timeout = stage

@@ -96,7 +96,7 @@ impl State {
         }
         let text: Vec<_> = shut
             .iter()
-            .map(|(name, why)| format!("{name} is {why}"))
+            .map(|(name, why)| format!("{name}: {why}"))
             .collect();
         let reason = Reason::new(Code::GatesShut, text.join("; "));
         let usual = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));

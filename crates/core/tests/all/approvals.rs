@@ -492,7 +492,7 @@ fn what_recovers_is_waited_for_before_a_wave_is_opened() {
     story.recovers = true;
     let why = story.waits();
     assert_eq!(why.code, Code::GatesShut);
-    assert!(why.detail.contains("recovered is no"), "{why}");
+    assert!(why.detail.contains("recovered: "), "{why}");
     assert!(story.run.wave().is_none());
     story.now = 10_000;
     assert_eq!(story.waits().code, Code::GatesShut);

@@ -291,6 +291,12 @@ fn spec_of_fixed(budget: &Fixed) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use axum::routing::delete;
+    use axum::{Json, Router};
+    use http::StatusCode;
+
     use super::*;
 
     fn made(name: &str, by: &Value, labels: &Value) -> PodDisruptionBudget {
@@ -319,6 +325,38 @@ mod tests {
         budget.without = BTreeSet::from(["b".to_owned()]);
         let others = json!([{ "key": "ceph_daemon_id", "operator": "NotIn", "values": ["b"] }]);
         assert_eq!(spec_of_fixed(&budget)["selector"]["matchExpressions"], others);
+    }
+
+    /// It may have become somebody else's since it was seen.
+    #[tokio::test]
+    async fn a_budget_is_deleted_as_it_was_seen_or_not_at_all() {
+        let asked = Arc::new(Mutex::new(Vec::<Value>::new()));
+        let heard = Arc::clone(&asked);
+        let conflict = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": "Conflict", "message": "it is another",
+        });
+        let answer = async move |Json(body): Json<Value>| {
+            heard.lock().unwrap().push(body);
+            (StatusCode::CONFLICT, conflict.to_string())
+        };
+        let path = "/apis/policy/v1/namespaces/rook-ceph/poddisruptionbudgets/rook-ceph-osd-host-n1";
+        let client = Client::new(Router::new().route(path, delete(answer)), "rook-ceph");
+        let cluster: CephCluster = serde_json::from_value(json!({
+            "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster",
+            "metadata": { "name": "c", "namespace": "rook-ceph", "uid": "c-1" }, "spec": {},
+        }))
+        .unwrap();
+        let mut seen = made(
+            "rook-ceph-osd-host-n1",
+            &json!({ "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "c", "uid": "c-1" }),
+            &json!({}),
+        );
+        seen.metadata.uid = Some("b-1".to_owned());
+        seen.metadata.resource_version = Some("7".to_owned());
+        let budgets = Ensure::new(&client, &cluster, vec![Arc::new(seen)], true);
+        assert!(budgets.over_osds(None).await.is_err(), "it was another one, and that was not noticed");
+        let asked = asked.lock().unwrap();
+        assert_eq!(asked[0]["preconditions"], json!({ "uid": "b-1", "resourceVersion": "7" }));
     }
 
     #[test]

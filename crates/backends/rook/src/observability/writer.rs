@@ -354,7 +354,7 @@ mod tests {
             cluster: "rook-ceph".parse().unwrap(),
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
             verdict: Verdict::Held,
-            why: "gates-shut: pgs-clean is no: 3 of 160 are not".to_owned(),
+            why: "gates-shut: pgs-clean: 3 of 160 are not".to_owned(),
             until: Some(Timestamp::UNIX_EPOCH),
             started: Timestamp::UNIX_EPOCH,
             seq: 41,

@@ -124,7 +124,7 @@ pub(super) fn groups(seen: &Snapshot) -> Result<Groups, BackendError> {
         let condition = seen.condition(&name);
         if condition.verdict != Verdict::Yes {
             return Ok(Groups::NotClean {
-                why: format!("{name} is {}", condition.why),
+                why: format!("{name}: {}", condition.why),
             });
         }
     }
