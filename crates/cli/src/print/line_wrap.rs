@@ -58,10 +58,10 @@ mod tests {
 
     #[test]
     fn what_follows_stands_below_its_column() {
-        let text = "lab\n\n  No return last-mon: an older one never joins\n  Back      no\nNext: stagger run upgrade --to 20.2.4";
+        let text = "lab\n\n  No undo   last-mon: an older one never joins\n  Back      no\nNext: stagger run upgrade --to 20.2.4";
         assert_eq!(
             folded(text, 30),
-            "lab\n\n  No return last-mon: an older\n            one never joins\n  Back      no\nNext: stagger run upgrade --to 20.2.4"
+            "lab\n\n  No undo   last-mon: an older\n            one never joins\n  Back      no\nNext: stagger run upgrade --to 20.2.4"
         );
     }
 

@@ -337,7 +337,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
     let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);
     for door in plan.doors() {
-        lines.push(format!("No return {}: {}", door.name, door.why));
+        lines.push(format!("No undo   {}: {}", door.name, door.why));
     }
     for stage in plan.stages() {
         match &stage.going_back {

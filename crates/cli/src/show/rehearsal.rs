@@ -16,7 +16,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
     let mut lines = vec![("Ended", outcome(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
-        lines.push(("No return", format!("passed by itself: {}", names.join(", "))));
+        lines.push(("No undo", format!("passed by itself: {}", names.join(", "))));
     }
     if let Some(guests) = &told.guests {
         lines.push(("Exposure", self::guests(guests, terms)));
