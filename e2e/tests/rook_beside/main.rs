@@ -410,7 +410,10 @@ fn stagger_updates_and_rook_restarts_nothing_afterwards() -> Result<()> {
                 Duration::from_mins(3),
                 |status| Ok(status.to_string().contains("EvictionsNotGuarded")),
             );
-            waits.with_context(|| unguarded.log())?;
+            let waits = waits.with_context(|| unguarded.log())?;
+            ensure!(waits["run"].is_null(), "a run was begun: {waits:#}");
+            let restarts = cluster.restarts_since(&before)?;
+            ensure!(restarts.values().all(|count| *count == 0), "{restarts:?}");
             unguarded.kill()?;
             let operator = cluster.operators().start("two", &ASKED_ABOUT_EVICTIONS)?;
             let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {

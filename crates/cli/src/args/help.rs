@@ -103,7 +103,7 @@ fn with_examples(command: Command) -> Command {
         ("run", ["", ""]),
         ("simulate", ["", ""]),
         // A daemon, and a host or a node.
-        ("explain", [" osd.7", " node3"]),
+        ("explain", [" osd.7", " host3"]),
         ("check", [" plan.json", " plan.json"]),
     ];
     const GOALS: [(&str, &str); 4] = [

@@ -81,7 +81,7 @@ fn watched(args: &Operator) -> Vec<String> {
 /// Asked before a chart is taken away: an operator that is gone gives nothing back.
 async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
     let holding = uninstall::holding(&connect().await?, &watched(args)).await?;
-    let Some(first) = holding.first() else {
+    let Some(first) = holding.iter().find(|of| !of.is_watched).or(holding.first()) else {
         print::talk("nothing is held: it may be uninstalled");
         return Ok(Exit::Done);
     };
@@ -90,9 +90,10 @@ async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
         .map(|of| format!("{}/{}", of.namespace, of.name))
         .collect();
     // Its operator has to see that it is deleted.
-    let before = match holding.iter().find(|of| !of.is_watched) {
-        Some(of) => format!("have the operator watch namespace {} again; ", of.namespace),
-        None => String::new(),
+    let before = if first.is_watched {
+        String::new()
+    } else {
+        format!("have the operator watch namespace {} again; ", first.namespace)
     };
     Err(CliError::new(
         Exit::No,

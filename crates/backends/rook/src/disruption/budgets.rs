@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::{Selector, SelectorExt as _};
 use kube::{Api, Client, ResourceExt as _};
@@ -48,8 +49,9 @@ pub(crate) fn of_others_over_osds(there: &[Arc<PodDisruptionBudget>], pods: &[Ar
         selector.is_some_and(|selector| pods.iter().filter(is_osd).any(|pod| selector.matches(pod.labels())))
     };
     let is_of_others = |one: &&Arc<PodDisruptionBudget>| {
-        let name = one.name_any();
-        !name.starts_with(names::OSD_APP) && !OTHERS.iter().any(|ours| name.starts_with(ours))
+        let is_rooks = |owner: &OwnerReference| owner.api_version.starts_with("ceph.rook.io/");
+        let is_ours = one.name_any() == names::DEFAULT_BUDGET || is_labelled(one);
+        !is_ours && !one.owner_references().iter().any(is_rooks)
     };
     let found = there.iter().filter(is_of_others).filter(selects_an_osd);
     found.map(|one| one.name_any()).collect()
@@ -361,10 +363,14 @@ mod tests {
 
     #[test]
     fn a_budget_of_somebody_else_s_over_osds_is_found() {
-        let budget = |name: &str, selector: &Value| -> Arc<PodDisruptionBudget> {
-            let one = json!({ "metadata": { "name": name }, "spec": { "maxUnavailable": 1, "selector": selector } });
+        let rook = json!([{ "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "c", "uid": "1" }]);
+        let owned_by = |owners: &Value, name: &str, selector: &Value| -> Arc<PodDisruptionBudget> {
+            let one = json!({
+                "metadata": { "name": name, "ownerReferences": owners }, "spec": { "maxUnavailable": 1, "selector": selector },
+            });
             Arc::new(serde_json::from_value(one).unwrap())
         };
+        let budget = |name: &str, selector: &Value| owned_by(&json!([]), name, selector);
         let pod = |app: &str| -> Arc<Pod> {
             let one = json!({ "metadata": { "name": app, "labels": { "app": app, "team": "storage" } } });
             Arc::new(serde_json::from_value(one).unwrap())
@@ -372,13 +378,14 @@ mod tests {
         let osds = json!({ "matchLabels": { "app": "rook-ceph-osd" } });
         let there = [
             budget(names::DEFAULT_BUDGET, &osds),
-            budget("rook-ceph-osd-host-n1", &osds),
+            owned_by(&rook, "rook-ceph-osd-host-n1", &osds),
+            budget("rook-ceph-osd-of-a-team", &osds),
             budget("of-a-team", &json!({ "matchLabels": { "team": "storage" } })),
             budget("of-monitors", &json!({ "matchLabels": { "app": "rook-ceph-mon" } })),
             budget("of-all", &json!({})),
         ];
         let pods = [pod("rook-ceph-osd"), pod("rook-ceph-mon")];
-        assert_eq!(of_others_over_osds(&there, &pods), ["of-a-team", "of-all"]);
+        assert_eq!(of_others_over_osds(&there, &pods), ["rook-ceph-osd-of-a-team", "of-a-team", "of-all"]);
         assert_eq!(of_others_over_osds(&there, &pods[1..]), [""; 0]);
     }
 

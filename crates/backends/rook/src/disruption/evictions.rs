@@ -1,7 +1,6 @@
 //! Whether a pod may be evicted now: by the last look of whoever sees to its cluster's drains, and by Ceph's own oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use stagger_ceph::oracle::ok_to_stop;
 use stagger_core::model::UnitId;
 use stagger_core::run::Answer;
 use stagger_engine::cluster::BackendError;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::api::cache::ObjectCache;
@@ -35,11 +34,19 @@ pub(crate) type Connect =
     Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn CephApi>, BackendError>> + Send + Sync>;
 
 /// The clusters whose evictions are answered, by their namespaces.
-#[derive(Default)]
 pub(crate) struct EvictionReviewer {
     clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
     /// Whether the API server was told to ask it.
-    registered: AtomicBool,
+    registered: watch::Sender<bool>,
+}
+
+impl Default for EvictionReviewer {
+    fn default() -> Self {
+        Self {
+            clusters: Mutex::default(),
+            registered: watch::channel(false).0,
+        }
+    }
 }
 
 impl EvictionReviewer {
@@ -64,13 +71,13 @@ impl EvictionReviewer {
     }
 
     /// Says whether the API server was told to ask.
-    pub(crate) fn is_registered(&self, is: bool) {
-        self.registered.store(is, Ordering::Relaxed);
+    pub(crate) fn set_registered(&self, registered: bool) {
+        self.registered.send_replace(registered);
     }
 
-    /// Whether the API server was told to ask.
-    pub(crate) fn are_asked_about(&self) -> bool {
-        self.registered.load(Ordering::Relaxed)
+    /// Whether the API server was told to ask, and when that changes.
+    pub(crate) fn registered(&self) -> watch::Receiver<bool> {
+        self.registered.subscribe()
     }
 
     /// Whether that pod may be evicted now. `dry_run`: nothing comes of it in any case.
@@ -313,12 +320,13 @@ impl Review {
         }
     }
 
-    /// No OSD: its budget counts them, Ceph knows this one if it has an oracle for its kind, and a run those that it restarts.
+    /// No OSD: its budget counts them, a run those that it restarts, and Ceph knows this one if it has an oracle for its kind.
     fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> Verdict {
         match self.exposed.lets_go(unit, dry_run) {
-            Ok(()) => Verdict::IfCephAgrees {
+            Ok(()) if ["mon", "mds"].contains(&daemons::kind_of(unit)) => Verdict::IfCephAgrees {
                 with: BTreeSet::new(),
             },
+            Ok(()) => Verdict::Allowed,
             Err(why) => Verdict::Denied { why },
         }
     }

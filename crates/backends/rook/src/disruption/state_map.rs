@@ -1,6 +1,7 @@
 //! What has to be remembered of drains, in a ConfigMap of our own, and what Rook has left in its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -9,6 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_engine::cluster::BackendError;
+use tokio::time::Instant;
 
 use crate::api::failed;
 use crate::api::names::MANAGER;
@@ -22,6 +24,9 @@ const KEY: &str = "drains";
 const ROOKS: &str = "rook-ceph-pdbstatemap";
 /// How Rook's keys end that say since when it has `noout` on a failure domain.
 const SINCE: &str = "-noout-last-set-at";
+
+/// A Rook that was in the midst of a drain when it was told to leave them sets `noout` first, and has written so by then.
+const WRITTEN: Duration = Duration::from_mins(1);
 
 /// What is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -40,6 +45,9 @@ pub(crate) struct StateMap {
     /// Whether it was looked at what Rook has left, since drains are ours.
     #[serde(skip)]
     with_rooks: bool,
+    /// The domains with a `noout` that is not ours, and when each was first seen.
+    #[serde(skip)]
+    foreign: BTreeMap<String, Instant>,
     /// Whether something was taken over from Rook that our ConfigMap does not say yet.
     #[serde(skip)]
     pub(crate) unwritten: bool,
@@ -49,6 +57,17 @@ impl StateMap {
     /// Whether nothing drains, and nothing has to be given back.
     pub(crate) fn is_idle(&self) -> bool {
         self.noout.is_empty() && self.memory == Memory::default()
+    }
+
+    /// Whether one of the domains that have `noout` in Ceph, and not by us, has it so newly that Rook may yet be about to write that it is Rook's.
+    pub(crate) fn may_be_rooks(&mut self, there: &BTreeSet<String>) -> bool {
+        let (noout, foreign) = (&self.noout, &mut self.foreign);
+        foreign.retain(|domain, _| there.contains(domain));
+        for domain in there.difference(noout) {
+            foreign.entry(domain.clone()).or_insert_with(Instant::now);
+        }
+        foreign.retain(|domain, _| !noout.contains(domain));
+        foreign.values().any(|since| since.elapsed() < WRITTEN)
     }
 
     /// With what Rook was at when it stopped managing the budgets: the `noout` that it has set is given back with ours.
@@ -234,6 +253,24 @@ mod tests {
                 get(async move || (StatusCode::NOT_FOUND, none.to_string())),
             );
         Client::new(router, "rook-ceph")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_noout_of_somebody_else_is_asked_about_for_a_minute() {
+        let there = BTreeSet::from(["zone-a".to_owned(), "zone-b".to_owned()]);
+        let mut kept = StateMap {
+            noout: BTreeSet::from(["zone-a".to_owned()]),
+            ..StateMap::default()
+        };
+        assert!(kept.may_be_rooks(&there));
+        tokio::time::advance(WRITTEN / 2).await;
+        assert!(kept.may_be_rooks(&there));
+        tokio::time::advance(WRITTEN / 2).await;
+        assert!(!kept.may_be_rooks(&there), "it is a person's");
+        assert!(!kept.may_be_rooks(&BTreeSet::new()));
+        assert!(kept.may_be_rooks(&there), "it was set anew");
+        kept.noout.insert("zone-b".to_owned());
+        assert!(!kept.may_be_rooks(&there), "it is ours");
     }
 
     /// Who only observes would take the `noout` of a drain of Rook's away.

@@ -258,7 +258,9 @@ impl RookBackend {
         let closed = self.parts.exposed.closed_for(&wave);
         if tokio::time::timeout(CLOSING, closed).await.is_err() {
             return Err(
-                "neither the PodDisruptionBudgets nor the webhook keep the other OSDs from being evicted yet".to_owned(),
+                "neither PodDisruptionBudgets of ours nor the webhook keep the other OSDs from being evicted yet; if it stays so: drains in spec.manage, \
+                 or --webhook"
+                    .to_owned(),
             );
         }
         let (daemons, _) = self.parts.watched.daemons();

@@ -35,6 +35,8 @@ pub struct WaveExposure {
     /// By what the run is at.
     told: watch::Sender<ExposedWave>,
     closed: watch::Sender<BTreeSet<u32>>,
+    /// Whether evictions beside a wave are kept by budgets of ours or by the webhook.
+    guarded: watch::Sender<bool>,
     /// The daemons whose eviction was granted, and when; OSDs only where drains are somebody else's.
     let_go: Mutex<BTreeMap<UnitId, Instant>>,
 }
@@ -66,6 +68,7 @@ impl Default for WaveExposure {
         Self {
             told: watch::channel(ExposedWave::default()).0,
             closed: watch::channel(BTreeSet::new()).0,
+            guarded: watch::channel(false).0,
             let_go: Mutex::default(),
         }
     }
@@ -111,22 +114,37 @@ impl WaveExposure {
     /// # Errors
     /// One of its kind is being stopped by a run.
     pub fn lets_go(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
-        if !trial {
-            self.let_go().insert(unit.clone(), Instant::now());
-        }
-        let told = self.told.borrow();
-        let mut others = told.others.iter();
-        match others.find(|other| *other != unit && kind_of(other) == kind_of(unit)) {
-            None => Ok(()),
-            Some(other) => {
-                if !trial {
-                    self.stays(unit);
-                }
-                Err(format!(
+        self.unless_kept(unit, trial, || {
+            let told = self.told.borrow();
+            let mut others = told.others.iter();
+            match others.find(|other| *other != unit && kind_of(other) == kind_of(unit)) {
+                None => Ok(()),
+                Some(other) => Err(format!(
                     "an update is about to restart {other}, or has it down; another one goes when that is over"
-                ))
+                )),
+            }
+        })
+    }
+
+    /// Counts it, then looks whether it is kept; one that is counts as before: an earlier eviction of it may be on its way.
+    fn unless_kept(
+        &self,
+        unit: &UnitId,
+        trial: bool,
+        kept: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        if trial {
+            return kept();
+        }
+        let before = self.let_go().insert(unit.clone(), Instant::now());
+        let answer = kept();
+        if answer.is_err() {
+            match before {
+                Some(at) => drop(self.let_go().insert(unit.clone(), at)),
+                None => self.stays(unit),
             }
         }
+        answer
     }
 
     /// The same where drains are somebody else's to see to. What an update has down, or may yet stop, is proven beside all others as they are: no
@@ -138,15 +156,7 @@ impl WaveExposure {
         let Some(osd) = osd_of(unit) else {
             return self.lets_go(unit, trial);
         };
-        // Who is counted first and then looks at the wave is seen by it, or sees it.
-        if !trial {
-            self.let_go().insert(unit.clone(), Instant::now());
-        }
-        let answer = self.is_kept_by_a_wave(osd);
-        if answer.is_err() && !trial {
-            self.stays(unit);
-        }
-        answer
+        self.unless_kept(unit, trial, || self.is_kept_by_a_wave(osd))
     }
 
     fn is_kept_by_a_wave(&self, osd: u32) -> Result<(), String> {
@@ -211,6 +221,21 @@ impl WaveExposure {
     pub fn waits_for(&self, wave: &Wave) -> bool {
         let closed = self.closed.borrow();
         wave.as_ref().is_some_and(|wave| !wave.is_subset(&closed))
+    }
+
+    /// Says whether budgets of ours, or the webhook, keep evictions from coming beside a wave. While nothing does, no wave is closed.
+    pub fn set_guarded(&self, guarded: bool) {
+        if !guarded {
+            self.closed.send_replace(BTreeSet::new());
+        }
+        self.guarded.send_replace(guarded);
+    }
+
+    /// Whether they are kept, by then at the latest.
+    pub async fn is_guarded_within(&self, limit: Duration) -> bool {
+        let mut guarded = self.guarded.subscribe();
+        let guarded = tokio::time::timeout(limit, guarded.wait_for(|is| *is)).await;
+        matches!(guarded, Ok(Ok(_)))
     }
 
     /// Says that now nothing may be evicted beside that wave that is not proven.
@@ -454,6 +479,20 @@ mod tests {
         assert_eq!(may_go(&told, 2), Ok(()));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_keeps_evictions_any_more_no_wave_is_closed() {
+        let told = Told::new();
+        let limit = Duration::from_secs(1);
+        assert!(!told.exposed.is_guarded_within(limit).await);
+        told.exposed.set_guarded(true);
+        told.exposed.is_closed(told.wave());
+        assert!(told.exposed.is_guarded_within(limit).await);
+        assert!(is_closed_for(&told, &[0, 1]).await);
+        told.exposed.set_guarded(false);
+        assert!(!told.exposed.is_guarded_within(limit).await);
+        assert!(!is_closed_for(&told, &[0]).await);
+    }
+
     /// The API server may take its time until it shows that the pod goes.
     #[tokio::test(start_paused = true)]
     async fn an_osd_that_was_let_go_a_moment_ago_is_known_to_the_next_wave() {
@@ -463,6 +502,21 @@ mod tests {
         assert_eq!(goes(), None);
         assert_eq!(told.exposed.may_go_beside_a_wave(&osd(0), false), Ok(()));
         assert_eq!(goes(), None, "it is of the wave");
+        // Whoever asks once more and is refused leaves the first eviction on its way.
+        let mut told = Told::new();
+        let dropped = Event::WaveDropped {
+            reason: Reason::new(Code::OracleSaysNo, ""),
+        };
+        told.hears(dropped);
+        assert_eq!(told.exposed.may_go_beside_a_wave(&osd(2), false), Ok(()));
+        let opened = Event::WaveOpened {
+            stage: PartName::new("osd").unwrap(),
+            units: vec![(osd(0), revision("old"))],
+            not_serving: Vec::new(),
+        };
+        told.hears(opened);
+        assert!(told.exposed.may_go_beside_a_wave(&osd(2), false).is_err());
+        assert_eq!(told.exposed.on_its_way("osd", &[osd(0)]), Some(osd(2)));
         let idle = WaveExposure::default();
         assert_eq!(idle.may_go_beside_a_wave(&osd(2), true), Ok(()));
         assert_eq!(idle.on_its_way("osd", &[]), None, "nothing comes of a trial");

@@ -61,7 +61,7 @@ pub enum Reached {
 pub(super) async fn serve(shared: Shared, webhook: Webhook) {
     loop {
         let ended = answer_at(&shared, &webhook).await;
-        shared.evictions.is_registered(false);
+        shared.evictions.set_registered(false);
         let error = ended.err().map(|error| error.to_string());
         tracing::error!(
             address = %webhook.listen, error,
@@ -105,7 +105,7 @@ async fn keep_registered(
     loop {
         let trusted: Vec<&Certificate> = std::iter::once(&newest).chain(&before).collect();
         let registered = registration.write(&trusted).await;
-        shared.evictions.is_registered(registered.is_ok());
+        shared.evictions.set_registered(registered.is_ok());
         match &registered {
             Ok(()) => config.reload_from_config(newest.server()),
             Err(error) => {

@@ -138,6 +138,8 @@ pub(crate) struct Drains {
     bounded: bool,
     /// By which evictions are reviewed.
     evidence: EvidenceSink,
+    /// Whether the API server asks about them.
+    registered: watch::Receiver<bool>,
 }
 
 /// Connects to the Ceph of a cluster.
@@ -167,6 +169,7 @@ impl Drains {
             .review(namespace, &watched, writer.exposed(), connect);
         Self {
             evidence,
+            registered: shared.evictions.registered(),
             pulse: shared.health.begins(format!("drains of {namespace}/{name}")),
             metrics,
             shared,
@@ -250,6 +253,7 @@ impl Drains {
                 woken = told.changed() => woken.map(|()| true),
                 woken = changes.changed() => woken.map(|()| true),
                 woken = self.waves.changed() => woken.map(|()| true),
+                woken = self.registered.changed() => woken.map(|()| true),
                 () = again => Ok(false),
             };
             match woken {
@@ -309,13 +313,16 @@ impl Drains {
         if !managed {
             self.evidence.tell(Evidence::NotManaged);
             self.writer.drains_are_given_back(false);
+            // While nobody is asked about evictions no wave begins, and none goes on.
+            let is_asked = *self.registered.borrow_and_update();
+            self.writer.exposed().set_guarded(is_asked);
             // Budgets come first: they are given back also while Ceph does not answer.
             budgets.leave(&self.watched).await?;
             if !kept.is_idle() {
                 self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
             }
-            let is_seen = self.webhook_keeps_others(&wave).await?;
-            if is_seen {
+            let is_seen = !is_asked || self.webhook_keeps_others(&wave).await?;
+            if is_seen && is_asked {
                 self.writer.exposed().is_closed(wave);
             }
             self.writer.tell(|now| now.drains = None);
@@ -331,6 +338,7 @@ impl Drains {
             });
         }
         self.writer.drains_are_given_back(false);
+        self.writer.exposed().set_guarded(true);
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
         let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
@@ -344,9 +352,9 @@ impl Drains {
             Err(error) => Err(error),
         };
         let sight = looked?;
-        let is_ours = |domain: &String| kept.noout.contains(domain);
-        if !sight.noout.iter().flatten().all(is_ours) {
-            // A Rook that was in the midst of it when it was told to leave drains to us wrote it after we had looked.
+        if let Some(there) = &sight.noout
+            && kept.may_be_rooks(there)
+        {
             kept = state_map::with_rooks(&self.shared.client, &self.namespace, kept).await?;
         }
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
@@ -398,8 +406,8 @@ impl Drains {
         shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
     }
 
-    /// Where budgets are somebody else's: whether the webhook keeps all others from being evicted beside that wave, and all is seen to go that
-    /// it let go before. While nobody is asked about evictions, no wave begins.
+    /// Where budgets are somebody else's, and the webhook keeps all others from being evicted beside that wave: whether all is seen to go that
+    /// it let go before.
     async fn webhook_keeps_others(&self, wave: &Wave) -> Result<bool, BackendError> {
         let exposed = self.writer.exposed();
         if !exposed.waits_for(wave) {
@@ -409,7 +417,7 @@ impl Drains {
         let of_it: Vec<UnitId> = of_it
             .filter_map(|osd| UnitId::new(format!("osd.{osd}")).ok())
             .collect();
-        if !self.shared.evictions.are_asked_about() || exposed.on_its_way("osd", &of_it).is_some() {
+        if exposed.on_its_way("osd", &of_it).is_some() {
             return Ok(false);
         }
         shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await

@@ -169,29 +169,39 @@ async fn a_monitor_that_was_let_go_counts_for_a_run_and_one_that_was_refused_doe
     assert_eq!(goes(), None);
 }
 
-/// Its wave is open until a person acts, and `kubectl drain` would print the same for days.
-#[tokio::test]
-async fn who_is_kept_by_a_run_that_is_held_is_told_which_command_ends_that() {
+fn entry(seq: u64, event: Event) -> Entry {
+    Entry {
+        seq,
+        at: Timestamp::UNIX_EPOCH,
+        event,
+    }
+}
+
+/// A run that has just opened a wave of these.
+fn with_an_open_wave(stage: &str, units: &[&str]) -> Run {
     let start: Start = serde_json::from_value(json!({
         "version": stagger_core::run::VERSION, "run": "r", "cluster": "lab", "baseline": null,
         "target": { "title": "up", "parts": [] }, "policy": {},
     }))
     .unwrap();
+    let old = |name: &&str| (unit(name), Revision::new("old").unwrap());
     let opened = Event::WaveOpened {
-        stage: PartName::new("osd").unwrap(),
-        units: vec![(unit("osd.0"), Revision::new("old").unwrap())],
+        stage: PartName::new(stage).unwrap(),
+        units: units.iter().map(old).collect(),
         not_serving: Vec::new(),
-    };
-    let held = Event::Held {
-        reason: Reason::new(Code::StepFailed, "why"),
-    };
-    let entry = |seq, event| Entry {
-        seq,
-        at: Timestamp::UNIX_EPOCH,
-        event,
     };
     let mut run = Run::begin(entry(1, Event::Started(Box::new(start)))).unwrap();
     run.apply(entry(2, opened)).unwrap();
+    run
+}
+
+/// Its wave is open until a person acts, and `kubectl drain` would print the same for days.
+#[tokio::test]
+async fn who_is_kept_by_a_run_that_is_held_is_told_which_command_ends_that() {
+    let held = Event::Held {
+        reason: Reason::new(Code::StepFailed, "why"),
+    };
+    let mut run = with_an_open_wave("osd", &["osd.0"]);
     let review = reviewed_by(&Ceph::new(9));
     review.exposed.run_is_at(&run);
     let kept = review.may_go(&unit("osd.1"), true).await.unwrap_err();
@@ -298,4 +308,22 @@ fn a_daemon_that_its_labels_do_not_name_stays() {
         review.of_unknown("rook-ceph-osd-x", why),
         Err(format!("rook-ceph-osd-x may not be evicted now: {why}"))
     );
+}
+
+/// Ceph has no oracle for it, and its budget is of itself: only a run that restarts its like keeps it.
+#[tokio::test]
+async fn a_gateway_is_kept_by_a_run_and_not_by_a_ceph_that_cannot_be_reached() {
+    let connect: Connect = Box::new(|| {
+        Box::pin(async { Err(BackendError::transient("connect to Ceph", "it is asked about a gateway")) })
+    });
+    let review = Review::new("rook-ceph", connect, Arc::default());
+    review.learn(open([], Timestamp::now()));
+    assert_eq!(review.may_go(&unit("rgw.b"), false).await, Ok(()));
+    assert_eq!(review.may_go(&unit("mgr.a"), false).await, Ok(()));
+    assert_eq!(review.exposed.on_its_way("rgw", &[]), Some(unit("rgw.b")));
+    let run = with_an_open_wave("rgw", &["rgw.a"]);
+    review.exposed.run_is_at(&run);
+    let kept = review.may_go(&unit("rgw.b"), true).await.unwrap_err();
+    assert!(kept.contains("about to restart rgw.a"), "{kept}");
+    assert_eq!(review.may_go(&unit("mgr.a"), true).await, Ok(()));
 }

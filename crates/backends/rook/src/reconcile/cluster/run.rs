@@ -28,8 +28,8 @@ use stagger_gates::{MeasuredBackend, Measures};
 use tokio::sync::watch;
 
 use super::{ClusterReconciler, NOOUT, Pass, known_risks};
-use crate::api::daemons::kind_of;
-use crate::api::maintenance::{Desired, Manage};
+use crate::api::daemons::{kind_of, osd_of};
+use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
@@ -51,9 +51,12 @@ use crate::reconcile::commands::Wishes;
 /// So many journals are kept.
 const JOURNALS: usize = 10;
 
-/// Why nothing is begun where the budgets over OSDs are somebody else's, and the API server does not ask about evictions.
-const NOT_GUARDED: &str = "an OSD might be evicted beside those that an update restarts: drains are not managed here, and the API server does \
-     not ask this operator about evictions. Add drains to spec.manage, or start the operator with --webhook";
+/// Why nothing that restarts OSDs is begun where their budgets are somebody else's, and the API server does not ask about evictions.
+const NOT_GUARDED: &str = "an OSD might be evicted beside those that an update restarts: the budgets over OSDs are not managed here, and the API \
+     server does not ask this operator about evictions. Let it manage drains (spec.manage; managePodBudgets of the CephCluster is false then), or \
+     start it with --webhook; if it is, its log says why the webhook is not registered";
+/// An operator that has just begun knows by then who guards evictions.
+const GUARDED: Duration = Duration::from_secs(10);
 
 /// A run that may begin.
 struct PlannedRun {
@@ -84,7 +87,8 @@ impl ClusterReconciler {
         if desired.maintenance.spec.update_policy.pause.unwrap_or(false) {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
-        if !desired.manages(Manage::Drains) && !self.shared.evictions.are_asked_about() {
+        let restarts_osds = differing.iter().any(|unit| osd_of(unit).is_some());
+        if restarts_osds && !self.writer.exposed().is_guarded_within(GUARDED).await {
             return Err(Blocked::for_now("EvictionsNotGuarded", NOT_GUARDED));
         }
         let Some(planned) = self.planned(desired, wish, &release, differing, beside).await? else {

@@ -68,7 +68,7 @@ impl Drains {
         if !set.is_empty() {
             let (api, client) = (self.api().await?, self.shared.client.clone());
             let namespace = self.namespace.clone();
-            // It comes to its end also where the look is ended before it, as the Lease was lost meanwhile.
+            // It comes to its end also where the look is ended before it, as the CephMaintenance has gone.
             let setting =
                 tokio::spawn(async move { set_while_remembered(&*api, &client, &namespace, &set).await });
             let set = setting.await;
@@ -93,7 +93,14 @@ async fn set_while_remembered(
     set: &[String],
 ) -> Result<(), BackendError> {
     noout(api, "set-group", set).await?;
-    let kept = state_map::read(client, namespace).await?;
+    let kept = match state_map::read(client, namespace).await {
+        Ok(kept) => kept,
+        Err(error) => {
+            // The next look sets it again; what nobody remembers would be taken for a person's.
+            unset_of_the_map(api, set.to_vec()).await?;
+            return Err(error);
+        }
+    };
     let late: Vec<String> = set
         .iter()
         .filter(|domain| !kept.noout.contains(*domain))
@@ -154,6 +161,7 @@ mod tests {
     use async_trait::async_trait;
     use axum::Router;
     use axum::routing::get;
+    use http::StatusCode;
     use serde_json::Value;
     use stagger_ceph::api::{Answer, ApiError};
 
@@ -218,6 +226,13 @@ mod tests {
         let late = set_while_remembered(&ceph, &remembering(&[]), "rook-ceph", &n1).await;
         assert!(late.is_err_and(|error| error.why.contains("ended the drain of n1")));
         assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]);
+        let away = Client::new(Router::new(), "rook-ceph");
+        let unread = Router::new().fallback(|| async { StatusCode::INTERNAL_SERVER_ERROR });
+        for client in [away, Client::new(unread, "rook-ceph")] {
+            let set = set_while_remembered(&ceph, &client, "rook-ceph", &n1).await;
+            assert!(set.is_err(), "{set:?}");
+            assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]);
+        }
     }
 
     fn domains(names: &[&str]) -> BTreeSet<String> {

@@ -48,7 +48,7 @@ impl Drains {
         let found = budgets::of_others_over_osds(&self.watched.budgets(), &self.watched.pods());
         let why = |name: String| {
             let why = format!(
-                "PodDisruptionBudget {name} selects pods of OSDs as {} does, so the API server evicts none of them (500); delete it, or have it \
+                "PodDisruptionBudget {name} selects pods of OSDs as {} does, so the API server evicts no pod that both select (500); delete it, or have it \
                  select others",
                 names::DEFAULT_BUDGET
             );

@@ -54,8 +54,8 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
 
     // The webhook is off, or the API server could not be told of it.
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
-    assert_eq!((next, waits(&drains)), (Some(Duration::ZERO), true));
-    drains.shared.evictions.is_registered(true);
+    assert_eq!((next, waits(&drains)), (None, true));
+    drains.shared.evictions.set_registered(true);
 
     // It was deleted, and the watch is behind.
     api.has_now(PODS, vec![pod(0, false), pod(1, true)]);
@@ -81,4 +81,9 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
     api.has_now(BUDGETS, Vec::new());
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
     assert_eq!((next, waits(&drains)), (None, false));
+
+    // What was closed is open again where nobody is asked any more.
+    drains.shared.evictions.set_registered(false);
+    drains.pass(&desired, wave.clone()).await.unwrap();
+    assert!(waits(&drains));
 }
