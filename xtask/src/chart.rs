@@ -184,8 +184,7 @@ pub(crate) fn pages(definitions: &str) -> Result<Vec<(String, String)>> {
             &format!("            - --watch-namespace={NAMESPACES}\n"),
         )?;
         // Behind all others: what is given once more stands for what was given before.
-        let extra =
-            "            {{- range .Values.extraArgs }}\n            - {{ toJson . }}\n            {{- end }}\n";
+        let extra = "            {{- range .Values.extraArgs }}\n            - {{ toJson . }}\n            {{- end }}\n";
         let template = replaced(&template, LAST_ARGUMENT, &format!("{LAST_ARGUMENT}{extra}"))?;
         let template = replaced(&template, ACCOUNT, &format!("{ACCOUNT}{PLACED}"))?;
         let template = replaced(&template, LISTEN, &format!("{LISTENS_ELSEWHERE}{LISTENS}"))?;

@@ -57,8 +57,15 @@ impl CliError {
         let mut error = Self::new(Exit::No, format!("{what} is refused"));
         error.causes = reasons.iter().map(ToString::to_string).collect();
         if let Some(first) = reasons.first() {
-            let which = if reasons.len() == 1 { "it" } else { "the first reason" };
-            let hint = format!("nothing was changed; `stagger reason {}` explains {which}", first.code);
+            let which = if reasons.len() == 1 {
+                "it"
+            } else {
+                "the first reason"
+            };
+            let hint = format!(
+                "nothing was changed; `stagger reason {}` explains {which}",
+                first.code
+            );
             error.hints.push(hint);
         }
         error

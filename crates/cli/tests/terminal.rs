@@ -68,11 +68,7 @@ fn watch_ends_with_its_terminal() {
 fn what_could_not_be_written_is_an_error_of_its_own() {
     for words in [&["reason"][..], &["reason", "--json"], &["schema"]] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let ended = Command::new(STAGGER)
-            .args(words)
-            .stdout(full)
-            .output()
-            .unwrap();
+        let ended = Command::new(STAGGER).args(words).stdout(full).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(8), "{words:?}: {said}");
         assert!(said.contains("No space left"), "{words:?}: {said}");

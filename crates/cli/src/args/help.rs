@@ -70,7 +70,10 @@ fn of_their_kind(command: Command) -> Command {
     const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
     const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
     let of_ganeti = Visit::augment_args(Command::new("visit"));
-    let of_ganeti: Vec<_> = of_ganeti.get_arguments().map(|arg| arg.get_id().clone()).collect();
+    let of_ganeti: Vec<_> = of_ganeti
+        .get_arguments()
+        .map(|arg| arg.get_id().clone())
+        .collect();
     let of_a_ganeti = |goal: Command, change: fn(Arg) -> Arg| {
         of_ganeti
             .iter()
@@ -188,7 +191,11 @@ mod tests {
         without(&command, "", &mut found);
         let daily = GROUPS[..3].iter().flat_map(|(_, names)| *names);
         let daily: BTreeSet<&str> = daily.copied().filter(|&name| name != "demo").collect();
-        found.retain(|path| path.split_whitespace().next().is_some_and(|name| daily.contains(name)));
+        found.retain(|path| {
+            path.split_whitespace()
+                .next()
+                .is_some_and(|name| daily.contains(name))
+        });
         assert_eq!(found, [""; 0]);
     }
 }

@@ -39,10 +39,20 @@ pub(crate) struct Operator {
     #[arg(long, default_value_t = 2, value_name = "SECONDS")]
     pub(crate) poll: u64,
     /// Address of /metrics, /healthz and /readyz; `off`: none.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", overrides_with = "metrics")]
+    #[arg(
+        long,
+        default_value = "0.0.0.0:8080",
+        value_name = "ADDRESS",
+        overrides_with = "metrics"
+    )]
     pub(crate) metrics: Listen,
     /// Address of the admission webhook on pods/eviction; `off`: none, budgets alone hold.
-    #[arg(long, default_value = "off", value_name = "ADDRESS", overrides_with = "webhook")]
+    #[arg(
+        long,
+        default_value = "off",
+        value_name = "ADDRESS",
+        overrides_with = "webhook"
+    )]
     pub(crate) webhook: Listen,
     /// Name or address by which the API server reaches the webhook, for an operator outside the cluster [default: the
     /// Service].

@@ -160,10 +160,7 @@ impl State {
             return None;
         }
         let shut = gate::shut(&stage.gates, snapshot);
-        let text: Vec<_> = shut
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect();
+        let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         (!shut.is_empty()).then(|| {
             let reason = Reason::new(Code::GatesShut, text.join("; "));
             Decision::Record(vec![Event::WaveDropped { reason }])
@@ -564,10 +561,7 @@ impl State {
             }
             return Waited::Open;
         }
-        let text: Vec<_> = shut
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect();
+        let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         let reason = Reason::new(Code::GatesShut, text.join("; "));
         let timeout = stage
             .gates

@@ -94,10 +94,7 @@ impl State {
                 .filter(|(held, _)| held.code == Code::GatesShut)
                 .map(|_| Decision::Record(vec![Event::Released]));
         }
-        let text: Vec<_> = shut
-            .iter()
-            .map(|(name, why)| format!("{name}: {why}"))
-            .collect();
+        let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         let reason = Reason::new(Code::GatesShut, text.join("; "));
         let usual = SignedDuration::from_secs(i64::from(self.start.policy.gate_timeout));
         let timeout = gates.iter().map(|gate| gate.timeout).max().unwrap_or(usual);

@@ -101,7 +101,9 @@ fn who_enrols_in_mid_run_goes_back_only_where_that_was_tried() {
         let mds = target.stage(&PartName::new("mds").unwrap()).unwrap();
         mds.going_back.clone()
     };
-    assert!(matches!(way_back("20.2.4"), GoingBack::Impossible { why } if why.contains("no rollback of a mds")));
+    assert!(
+        matches!(way_back("20.2.4"), GoingBack::Impossible { why } if why.contains("no rollback of a mds"))
+    );
     assert_eq!(way_back("18.2.8"), GoingBack::Restart);
 }
 

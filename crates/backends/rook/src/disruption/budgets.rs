@@ -41,12 +41,20 @@ const OTHERS: [&str; 5] = [
 
 /// The budgets that neither Rook nor we make, and that select a pod of an OSD. Of a pod under two budgets the API server grants no eviction.
 pub(crate) fn of_others_over_osds(there: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Vec<String> {
-    let is_osd = |pod: &&Arc<Pod>| pod.labels().get(names::APP).is_some_and(|app| app == names::OSD_APP);
+    let is_osd = |pod: &&Arc<Pod>| {
+        pod.labels()
+            .get(names::APP)
+            .is_some_and(|app| app == names::OSD_APP)
+    };
     let selects_an_osd = |one: &&Arc<PodDisruptionBudget>| {
         let selector = one.spec.as_ref().and_then(|spec| spec.selector.clone());
         // What is no selector selects nobody.
         let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
-        selector.is_some_and(|selector| pods.iter().filter(is_osd).any(|pod| selector.matches(pod.labels())))
+        selector.is_some_and(|selector| {
+            pods.iter()
+                .filter(is_osd)
+                .any(|pod| selector.matches(pod.labels()))
+        })
     };
     let is_of_others = |one: &&Arc<PodDisruptionBudget>| {
         let is_rooks = |owner: &OwnerReference| owner.api_version.starts_with("ceph.rook.io/");
@@ -356,14 +364,21 @@ mod tests {
         seen.metadata.uid = Some("b-1".to_owned());
         seen.metadata.resource_version = Some("7".to_owned());
         let budgets = Ensure::new(&client, &cluster, vec![Arc::new(seen)], true);
-        assert!(budgets.over_osds(None).await.is_err(), "it was another one, and that was not noticed");
+        assert!(
+            budgets.over_osds(None).await.is_err(),
+            "it was another one, and that was not noticed"
+        );
         let asked = asked.lock().unwrap();
-        assert_eq!(asked[0]["preconditions"], json!({ "uid": "b-1", "resourceVersion": "7" }));
+        assert_eq!(
+            asked[0]["preconditions"],
+            json!({ "uid": "b-1", "resourceVersion": "7" })
+        );
     }
 
     #[test]
     fn a_budget_of_somebody_else_s_over_osds_is_found() {
-        let rook = json!([{ "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "c", "uid": "1" }]);
+        let rook =
+            json!([{ "apiVersion": "ceph.rook.io/v1", "kind": "CephCluster", "name": "c", "uid": "1" }]);
         let owned_by = |owners: &Value, name: &str, selector: &Value| -> Arc<PodDisruptionBudget> {
             let one = json!({
                 "metadata": { "name": name, "ownerReferences": owners }, "spec": { "maxUnavailable": 1, "selector": selector },
@@ -381,11 +396,17 @@ mod tests {
             owned_by(&rook, "rook-ceph-osd-host-n1", &osds),
             budget("rook-ceph-osd-of-a-team", &osds),
             budget("of-a-team", &json!({ "matchLabels": { "team": "storage" } })),
-            budget("of-monitors", &json!({ "matchLabels": { "app": "rook-ceph-mon" } })),
+            budget(
+                "of-monitors",
+                &json!({ "matchLabels": { "app": "rook-ceph-mon" } }),
+            ),
             budget("of-all", &json!({})),
         ];
         let pods = [pod("rook-ceph-osd"), pod("rook-ceph-mon")];
-        assert_eq!(of_others_over_osds(&there, &pods), ["rook-ceph-osd-of-a-team", "of-a-team", "of-all"]);
+        assert_eq!(
+            of_others_over_osds(&there, &pods),
+            ["rook-ceph-osd-of-a-team", "of-a-team", "of-all"]
+        );
         assert_eq!(of_others_over_osds(&there, &pods[1..]), [""; 0]);
     }
 

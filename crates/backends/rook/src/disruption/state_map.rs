@@ -286,6 +286,9 @@ mod tests {
         // Whoever leads next is to know of it as well.
         assert!(managing.unwritten);
         let again = with_rooks(&client, "rook-ceph", managing.clone()).await.unwrap();
-        assert_eq!(again, managing, "what is of the same version was taken over again");
+        assert_eq!(
+            again, managing,
+            "what is of the same version was taken over again"
+        );
     }
 }

@@ -120,14 +120,20 @@ mod tests {
         let client = server(true);
         assert_eq!(holding(&client, &[]).await.unwrap(), [held(true)]);
         assert_eq!(holding(&client, &named(&["a", "b"])).await.unwrap(), [held(true)]);
-        assert_eq!(holding(&client, &named(&["b", "none"])).await.unwrap(), [held(false)]);
+        assert_eq!(
+            holding(&client, &named(&["b", "none"])).await.unwrap(),
+            [held(false)]
+        );
     }
 
     #[tokio::test]
     async fn where_not_all_may_be_listed_those_that_are_watched_are() {
         let client = server(false);
         assert!(holding(&client, &[]).await.is_err());
-        assert_eq!(holding(&client, &named(&["a", "none"])).await.unwrap(), [held(true)]);
+        assert_eq!(
+            holding(&client, &named(&["a", "none"])).await.unwrap(),
+            [held(true)]
+        );
         assert!(holding(&client, &named(&["b"])).await.unwrap().is_empty());
     }
 }

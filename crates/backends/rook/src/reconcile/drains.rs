@@ -311,31 +311,8 @@ impl Drains {
             rook_runs,
         );
         if !managed {
-            self.evidence.tell(Evidence::NotManaged);
-            self.writer.drains_are_given_back(false);
-            // While nobody is asked about evictions no wave begins, and none goes on.
-            let is_asked = *self.registered.borrow_and_update();
-            self.writer.exposed().set_guarded(is_asked);
-            // Budgets come first: they are given back also while Ceph does not answer.
-            budgets.leave(&self.watched).await?;
-            if !kept.is_idle() {
-                self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
-            }
-            let is_seen = !is_asked || self.webhook_keeps_others(&wave).await?;
-            if is_seen && is_asked {
-                self.writer.exposed().is_closed(wave);
-            }
-            self.writer.tell(|now| now.drains = None);
-            self.tell_unplaced(&[], None);
-            self.writer.trouble("BudgetOfOthers", BTreeMap::new());
-            self.writer.drains_are_given_back(true);
-            self.kept = Some(kept);
             let looks_again = both && desired.manages(Manage::Drains);
-            return Ok(if is_seen {
-                looks_again.then_some(ROOK_RUNS)
-            } else {
-                Some(Duration::ZERO)
-            });
+            return self.leave_to_others(&budgets, wave, kept, looks_again).await;
         }
         self.writer.drains_are_given_back(false);
         self.writer.exposed().set_guarded(true);
@@ -396,6 +373,40 @@ impl Drains {
             None => LOOK,
         };
         Ok(Some(next))
+    }
+
+    /// One look where drains are somebody else's: what is held is given back, and the webhook keeps evictions from coming beside a wave.
+    async fn leave_to_others(
+        &mut self,
+        budgets: &Ensure<'_>,
+        wave: Wave,
+        mut kept: StateMap,
+        looks_again: bool,
+    ) -> Result<Option<Duration>, BackendError> {
+        self.evidence.tell(Evidence::NotManaged);
+        self.writer.drains_are_given_back(false);
+        // While nobody is asked about evictions no wave begins, and none goes on.
+        let is_asked = *self.registered.borrow_and_update();
+        self.writer.exposed().set_guarded(is_asked);
+        // Budgets come first: they are given back also while Ceph does not answer.
+        budgets.leave(&self.watched).await?;
+        if !kept.is_idle() {
+            self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
+        }
+        let is_seen = !is_asked || self.webhook_keeps_others(&wave).await?;
+        if is_seen && is_asked {
+            self.writer.exposed().is_closed(wave);
+        }
+        self.writer.tell(|now| now.drains = None);
+        self.tell_unplaced(&[], None);
+        self.writer.trouble("BudgetOfOthers", BTreeMap::new());
+        self.writer.drains_are_given_back(true);
+        self.kept = Some(kept);
+        Ok(if is_seen {
+            looks_again.then_some(ROOK_RUNS)
+        } else {
+            Some(Duration::ZERO)
+        })
     }
 
     /// Whether all is seen to go that was let go before nobody might be evicted beside that wave any more.

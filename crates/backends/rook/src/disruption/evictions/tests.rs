@@ -314,7 +314,12 @@ fn a_daemon_that_its_labels_do_not_name_stays() {
 #[tokio::test]
 async fn a_gateway_is_kept_by_a_run_and_not_by_a_ceph_that_cannot_be_reached() {
     let connect: Connect = Box::new(|| {
-        Box::pin(async { Err(BackendError::transient("connect to Ceph", "it is asked about a gateway")) })
+        Box::pin(async {
+            Err(BackendError::transient(
+                "connect to Ceph",
+                "it is asked about a gateway",
+            ))
+        })
     });
     let review = Review::new("rook-ceph", connect, Arc::default());
     review.learn(open([], Timestamp::now()));

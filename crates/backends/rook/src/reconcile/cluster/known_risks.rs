@@ -22,7 +22,9 @@ pub(super) fn told(found: &[Finding]) -> Result<Vec<News>, Blocked> {
         ));
     }
     let met = found.iter().filter(|finding| finding.applies != Applies::No);
-    Ok(met.map(|finding| events::known_risk(finding.sentence())).collect())
+    Ok(met
+        .map(|finding| events::known_risk(finding.sentence()))
+        .collect())
 }
 
 #[cfg(test)]
@@ -79,7 +81,10 @@ mod tests {
     fn of_what_warns_or_may_apply_an_event_tells() {
         let warns = found("19.2.0", bluestore(), &[]);
         let told_of = told(&warns).unwrap();
-        assert!(told_of.contains(&event(&warns, "ceph-19.2.0-balancer")), "{told_of:?}");
+        assert!(
+            told_of.contains(&event(&warns, "ceph-19.2.0-balancer")),
+            "{told_of:?}"
+        );
         let may = found("18.2.5", Known::No("it gave no answer".to_owned()), &[]);
         assert_eq!(told(&may).unwrap(), [event(&may, "ceph-18.2.5-bluefs")]);
     }

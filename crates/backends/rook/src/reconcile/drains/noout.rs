@@ -225,13 +225,19 @@ mod tests {
         assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#]);
         let late = set_while_remembered(&ceph, &remembering(&[]), "rook-ceph", &n1).await;
         assert!(late.is_err_and(|error| error.why.contains("ended the drain of n1")));
-        assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]);
+        assert_eq!(
+            told(&ceph),
+            [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]
+        );
         let away = Client::new(Router::new(), "rook-ceph");
         let unread = Router::new().fallback(|| async { StatusCode::INTERNAL_SERVER_ERROR });
         for client in [away, Client::new(unread, "rook-ceph")] {
             let set = set_while_remembered(&ceph, &client, "rook-ceph", &n1).await;
             assert!(set.is_err(), "{set:?}");
-            assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]);
+            assert_eq!(
+                told(&ceph),
+                [r#"osd set-group ["n1"]"#, r#"osd unset-group ["n1"]"#]
+            );
         }
     }
 
