@@ -276,8 +276,6 @@ pub struct NodeStatus {
     pub conditions: Option<Vec<Condition>>,
 }
 
-/// How the names of our annotations begin.
-const OURS: &str = "stagger.dev/";
 /// How labels begin that Kubernetes recommends for people. No Deployment is found by one.
 const FOR_PEOPLE: &str = "app.kubernetes.io/";
 
@@ -362,7 +360,7 @@ fn of_pod<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PodSpec>, D::Erro
 fn of_deployment<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
     let mut seen = metadata(from)?;
     if let Some(annotations) = &mut seen.annotations {
-        annotations.retain(|name, _| name.starts_with(OURS) || name == names::REPLACED);
+        annotations.retain(|name, _| name.starts_with("stagger.dev/") || name == names::REPLACED);
     }
     seen.labels = seen.labels.map(|labels| {
         let kept = |name: &str| !name.starts_with(FOR_PEOPLE) || name == names::VERSION;

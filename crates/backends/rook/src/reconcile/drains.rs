@@ -421,17 +421,14 @@ impl Drains {
     /// it let go before.
     async fn webhook_keeps_others(&self, wave: &Wave) -> Result<bool, BackendError> {
         let exposed = self.writer.exposed();
-        if !exposed.waits_for(wave) {
-            return Ok(true);
-        }
         let of_it = wave.iter().flatten();
         let of_it: Vec<UnitId> = of_it
             .filter_map(|osd| UnitId::new(format!("osd.{osd}")).ok())
             .collect();
-        if exposed.on_its_way("osd", &of_it).is_some() {
+        if exposed.waits_for(wave) && exposed.on_its_way("osd", &of_it).is_some() {
             return Ok(false);
         }
-        shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
+        self.sees_who_goes(wave).await
     }
 
     /// What is not known is not proven: where budgets are ours and a look ended before it came to that over OSDs, nothing of what an earlier one let
