@@ -129,7 +129,7 @@ pub(crate) fn told(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let new: Vec<_> = after.difference(&complaints).collect();
     ensure!(new.is_empty(), "`gnt-cluster verify` now complains of {new:?}");
     phases.lap("verified after");
-    judged(&machine)?;
+    judged(&machine).with_context(|| format!("the history:\n{}", machine.history_tail(200)))?;
     let guards = machine.call(&["ganeti", "guards"])?.expect(0)?;
     ensure!(guards.out.contains("No guard is held"), "{}", guards.out);
     Ok(())
