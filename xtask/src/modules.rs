@@ -46,8 +46,28 @@ const ROOMS: [(&str, &Rooms); 1] = [(
 /// The lines of a room, those included that test it, are fewer.
 const ROOM: usize = 5000;
 
+/// Where each backend of a system on plain hosts has what: who knows one of them finds it in all.
+const PLACES: [&str; 9] = [
+    "backend",
+    "config",
+    "facts",
+    "lock",
+    "planner",
+    "preflight",
+    "source",
+    "target",
+    "translate",
+];
+
+/// Those backends.
+const BACKENDS: [&str; 3] = [
+    "crates/backends/ceph",
+    "crates/backends/ganeti",
+    "crates/backends/ironic",
+];
+
 /// The crates whose modules are looked at.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "crates/cli",
     "crates/conformance",
     "crates/core",
@@ -55,6 +75,7 @@ const CRATES: [&str; 16] = [
     "crates/gates",
     "crates/report",
     "crates/risks",
+    "crates/serve",
     "crates/versioned",
     "crates/versioned-derive",
     "crates/versioned-rpc",
@@ -82,6 +103,9 @@ pub(crate) fn modules(root: &Path) -> Result<()> {
         if let (Some((_, rooms)), Some(uses)) = (rooms, levels.get("")) {
             hold(folder, uses, rooms)?;
             are_small(folder, &sources)?;
+        }
+        if BACKENDS.contains(&folder) {
+            has_places(folder, &sources)?;
         }
         for (level, uses) in &levels {
             let found = circles(uses);
@@ -126,6 +150,19 @@ fn are_small(folder: &str, sources: &[Source]) -> Result<()> {
     ensure!(
         large.is_none(),
         "{folder}: of {large:?} lines; a room has less than {ROOM}"
+    );
+    Ok(())
+}
+
+fn has_places(folder: &str, sources: &[Source]) -> Result<()> {
+    let modules: BTreeSet<&str> = sources
+        .iter()
+        .filter_map(|source| source.module.first().map(String::as_str))
+        .collect();
+    let missing: Vec<_> = PLACES.iter().filter(|place| !modules.contains(*place)).collect();
+    ensure!(
+        missing.is_empty(),
+        "{folder} has no module {missing:?}, which each backend has"
     );
     Ok(())
 }
@@ -351,6 +388,15 @@ mod tests {
                 .to_string()
                 .contains("\"x\", 5000")
         );
+    }
+
+    #[test]
+    fn a_backend_without_a_module_that_each_has_is_named() {
+        let mut files: Vec<Source> = PLACES.iter().map(|place| source(place, "")).collect();
+        has_places("f", &files).unwrap();
+        files.retain(|file| file.module != ["lock"]);
+        let missing = has_places("f", &files).unwrap_err().to_string();
+        assert_eq!(missing, "f has no module [\"lock\"], which each backend has");
     }
 
     #[test]

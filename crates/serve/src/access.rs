@@ -74,7 +74,7 @@ impl Caller {
 /// What is kept of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kept {
+pub struct StoredToken {
     /// Its name, which journals tell.
     pub name: String,
     /// The SHA-256 of the token, in hexadecimal digits.
@@ -90,7 +90,7 @@ pub struct Kept {
 
 /// A token to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct NewToken {
     /// Its name.
     pub name: String,
     /// What its holder may do.
@@ -159,7 +159,7 @@ impl Tokens {
     ///
     /// # Errors
     /// The file cannot be read, or is open to others.
-    pub fn list(&self) -> Result<Vec<Kept>, TokenError> {
+    pub fn list(&self) -> Result<Vec<StoredToken>, TokenError> {
         let text = match fs::read_to_string(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -179,8 +179,8 @@ impl Tokens {
     ///
     /// # Errors
     /// There is one of that name, it would be good for too long, or the file cannot be written.
-    pub fn add(&self, wanted: Wanted, now: Timestamp) -> Result<String, TokenError> {
-        let Wanted {
+    pub fn add(&self, wanted: NewToken, now: Timestamp) -> Result<String, TokenError> {
+        let NewToken {
             name,
             role,
             clusters,
@@ -201,7 +201,7 @@ impl Tokens {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| self.failed("make a token for", error.into()))?;
         let token = format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
-        kept.push(Kept {
+        kept.push(StoredToken {
             name,
             sha256: digest(&token),
             role,
@@ -255,7 +255,7 @@ impl Tokens {
     }
 
     /// Beside the file, and then in its place: whoever reads it meanwhile reads the one or the other.
-    fn write(&self, kept: &[Kept]) -> Result<(), TokenError> {
+    fn write(&self, kept: &[StoredToken]) -> Result<(), TokenError> {
         let failed = |source| self.failed("write", source);
         let folder = self.file.parent().unwrap_or(Path::new("."));
         secrets::make_folder(folder).map_err(failed)?;
@@ -295,8 +295,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted(name: &str, days: i64) -> Wanted {
-        Wanted {
+    fn wanted(name: &str, days: i64) -> NewToken {
+        NewToken {
             name: name.to_owned(),
             role: Role::Operate,
             clusters: Some(vec![ClusterName::new("lab").unwrap()]),

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use aide::axum::ApiRouter;
 use aide::axum::routing::{get_with, post_with};
 use aide::openapi::{Info, OpenApi, ReferenceOr, SecurityScheme};
-use aide::transform::TransformOperation;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
@@ -22,22 +21,19 @@ use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::begin;
 use crate::body::Body;
-use crate::description::finished;
+use crate::commands::{ask, refused, role_of};
+use crate::description::{described_as, finished};
 use crate::etag::{Tagged, body, names, tag};
-use crate::idempotency::{Once, Seen as Answered};
+use crate::idempotency::{KEY, Once, Repeat};
 use crate::metrics;
+use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
-use crate::runs::{Listing, ReadError, Seen};
+use crate::runs::{Listing, ReadRun};
 use crate::stores::Away;
 use crate::stream;
 
-/// So many commands are left at most that nobody has heeded.
-const UNHEEDED: usize = 100;
 /// The most events of one answer.
 const EVENTS: usize = 1_000;
-/// The name of an answer that is to be given once.
-pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
 /// A run at a glance, with what a person may say to it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct RunDocument {
@@ -61,7 +57,7 @@ struct Pending {
 }
 
 impl RunDocument {
-    pub(crate) fn of(seen: &Seen) -> Self {
+    pub(crate) fn of(seen: &ReadRun) -> Self {
         let reading = &seen.journal.reading;
         Self {
             view: seen.view.clone(),
@@ -256,30 +252,6 @@ fn by_token(api: &mut OpenApi) {
     api.security = vec![[(TOKEN.to_owned(), Vec::new())].into_iter().collect()];
 }
 
-/// The description of a question, with the answers that every one may get.
-pub(crate) fn described_as<'a>(
-    mut of: TransformOperation<'a>,
-    text: &str,
-    more: &[u16],
-) -> TransformOperation<'a> {
-    of = of.summary(text);
-    for code in [401, 408, 422, 503].iter().chain(more) {
-        of = match code {
-            401 => of.response::<401, Problem>(),
-            403 => of.response::<403, Problem>(),
-            404 => of.response::<404, Problem>(),
-            408 => of.response::<408, Problem>(),
-            409 => of.response::<409, Problem>(),
-            412 => of.response::<412, Problem>(),
-            413 => of.response::<413, Problem>(),
-            415 => of.response::<415, Problem>(),
-            422 => of.response::<422, Problem>(),
-            _ => of.response::<503, Problem>(),
-        };
-    }
-    of
-}
-
 async fn list(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -312,32 +284,6 @@ async fn list(
     }))
 }
 
-/// The run of a question, if whoever asks may do that to it. There is no other way to one.
-pub(crate) async fn permitted(
-    shared: &Shared,
-    caller: &Caller,
-    run: &RunId,
-    role: Role,
-) -> Result<Seen, Problem> {
-    let seen = shared.runs.run(run).await.map_err(|error| Problem::of(&error))?;
-    let cluster = &seen.view.cluster;
-    if !caller.sees(cluster) {
-        return Err(Problem::no_such_run(run.as_str()));
-    }
-    if !caller.may(role, cluster) {
-        return Err(Problem::forbidden(format!(
-            "{} may {}, and this takes {}",
-            caller.name,
-            caller.role.word(),
-            role.word()
-        )));
-    }
-    Ok(seen)
-}
-
-/// The name of a run in an address.
-pub(crate) type OfRun = Result<Path<RunId>, axum::extract::rejection::PathRejection>;
-
 async fn run(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -366,38 +312,6 @@ async fn events(
     }))
 }
 
-/// The role that a command takes.
-pub(crate) fn role_of(command: &Command) -> Role {
-    match command {
-        Command::Pause | Command::Resume | Command::Abort | Command::Rollback => Role::Operate,
-        Command::Approve { .. } | Command::Confirm { .. } | Command::Settle { .. } => Role::Approve,
-    }
-}
-
-/// Why a run does not take a command, whoever asks.
-pub(crate) fn refused(seen: &Seen, command: &Command) -> Option<Problem> {
-    let run = &seen.journal.reading.run;
-    match command {
-        Command::Approve { door } if !run.knows(door) => {
-            let words = seen.journal.reading.words();
-            Some(Problem::conflict(format!(
-                "the run does not know {door}; what may be approved: {}",
-                words.join(", ")
-            )))
-        }
-        Command::Settle { intent, .. } if run.intent(*intent).is_none() => {
-            Some(Problem::conflict(format!("the run waits for no effect {intent}")))
-        }
-        Command::Pause
-        | Command::Resume
-        | Command::Abort
-        | Command::Rollback
-        | Command::Approve { .. }
-        | Command::Confirm { .. }
-        | Command::Settle { .. } => None,
-    }
-}
-
 async fn command(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -412,11 +326,11 @@ async fn command(
         None => None,
         Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
             Ok(claim) => Some(claim),
-            Err(Answered::Before) => return Ok(Accepted::of(&seen)),
-            Err(Answered::UnderWay) => {
+            Err(Repeat::Before) => return Ok(Accepted::of(&seen)),
+            Err(Repeat::UnderWay) => {
                 return Err(Problem::conflict("the same question is being answered"));
             }
-            Err(Answered::Otherwise) => {
+            Err(Repeat::Otherwise) => {
                 return Err(Problem::malformed(
                     "this Idempotency-Key came with another question",
                 ));
@@ -434,7 +348,7 @@ async fn command(
 async fn leave(
     shared: &Shared,
     caller: &Caller,
-    seen: &Seen,
+    seen: &ReadRun,
     headers: &HeaderMap,
     command: Command,
     plan: Option<&str>,
@@ -462,35 +376,11 @@ async fn leave(
     ask(shared, caller, seen, command).await
 }
 
-/// Leaves a command for whoever carries the run out; where nobody does, a process is started that heeds it.
-pub(crate) async fn ask(
-    shared: &Shared,
-    caller: &Caller,
-    seen: &Seen,
-    command: Command,
-) -> Result<(), Problem> {
-    let run = &seen.view.run;
-    if seen.asked.len() >= UNHEEDED {
-        return Err(Problem::conflict(format!(
-            "{UNHEEDED} commands wait already for somebody to heed them: `stagger resume {run}` does"
-        )));
-    }
-    let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
-    let asked = shared.runs.ask(run, command, caller.name.clone()).await;
-    asked.map_err(|error| Problem::of(&error))?;
-    let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
-    if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
-        let begun = carrier.carry_on(&seen.view.cluster, run);
-        begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;
-    }
-    Ok(())
-}
-
 /// It was left.
 struct Accepted(Left);
 
 impl Accepted {
-    fn of(seen: &Seen) -> Self {
+    fn of(seen: &ReadRun) -> Self {
         Self(Left {
             run: seen.view.run.clone(),
             verdict: seen.view.verdict,
@@ -506,15 +396,4 @@ impl IntoResponse for Accepted {
 
 impl aide::OperationOutput for Accepted {
     type Inner = Left;
-}
-
-impl Problem {
-    /// Why a run cannot be read.
-    pub(crate) fn of(error: &ReadError) -> Self {
-        match error {
-            ReadError::NoRun(run) => Self::no_such_run(run.as_str()),
-            ReadError::Over(_) | ReadError::InSeveral(_) => Self::conflict(error.to_string()),
-            ReadError::Unreadable { .. } | ReadError::Store(_) => Self::store(error.to_string()),
-        }
-    }
 }

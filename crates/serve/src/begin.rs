@@ -14,12 +14,12 @@ use stagger_core::model::{ClusterName, RunId};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::api::{KEY, described_as};
 use crate::body::Body;
-use crate::idempotency::{Once, Seen as Answered};
+use crate::description::described_as;
+use crate::idempotency::{KEY, Once, Repeat};
 use crate::problem::Problem;
+use crate::read_error::ReadError;
 use crate::run_processes::{Beginning, Carrier};
-use crate::runs::ReadError;
 
 /// No plan is larger.
 pub(crate) const LARGEST_PLAN: usize = 16 << 20;
@@ -180,7 +180,7 @@ pub(crate) async fn begin(
         None => None,
         Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
             Ok(claim) => Some(claim),
-            Err(Answered::Before) => {
+            Err(Repeat::Before) => {
                 let open = shared
                     .runs
                     .newest_of(&cluster)
@@ -194,8 +194,8 @@ pub(crate) async fn begin(
                     status: StatusCode::ACCEPTED,
                 });
             }
-            Err(Answered::UnderWay) => return Err(Problem::conflict("the same question is being answered")),
-            Err(Answered::Otherwise) => {
+            Err(Repeat::UnderWay) => return Err(Problem::conflict("the same question is being answered")),
+            Err(Repeat::Otherwise) => {
                 return Err(Problem::malformed(
                     "this Idempotency-Key came with another question",
                 ));

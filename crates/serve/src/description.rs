@@ -1,7 +1,10 @@
 //! What the description says beside what is read from the code: names in addresses, headers that are heeded, and what a name is.
 
 use aide::openapi::OpenApi;
+use aide::transform::TransformOperation;
 use serde_json::{Value, json};
+
+use crate::problem::Problem;
 
 /// The types of the documents that are names: of no white space, and no longer than the code takes them.
 const NAMES: [&str; 7] = [
@@ -144,6 +147,30 @@ fn extend(schema: &mut Value, with: &Value) {
     for (key, value) in with.as_object().into_iter().flatten() {
         schema[key] = value.clone();
     }
+}
+
+/// The description of a question, with the answers that every one may get.
+pub(crate) fn described_as<'a>(
+    mut of: TransformOperation<'a>,
+    text: &str,
+    more: &[u16],
+) -> TransformOperation<'a> {
+    of = of.summary(text);
+    for code in [401, 408, 422, 503].iter().chain(more) {
+        of = match code {
+            401 => of.response::<401, Problem>(),
+            403 => of.response::<403, Problem>(),
+            404 => of.response::<404, Problem>(),
+            408 => of.response::<408, Problem>(),
+            409 => of.response::<409, Problem>(),
+            412 => of.response::<412, Problem>(),
+            413 => of.response::<413, Problem>(),
+            415 => of.response::<415, Problem>(),
+            422 => of.response::<422, Problem>(),
+            _ => of.response::<503, Problem>(),
+        };
+    }
+    of
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderValue;
+use axum::http::{HeaderName, HeaderValue};
 
 use crate::problem::Problem;
+
+/// The header that names a question that is carried out once.
+pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// So long a key is known.
 const KEPT_FOR: Duration = Duration::from_hours(24);
@@ -18,11 +21,11 @@ const LONGEST: usize = 200;
 /// The keys that were seen. A process that begins anew knows none.
 #[derive(Debug, Default)]
 pub(crate) struct Once {
-    seen: Mutex<BTreeMap<String, Known>>,
+    seen: Mutex<BTreeMap<String, KnownKey>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownKey {
     at: Instant,
     question: String,
     done: bool,
@@ -60,7 +63,7 @@ impl Drop for Claim<'_> {
 
 /// Why a question is not carried out now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Repeat {
     /// It was carried out.
     Before,
     /// It is being carried out.
@@ -84,13 +87,13 @@ impl Once {
     ///
     /// # Errors
     /// Somebody has or had it.
-    pub(crate) fn claim(&self, key: String, question: &str) -> Result<Claim<'_>, Seen> {
+    pub(crate) fn claim(&self, key: String, question: &str) -> Result<Claim<'_>, Repeat> {
         let mut seen = self.lock();
         seen.retain(|_, known| known.at.elapsed() <= KEPT_FOR);
         match seen.get(&key) {
-            Some(known) if known.question != question => return Err(Seen::Otherwise),
-            Some(Known { done: true, .. }) => return Err(Seen::Before),
-            Some(Known { done: false, .. }) => return Err(Seen::UnderWay),
+            Some(known) if known.question != question => return Err(Repeat::Otherwise),
+            Some(KnownKey { done: true, .. }) => return Err(Repeat::Before),
+            Some(KnownKey { done: false, .. }) => return Err(Repeat::UnderWay),
             None => {}
         }
         if seen.len() >= KEPT {
@@ -98,7 +101,7 @@ impl Once {
             let oldest = oldest.map(|(key, _)| key.clone());
             oldest.map(|key| seen.remove(&key));
         }
-        let known = Known {
+        let known = KnownKey {
             at: Instant::now(),
             question: question.to_owned(),
             done: false,
@@ -107,7 +110,7 @@ impl Once {
         Ok(Claim { once: self, key })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownKey>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,12 +124,12 @@ mod tests {
         let once = Once::default();
         let key = || Once::key("anna", &HeaderValue::from_static("k1")).unwrap();
         let given_up = once.claim(key(), "pause").unwrap();
-        assert_eq!(once.claim(key(), "pause").unwrap_err(), Seen::UnderWay);
-        assert_eq!(once.claim(key(), "resume").unwrap_err(), Seen::Otherwise);
+        assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::UnderWay);
+        assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         drop(given_up);
         once.claim(key(), "pause").unwrap().done();
-        assert_eq!(once.claim(key(), "pause").unwrap_err(), Seen::Before);
-        assert_eq!(once.claim(key(), "resume").unwrap_err(), Seen::Otherwise);
+        assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::Before);
+        assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         let other = Once::key("bert", &HeaderValue::from_static("k1")).unwrap();
         assert!(once.claim(other, "resume").is_ok());
         assert!(Once::key("anna", &HeaderValue::from_static("")).is_err());
@@ -139,6 +142,9 @@ mod tests {
             once.claim(number.to_string(), "").unwrap().done();
         }
         assert_eq!(once.lock().len(), KEPT);
-        assert_eq!(once.claim((KEPT + 9).to_string(), "").unwrap_err(), Seen::Before);
+        assert_eq!(
+            once.claim((KEPT + 9).to_string(), "").unwrap_err(),
+            Repeat::Before
+        );
     }
 }

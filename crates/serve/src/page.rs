@@ -1,16 +1,11 @@
 //! The pages: whole without a script, and live with one.
 
-mod cache;
 mod controls;
 mod journal;
 mod list;
-mod parts;
 mod run;
 mod summary;
 mod unit;
-mod units;
-
-use std::fmt::Write as _;
 
 use axum::Router;
 use axum::extract::rejection::{FormRejection, QueryRejection};
@@ -24,9 +19,8 @@ use serde::Deserialize;
 use stagger_core::view::Verdict;
 use stagger_report::page::STYLE;
 
-pub(crate) use cache::Drawn;
-
 use crate::Shared;
+use crate::drawn::units::encoded;
 use crate::problem::Problem;
 
 const LIVE: &str = include_str!("page/live.js");
@@ -117,7 +111,7 @@ impl IntoResponse for Sorry {
 
 /// What of a page is wanted: the unit that is explained, which lines of the journal.
 #[derive(Debug, Default, Deserialize)]
-struct Wanted {
+struct PageQuery {
     unit: Option<String>,
     /// Which sort of lines.
     of: Option<String>,
@@ -130,9 +124,9 @@ struct Wanted {
 }
 
 /// The same as it comes.
-type Asked = Result<Query<Wanted>, QueryRejection>;
+type Asked = Result<Query<PageQuery>, QueryRejection>;
 
-impl Wanted {
+impl PageQuery {
     /// The unit that is explained.
     fn unit(&self) -> Option<&str> {
         self.unit.as_deref().filter(|unit| !unit.is_empty())
@@ -151,20 +145,6 @@ impl Wanted {
         pairs.extend(before.map(|before| format!("before={before}")));
         pairs.join("&")
     }
-}
-
-/// A text in a query.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            write!(encoded, "%{byte:02X}").ok();
-        }
-    }
-    encoded
 }
 
 /// As of when a page is, told by the server; a script says how it goes on.

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stagger_core::model::ClusterName;
 
+use crate::read_error::ReadError;
+
 /// How the words of all of them begin.
 const TYPES: &str = "urn:stagger:problem:";
 
@@ -39,6 +41,15 @@ pub(crate) struct ProblemDocument {
 }
 
 impl Problem {
+    /// Why a run cannot be read.
+    pub(crate) fn of(error: &ReadError) -> Self {
+        match error {
+            ReadError::NoRun(run) => Self::no_such_run(run.as_str()),
+            ReadError::Over(_) | ReadError::InSeveral(_) => Self::conflict(error.to_string()),
+            ReadError::Unreadable { .. } | ReadError::Store(_) => Self::store(error.to_string()),
+        }
+    }
+
     fn new(status: StatusCode, word: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
         Self {
             status,

@@ -8,13 +8,14 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
 use stagger_core::view::{self, RunView};
-use stagger_engine::store::{Listed, Mark, Store, StoreError};
-use stagger_engine::supervisor::{self, SuperviseError};
+use stagger_engine::store::{Listed, Mark, Store};
+use stagger_engine::supervisor;
 use stagger_report::{Reading, Verification, verify};
 use tokio::sync::watch;
 
 use crate::access::Caller;
-use crate::page::Drawn;
+use crate::drawn::Drawn;
+use crate::read_error::ReadError;
 use crate::stores::{Away, Found, Place, Stores, runs_of};
 
 /// So often a run is looked at that somebody follows.
@@ -28,17 +29,17 @@ pub(crate) const LISTED: usize = 100;
 #[derive(Clone)]
 pub(crate) struct Runs {
     pub(crate) stores: Stores,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<Cache>>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Cache {
     journals: BTreeMap<(Place, RunId), Arc<Journal>>,
     /// How a run ended whose journal nobody writes to any more.
     over: BTreeMap<(Place, RunId), Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Followed>>,
     /// Runs as they were seen last, for whoever looks while the store is away.
-    last: BTreeMap<RunId, Seen>,
+    last: BTreeMap<RunId, ReadRun>,
     /// What was listed last of all that there is, and when.
     listed: Option<(Vec<InList>, Timestamp)>,
 }
@@ -61,13 +62,14 @@ impl Journal {
 
     /// What of its page depends on nothing else.
     pub(crate) fn drawn(&self) -> &Drawn {
-        self.drawn.get_or_init(|| Drawn::of(self))
+        self.drawn
+            .get_or_init(|| Drawn::of(&self.reading, self.verification()))
     }
 }
 
 /// A run, and who is at work on it.
 #[derive(Clone)]
-pub(crate) struct Seen {
+pub(crate) struct ReadRun {
     pub(crate) journal: Arc<Journal>,
     pub(crate) view: RunView,
     /// What it was asked for and nobody has heeded yet, and by whom.
@@ -77,49 +79,7 @@ pub(crate) struct Seen {
 }
 
 /// A run as those see it who follow it: the same for all of them.
-pub(crate) type Followed = Result<Arc<Seen>, ReadError>;
-
-/// Why a run cannot be read or asked for something.
-#[derive(Debug, Clone, thiserror::Error)]
-pub(crate) enum ReadError {
-    #[error("there is no run {0}")]
-    NoRun(RunId),
-    #[error("the journal of {run} cannot be read: {why}")]
-    Unreadable { run: RunId, why: String },
-    #[error("several stores have a run {0}, and nobody knows which is meant")]
-    InSeveral(RunId),
-    #[error("run {0} is over")]
-    Over(RunId),
-    #[error("{0}")]
-    Store(String),
-}
-
-impl ReadError {
-    fn of(run: &RunId, error: &(dyn std::error::Error + 'static)) -> Self {
-        match error.downcast_ref::<StoreError>() {
-            Some(StoreError::NoRun(run)) => Self::NoRun(run.clone()),
-            Some(StoreError::Failed { .. } | StoreError::OtherSchema { .. }) => Self::Store(in_full(error)),
-            Some(_) | None => Self::Unreadable {
-                run: run.clone(),
-                why: in_full(error),
-            },
-        }
-    }
-
-    fn of_supervisor(run: &RunId, error: &SuperviseError) -> Self {
-        match error {
-            SuperviseError::Over(run) => Self::Over(run.clone()),
-            SuperviseError::Store(source) => Self::of(run, source),
-            other => Self::of(run, other),
-        }
-    }
-}
-
-/// An error with its causes.
-pub(crate) fn in_full(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
+pub(crate) type Followed = Result<Arc<ReadRun>, ReadError>;
 
 /// A run in the list, also one that cannot be read.
 #[derive(Debug, Clone)]
@@ -150,7 +110,7 @@ impl Runs {
         }
     }
 
-    fn kept<T>(&self, with: impl FnOnce(&mut Kept) -> T) -> T {
+    fn kept<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> T {
         with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -196,7 +156,7 @@ impl Runs {
     }
 
     /// A run as it was seen last.
-    pub(crate) fn last(&self, run: &RunId) -> Option<Seen> {
+    pub(crate) fn last(&self, run: &RunId) -> Option<ReadRun> {
         self.kept(|kept| kept.last.get(run).cloned())
     }
 
@@ -268,21 +228,21 @@ impl Runs {
     }
 
     /// A run.
-    pub(crate) async fn run(&self, run: &RunId) -> Result<Seen, ReadError> {
+    pub(crate) async fn run(&self, run: &RunId) -> Result<ReadRun, ReadError> {
         let place = self.stores.of_run(run).await?;
         let (this, run) = (self.clone(), run.clone());
         let read = move |store: Box<dyn Store>| this.read(place, &*store, &run);
         self.stores.look(place, read).await
     }
 
-    fn read(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<Seen, ReadError> {
+    fn read(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<ReadRun, ReadError> {
         let journal = self.journal(place, store, run)?;
         let state = &journal.reading.run;
         let view = view::run(state, None);
         let nobody = supervisor::nobody(store, state);
         let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
         let asked = store.asked(run).map_err(|error| ReadError::of(run, &error))?;
-        let seen = Seen {
+        let seen = ReadRun {
             asked: asked.into_iter().map(|(_, command, by)| (command, by)).collect(),
             view: match nobody {
                 Some(why) => view.without_a_holder(why),
@@ -336,7 +296,7 @@ impl Runs {
 
     /// A run as it goes: whoever follows it looks at the same reading, however many they are.
     /// `first`: as it was when they began to.
-    pub(crate) fn follow(&self, run: &RunId, first: Seen) -> watch::Receiver<Followed> {
+    pub(crate) fn follow(&self, run: &RunId, first: ReadRun) -> watch::Receiver<Followed> {
         let (sender, receiver) = watch::channel(Ok(Arc::new(first)));
         let joined = self.kept(|kept| {
             if let Some(known) = kept.followed.get(run).filter(|known| known.has_changed().is_ok()) {

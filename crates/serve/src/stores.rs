@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::access::Caller;
 use crate::limits::Limits;
-use crate::runs::{ReadError, in_full};
+use crate::read_error::{ReadError, in_full};
 
 /// Opens the store anew: each question has one of its own.
 pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
@@ -50,13 +50,13 @@ pub(crate) struct Found<T> {
 /// All of them.
 #[derive(Clone)]
 pub(crate) struct Stores {
-    known: Arc<[Known]>,
+    known: Arc<[KnownStore]>,
     /// In which of them runs were seen.
     seen: Arc<Mutex<BTreeMap<RunId, BTreeSet<Place>>>>,
     patience: Duration,
 }
 
-struct Known {
+struct KnownStore {
     store: RunStore,
     /// The right to look into it: each who has it holds a connection.
     looks: Arc<Semaphore>,
@@ -64,7 +64,7 @@ struct Known {
 
 impl Stores {
     pub(crate) fn of(stores: Vec<RunStore>, limits: &Limits) -> Self {
-        let known = stores.into_iter().map(|store| Known {
+        let known = stores.into_iter().map(|store| KnownStore {
             store,
             looks: Arc::new(Semaphore::new(limits.looks)),
         });

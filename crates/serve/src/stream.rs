@@ -18,9 +18,10 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::api::{OfRun, permitted};
+use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
-use crate::runs::{Followed, ReadError, Seen};
+use crate::read_error::ReadError;
+use crate::runs::{Followed, ReadRun};
 
 /// Where a stream ended that is gone on with.
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
@@ -112,7 +113,7 @@ impl aide::OperationOutput for Events {
 
 /// What is told after an event: those that came, and that the run is to be looked at. One is made when the one before is sent:
 /// of a long journal that many read, each holds but one.
-fn since(seen: Arc<Seen>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
+fn since(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
     let run = Event::default().event("run").data(seen.view.verdict.to_string());
     let first = seen.journal.entries.partition_point(|entry| entry.seq <= last);
     let events = (first..seen.journal.entries.len()).map(move |at| {

@@ -1,7 +1,7 @@
 //! The story: all nodes of a real Ganeti are rebooted, the master included, while `stagger` is killed,
 //! a second one tries its luck and somebody else has work to do; and every instance that ran is back where it was.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -210,7 +210,10 @@ fn judged(machine: &Machine) -> Result<()> {
         .map(|(node, _)| node)
         .collect();
     rebooted.sort();
-    ensure!(rebooted == NODES, "these were rebooted: {rebooted:?}, in {waves:?}");
+    ensure!(
+        rebooted == NODES,
+        "these were rebooted: {rebooted:?}, in {waves:?}"
+    );
     for wave in &waves {
         for pair in [["node1", "node2"], ["node3", "node4"], ["node2", "node3"]] {
             let both = pair.iter().all(|node| wave.units.iter().any(|unit| unit == node));

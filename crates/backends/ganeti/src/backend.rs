@@ -12,21 +12,21 @@ use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
 
-use crate::client::Rapi;
 use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings};
 use crate::facts::Facts;
-use crate::fence;
 use crate::goal::{EvacuationGoal, Task};
 use crate::guards::{self, GuardSweep, HeldGuard};
-use crate::here::node_or_host;
-use crate::limits::Limits;
 use crate::lock::{self, FilterLock};
 use crate::memory::Memory;
 use crate::model::Cluster;
+use crate::rapi::client::Rapi;
+use crate::rapi::fence;
+use crate::rapi::here::node_or_host;
 use crate::translate::live::live_snapshot;
 use crate::visit::PlannedMoves;
-use crate::visitor::Visitor;
+use crate::visit::limits::Limits;
+use crate::visit::visitor::Visitor;
 
 /// A Ganeti cluster.
 #[derive(Debug)]

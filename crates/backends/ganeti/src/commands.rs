@@ -13,9 +13,9 @@ use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{WHENEVER, last_words};
 use stagger_engine::template;
 
-use crate::client::Rapi;
 use crate::config::Settings;
-use crate::reason::{JobReason, PREFIX};
+use crate::rapi::client::Rapi;
+use crate::rapi::reason::{JobReason, PREFIX};
 
 /// A command that has ended.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! The answers are of slightly different times, so they may contradict each other while others work; such
 //! facts are refused, and read anew. RAPI's own words are kept: names, roles, states.
 
+mod collect;
 pub mod notes;
 
 use std::collections::BTreeMap;
@@ -13,9 +14,9 @@ use serde_json::Value;
 use stagger_core::model::Storage;
 
 use self::notes::NodeNotes;
-use crate::job_history::kept;
 use crate::loaders::rapi::{Bodies, RapiError, without_parameters};
 use crate::model::{Cluster, Status, Template};
+use crate::rapi::job_history::kept;
 
 /// A node's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -13,14 +13,14 @@ use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 use stagger_engine::hosts::last_words;
 
-use crate::client::{ApiError, Rapi};
 use crate::commands;
 use crate::config::{DrainScope, Settings};
 use crate::drain_scope::names_of;
-use crate::fence;
-use crate::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
-use crate::opcode::FIELDS;
-use crate::reason::{EMERGENCY, Range};
+use crate::rapi::client::{ApiError, Rapi};
+use crate::rapi::fence;
+use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::opcode::FIELDS;
+use crate::rapi::reason::{EMERGENCY, Range};
 use crate::target::{DRAIN, WATCHER};
 
 /// A guard as kept in its filters.

@@ -21,9 +21,9 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
 use stagger_engine::life::Pulse;
 
-use crate::client::{ApiError, Rapi};
-use crate::fence;
-use crate::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::client::{ApiError, Rapi};
+use crate::rapi::fence;
+use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
 
 /// A claim as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use stagger_core::run::Answer;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::client::{Method, Rapi};
 use crate::commands;
 use crate::config::{RapiConfig, RebootMethod, Settings, Visits, Watcher};
+use crate::rapi::client::{Method, Rapi};
 
 /// What commands for a node are filled in with: `{node}`.
 pub const OF_NODES: &[&str] = &["node", "master", "reason"];

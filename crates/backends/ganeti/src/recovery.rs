@@ -2,10 +2,9 @@
 //!
 //! Whoever does that is the one writer while it lasts: it takes the lock as a run does, raises the fence, and waits for jobs of
 //! those before. Then each visit is left as its own run would have left it, in the order in which [`leftovers`] has it.
-//!
-//! [`leftovers`]: crate::leftovers
 
 mod arrival;
+pub mod leftovers;
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +14,13 @@ use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, Lock
 use stagger_engine::life::Pulse;
 
 use crate::backend::GanetiBackend;
-use crate::fence;
 use crate::guards::{self, HeldGuard};
-use crate::leftovers::{Leftovers, may_give_back};
 use crate::lock;
+use crate::rapi::fence;
+use crate::recovery::leftovers::{Leftovers, may_give_back};
 use crate::target::WATCHER;
 use crate::visit::PlannedMoves;
-use crate::visitor::Visitor;
+use crate::visit::visitor::Visitor;
 
 /// So many of the requests that are refused are named.
 const NAMED: usize = 3;
@@ -236,7 +235,7 @@ impl GanetiBackend {
         recovered: &mut Recovered,
     ) -> Result<(), BackendError> {
         const TRIED: &str = "take away what filters remember";
-        let failed = |error: crate::client::ApiError| error.of(TRIED, true);
+        let failed = |error: crate::rapi::client::ApiError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
         let (refused, over): (Vec<_>, Vec<_>) = left
             .records

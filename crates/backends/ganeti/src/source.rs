@@ -13,10 +13,10 @@ use stagger_engine::inventory::{Inventory, InventoryError};
 use crate::backend::GanetiBackend;
 use crate::config::Settings;
 use crate::facts::{Answers, Facts, FactsError, facts};
-use crate::job_history::JobHistory;
 use crate::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY, RapiError};
 use crate::loaders::text::{self, TextError};
 use crate::model::Cluster;
+use crate::rapi::job_history::JobHistory;
 
 /// What an inventory of a Ganeti says that it is of.
 pub const SYSTEM: &str = "ganeti";

@@ -8,9 +8,9 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, LockError, LockRecord};
 
 use crate::backend::GanetiBackend;
-use crate::filters::ListedFilter;
-use crate::here::node_or_host;
 use crate::lock::{all_claims, anchor_of, handovers, is_renewed, same_host};
+use crate::rapi::filters::ListedFilter;
+use crate::rapi::here::node_or_host;
 
 /// A run that may go on on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl GanetiBackend {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn succession(&self, host: &str) -> Result<Vec<Succession>, BackendError> {
-        let failed = |error: crate::client::ApiError| error.of("ask which run goes on here", false);
+        let failed = |error: crate::rapi::client::ApiError| error.of("ask which run goes on here", false);
         let info = self.rapi().get("/2/info").await.map_err(failed)?;
         // Ganeti may know this machine by a name that has nothing in common with its own.
         let host = &node_or_host(self.rapi(), host).await.map_err(failed)?;

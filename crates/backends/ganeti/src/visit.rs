@@ -4,6 +4,15 @@
 //! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
 //! from where the cluster is.
 
+mod hold;
+pub mod limits;
+mod maintain;
+mod master;
+mod moves;
+mod pacer;
+pub(crate) mod perform;
+pub mod visitor;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{How, RunId, Storage};

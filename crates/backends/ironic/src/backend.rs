@@ -5,23 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{ClusterId, ClusterName, Snapshot, UnitId};
+use stagger_core::model::{Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::cluster::{
-    Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
-};
+use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
 use crate::config::{Pace, Role, Settings, StopMode};
 use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
 use crate::observe::{balancer, look};
-use crate::perform::Performer;
 use crate::planner::snapshot;
 use crate::records::RecordStore;
 use crate::releases::Releases;
 use crate::sql::with_password;
-use crate::steps::raise;
+use crate::visit::perform::Performer;
+use crate::visit::steps::raise;
 
 /// An Ironic.
 #[derive(Debug)]
@@ -230,44 +228,5 @@ impl Executor for IronicBackend {
 
     fn poll(&self) -> Duration {
         self.settings.pace.poll
-    }
-}
-
-#[async_trait]
-impl Lock for IronicBackend {
-    fn cluster(&self) -> &ClusterName {
-        &self.settings.cluster.name
-    }
-
-    async fn identity(&self) -> Result<ClusterId, BackendError> {
-        self.book.identity().await
-    }
-
-    async fn lock(&self, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
-        self.book.take(claim, at_least).await
-    }
-
-    async fn renew(&self, _claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.book.renew(fence).await
-    }
-
-    async fn holder(&self) -> Result<Option<Holder>, LockError> {
-        self.book.holder().await
-    }
-
-    async fn anchor(&self, anchor: &Anchor) -> Result<(), LockError> {
-        self.book.anchor(anchor).await
-    }
-
-    async fn anchored(&self) -> Result<Option<Anchor>, LockError> {
-        self.book.anchored().await
-    }
-
-    async fn unlock(&self, _claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.book.give_back(fence).await
-    }
-
-    fn lock_expires(&self) -> Duration {
-        self.book.expires()
     }
 }

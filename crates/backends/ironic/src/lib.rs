@@ -5,8 +5,8 @@
 //! ([`translate`](fn@translate::translate)), and the way to a release with all reasons against it
 //! ([`target`](fn@target::upgrade)), are pure functions. The table of [`releases`] says what may follow what.
 //!
-//! The other half acts ([`backend`]): a visit drains a service, changes it by the commands of the [`config`], and gives
-//! it back; steps run Ironic's own tools and judge them by more than their exit codes ([`migrate`]).
+//! The other half acts ([`backend`]): a [`visit`] drains a service, changes it by the commands of the [`config`], and gives it
+//! back; steps run Ironic's own tools.
 //!
 //! Start reading at [`facts::Facts`], then [`target`], then [`backend`].
 
@@ -17,25 +17,22 @@ pub mod commands;
 pub mod conditions;
 pub mod config;
 pub mod credentials;
-mod drain;
 pub mod facts;
 pub mod goal;
 mod http;
-pub mod migrate;
+mod lock;
 pub mod observe;
 mod operator_record;
-mod perform;
 pub mod planner;
 pub mod preflight;
 pub mod records;
 mod refusal;
 pub mod releases;
-mod restart;
 pub mod runs;
 pub mod services;
 pub mod source;
 mod sql;
-pub mod steps;
 pub mod target;
 pub mod translate;
 pub mod versions;
+pub mod visit;

@@ -12,6 +12,7 @@
 pub mod backend;
 pub mod clock;
 pub mod copy;
+mod lock;
 mod memory;
 pub mod random;
 pub mod rehearse;

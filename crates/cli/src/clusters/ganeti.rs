@@ -17,10 +17,10 @@ use stagger_engine::preflight::{Check, Outcome};
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::config::Settings;
 use stagger_ganeti::goal::MaintenanceGoal;
-use stagger_ganeti::leftovers::Leftovers;
 use stagger_ganeti::memory::Memory;
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::preflight;
+use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 use stagger_ganeti::source::ClusterFacts;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use stagger_ceph::backend::CephBackend;
 use stagger_engine::beats::Beats;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::reason::EMERGENCY;
+use stagger_ganeti::rapi::reason::EMERGENCY;
 
 use crate::documents::HeldGuard;
 use crate::error::CliError;

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::ClusterName;
 use stagger_engine::database::Place;
 use stagger_engine::supervisor::Identity;
-use stagger_serve::access::{TokenError, Tokens, Wanted};
+use stagger_serve::access::{NewToken, TokenError, Tokens};
 use stagger_serve::{CarryOn, Limits, Listen, RunStore, ServeError, Settings, Tls, openapi};
 
 use super::{stop_asked, user};
@@ -183,7 +183,7 @@ pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
             days,
         }) => {
             let token = tokens.add(
-                Wanted {
+                NewToken {
                     name: name.clone(),
                     role: (*role).into(),
                     clusters: (!clusters.is_empty()).then(|| clusters.clone()),

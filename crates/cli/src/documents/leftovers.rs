@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stagger_ganeti::leftovers::{self, Deed, words};
 use stagger_ganeti::recovery::Recovered;
+use stagger_ganeti::recovery::leftovers::{self, Deed, words};
 
 use super::HeldGuard;
 

@@ -1,7 +1,7 @@
 //! What runs have left in a Ganeti, as a person reads it.
 
 use stagger_ganeti::facts::Role;
-use stagger_ganeti::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
+use stagger_ganeti::recovery::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
 
 /// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
 pub(crate) fn leftovers(left: &Leftovers) -> String {

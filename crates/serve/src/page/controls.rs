@@ -17,12 +17,13 @@ use stagger_report::sentences::command_words;
 use super::Sorry;
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::api::{OfRun, ask, permitted, refused, role_of};
+use crate::commands::{ask, refused, role_of};
+use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
-use crate::runs::Seen;
+use crate::runs::ReadRun;
 
 /// What may be asked of a run by whoever looks, with what it costs.
-pub(super) fn controls(seen: &Seen, caller: &Caller) -> Markup {
+pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
     let view = &seen.view;
     let cluster = &view.cluster;
     if view.ending.is_some() {
@@ -90,7 +91,7 @@ fn once(text: &str) -> Markup {
 }
 
 /// What becomes of the wave that is open.
-fn open_wave(seen: &Seen) -> String {
+fn open_wave(seen: &ReadRun) -> String {
     let waits = ["next", "preparing"];
     let units = seen.view.current.iter().flat_map(|current| &current.units);
     let count: usize = units
@@ -106,7 +107,7 @@ fn open_wave(seen: &Seen) -> String {
 }
 
 /// How a cluster is left that is left now.
-fn so_far(seen: &Seen) -> String {
+fn so_far(seen: &ReadRun) -> String {
     let counts = seen.journal.reading.history.counts();
     let waiting = counts.get(&UnitState::Waiting).copied().unwrap_or_default();
     format!(
@@ -116,7 +117,7 @@ fn so_far(seen: &Seen) -> String {
 }
 
 /// What the approval of a word comes to, line by line.
-fn cost(seen: &Seen, word: &str) -> Vec<String> {
+fn cost(seen: &ReadRun, word: &str) -> Vec<String> {
     let Some(plan) = seen.journal.reading.run.plan() else {
         return vec!["Nothing is planned now.".to_owned()];
     };
@@ -145,7 +146,7 @@ fn cost(seen: &Seen, word: &str) -> Vec<String> {
 }
 
 /// A door of the target, on the way or behind the run.
-fn of_target<'a>(seen: &'a Seen, word: &str) -> Option<&'a Door> {
+fn of_target<'a>(seen: &'a ReadRun, word: &str) -> Option<&'a Door> {
     let parts = seen.journal.reading.run.start().target.parts.iter();
     let mut doors = parts.filter_map(|part| match part {
         Part::Stage(stage) => stage.door_before_last.as_ref(),

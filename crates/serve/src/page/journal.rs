@@ -5,7 +5,7 @@ use stagger_report::names::fit;
 use stagger_report::page::clock;
 use stagger_report::sentences::Line;
 
-use super::Wanted;
+use super::PageQuery;
 
 /// So many lines stand on one page.
 const LINES: usize = 100;
@@ -52,7 +52,7 @@ const SORTS: [(&str, &str, &[&str]); 5] = [
 ];
 
 /// The form of the filters.
-pub(super) fn filters(wanted: &Wanted) -> Markup {
+pub(super) fn filters(wanted: &PageQuery) -> Markup {
     let of = wanted.of.as_deref().unwrap_or_default();
     html! {
         form #filters method="get" role="search" aria-label="journal" {
@@ -68,7 +68,7 @@ pub(super) fn filters(wanted: &Wanted) -> Markup {
 }
 
 /// The lines that are wanted.
-pub(super) fn lines(lines: &[Line], wanted: &Wanted) -> Markup {
+pub(super) fn lines(lines: &[Line], wanted: &PageQuery) -> Markup {
     let sort = SORTS
         .iter()
         .find(|(sort, ..)| Some(*sort) == wanted.of.as_deref());

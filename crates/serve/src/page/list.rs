@@ -15,12 +15,13 @@ use stagger_report::duration;
 use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
 
-use super::parts::{Part, sent, whole};
 use super::{Asked, as_of, away, document, summary, tone};
 use crate::Shared;
 use crate::access::Caller;
+use crate::drawn::parts::{Part, sent, whole};
 use crate::problem::Problem;
-use crate::runs::{InList, Listing, ReadError};
+use crate::read_error::ReadError;
+use crate::runs::{InList, Listing};
 
 /// Names of units take no more than so many characters.
 const NAMES: usize = 80;

@@ -9,13 +9,14 @@ use serde_json::json;
 use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
-use super::parts::{Part, sent, whole};
-use super::{Asked, Drawn, Sorry, Wanted, as_of, away, controls, document, journal, summary, tone, unit};
+use super::{Asked, PageQuery, Sorry, as_of, away, controls, document, journal, summary, tone, unit};
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::api::{OfRun, permitted};
+use crate::drawn::Drawn;
+use crate::drawn::parts::{Part, sent, whole};
+use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
-use crate::runs::Seen;
+use crate::runs::ReadRun;
 
 /// Parts that depend on who looks, when, and at what.
 struct Parts {
@@ -88,7 +89,7 @@ pub(super) async fn page(
 }
 
 /// The run, or as it was before the store went away, and why that did.
-async fn known(shared: &Shared, caller: &Caller, run: &RunId) -> Result<(Seen, Option<String>), Problem> {
+async fn known(shared: &Shared, caller: &Caller, run: &RunId) -> Result<(ReadRun, Option<String>), Problem> {
     let problem = match permitted(shared, caller, run, Role::Look).await {
         Ok(seen) => return Ok((seen, None)),
         Err(problem) => problem,
@@ -107,7 +108,7 @@ async fn known(shared: &Shared, caller: &Caller, run: &RunId) -> Result<(Seen, O
     }
 }
 
-fn title(seen: &Seen) -> String {
+fn title(seen: &ReadRun) -> String {
     format!("{} · {}", seen.view.verdict, seen.view.cluster)
 }
 
@@ -147,7 +148,7 @@ pub(super) async fn map(
     Ok((json, seen.journal.drawn().layout.clone()).into_response())
 }
 
-fn all(seen: &Seen, caller: &Caller, wanted: &Wanted) -> Parts {
+fn all(seen: &ReadRun, caller: &Caller, wanted: &PageQuery) -> Parts {
     let reading = &seen.journal.reading;
     let explained = wanted
         .unit()
@@ -165,7 +166,7 @@ fn all(seen: &Seen, caller: &Caller, wanted: &Wanted) -> Parts {
     }
 }
 
-fn verdict(seen: &Seen) -> Markup {
+fn verdict(seen: &ReadRun) -> Markup {
     let view = &seen.view;
     html! {
         p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (summary::why(seen)) }

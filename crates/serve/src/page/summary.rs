@@ -8,7 +8,8 @@ use stagger_report::history::UnitState;
 use stagger_report::names::Places;
 use stagger_report::page::clock;
 
-use crate::runs::Seen;
+use crate::drawn::units::class;
+use crate::runs::ReadRun;
 
 /// Names of units with their hosts take no more than so many characters.
 const NAMES: usize = 160;
@@ -35,7 +36,7 @@ enum Until {
 }
 
 /// The answers, side by side.
-pub(super) fn glance(seen: &Seen) -> Markup {
+pub(super) fn glance(seen: &ReadRun) -> Markup {
     let view = &seen.view;
     if view.ending.is_some() {
         return html! {};
@@ -93,7 +94,7 @@ pub(super) fn glance(seen: &Seen) -> Markup {
 }
 
 /// Why the verdict is what it is; of a run that is at work, at what.
-pub(super) fn why(seen: &Seen) -> String {
+pub(super) fn why(seen: &ReadRun) -> String {
     let view = &seen.view;
     if view.verdict != Verdict::Running || view.ending.is_some() {
         return view.why.clone();
@@ -123,15 +124,7 @@ pub(super) fn relative(at: Timestamp) -> Markup {
     html! { span.relative data-at=(at) {} }
 }
 
-/// The class of a state.
-pub(super) fn class(state: UnitState) -> &'static str {
-    match state {
-        UnitState::RolledBack => "rolled-back",
-        other => other.word(),
-    }
-}
-
-fn waits(seen: &Seen) -> Vec<Wait> {
+fn waits(seen: &ReadRun) -> Vec<Wait> {
     let run = &seen.journal.reading.run;
     if let Some((reason, since)) = run.held() {
         return vec![Wait {
@@ -149,7 +142,7 @@ fn waits(seen: &Seen) -> Vec<Wait> {
     shut.collect()
 }
 
-fn until(seen: &Seen) -> Until {
+fn until(seen: &ReadRun) -> Until {
     let (view, run) = (&seen.view, &seen.journal.reading.run);
     match view.verdict {
         Verdict::Interrupted => {

@@ -6,11 +6,11 @@ use stagger_report::duration;
 use stagger_report::history::{SpanEnd, Turn, WaveRecord};
 use stagger_report::page::clock;
 
-use super::summary::class;
-use crate::runs::Seen;
+use crate::drawn::units::class;
+use crate::runs::ReadRun;
 
 /// What is told of the unit of that name.
-pub(super) fn unit(seen: &Seen, name: &str) -> Markup {
+pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
     let history = &seen.journal.reading.history;
     let Some((unit, known)) = history.units.iter().find(|(unit, _)| unit.as_str() == name) else {
         return html! {
@@ -54,7 +54,7 @@ fn close() -> Markup {
 }
 
 /// When its turn is planned.
-fn next(seen: &Seen, unit: &UnitId) -> Option<String> {
+fn next(seen: &ReadRun, unit: &UnitId) -> Option<String> {
     let plan = seen.journal.reading.run.plan()?;
     let stages = plan
         .stages()
@@ -70,7 +70,7 @@ fn next(seen: &Seen, unit: &UnitId) -> Option<String> {
     ))
 }
 
-fn told(wave: &WaveRecord, turn: &Turn, seen: &Seen) -> Markup {
+fn told(wave: &WaveRecord, turn: &Turn, seen: &ReadRun) -> Markup {
     let last = seen.journal.reading.history.last;
     html! {
         h4 { "Wave " (wave.number) " of " (wave.stage) @if let Some(before) = &turn.before { span.quiet { ", it ran " (before) } } }

@@ -18,7 +18,7 @@ use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{Store, StoreError};
-use stagger_serve::access::{Role, Tokens, Wanted};
+use stagger_serve::access::{NewToken, Role, Tokens};
 use stagger_serve::{CarryOn, Limits, Listen, Open, RunStore, Settings, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -428,7 +428,7 @@ impl Served {
             .iter()
             .map(|name| ClusterName::new(*name).unwrap())
             .collect();
-        let wanted = Wanted {
+        let wanted = NewToken {
             name: role.to_owned(),
             role: match role {
                 "look" => Role::Look,
@@ -444,7 +444,7 @@ impl Served {
 
     /// One that is good until then, whatever a day may be. Which that is, only the file says.
     pub fn token_until(&self, name: &str, expires: Timestamp) -> String {
-        let wanted = Wanted {
+        let wanted = NewToken {
             name: name.to_owned(),
             role: Role::Look,
             clusters: None,

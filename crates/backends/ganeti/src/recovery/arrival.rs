@@ -8,8 +8,8 @@ use stagger_engine::cluster::BackendError;
 
 use crate::backend::GanetiBackend;
 use crate::facts::Facts;
-use crate::leftovers::LeftVisit;
-use crate::perform::ARRIVES;
+use crate::recovery::leftovers::LeftVisit;
+use crate::visit::perform::ARRIVES;
 
 /// Whether something that was sent to a node may still take it away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

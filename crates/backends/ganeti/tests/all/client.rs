@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use stagger_engine::cluster::Retryability;
-use stagger_ganeti::client::{ApiError, Method, Rapi};
 use stagger_ganeti::config::Visits;
+use stagger_ganeti::rapi::client::{ApiError, Method, Rapi};
 
 use crate::common::{settings, setup};
 use crate::double::{Fault, World};

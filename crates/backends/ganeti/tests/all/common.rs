@@ -10,10 +10,10 @@ use stagger_core::model::{ClusterName, Policy, Revision, RunId};
 use stagger_engine::cluster::{Call, LockRecord};
 use stagger_engine::hosts::Hosts;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::client::Rapi;
 use stagger_ganeti::config::{Pace, RapiConfig, Settings, Visits};
 use stagger_ganeti::goal::EvacuationGoal;
 use stagger_ganeti::memory::Memory;
+use stagger_ganeti::rapi::client::Rapi;
 
 use crate::double::World;
 use crate::double::http::{Shared, serve};

@@ -45,7 +45,7 @@ async fn others_wait_behind_the_drain_and_ours_run() {
     let backend = setup.backend(None);
     backend.perform(&call(5), &take("drain")).await.unwrap();
     let theirs = setup.world().submit(Op::Other { ticks: 0 }, Some("roll-1"));
-    let ours = stagger_ganeti::reason::JobReason::new(&call(5), "look", 1).to_string();
+    let ours = stagger_ganeti::rapi::reason::JobReason::new(&call(5), "look", 1).to_string();
     let info = Op::Info {
         instance: "web".to_owned(),
     };
@@ -134,7 +134,9 @@ async fn who_was_overtaken_takes_no_guard() {
     let setup = setup(World::with_nodes(2)).await;
     let backend = setup.backend(None);
     backend.perform(&call(5), &take("drain")).await.unwrap();
-    stagger_ganeti::fence::raise(&setup.rapi(), 6).await.unwrap();
+    stagger_ganeti::rapi::fence::raise(&setup.rapi(), 6)
+        .await
+        .unwrap();
     backend.perform(&call(6), &take("drain")).await.unwrap();
     let error = backend.perform(&call(5), &take("drain")).await.unwrap_err();
     assert!(error.why.contains("another process"), "{error}");

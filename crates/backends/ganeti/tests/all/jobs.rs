@@ -1,9 +1,9 @@
 //! Jobs: found again by their reason, and never carried out twice.
 
 use serde_json::json;
-use stagger_ganeti::client::Method;
-use stagger_ganeti::fence;
-use stagger_ganeti::jobs::{Status, Work};
+use stagger_ganeti::rapi::client::Method;
+use stagger_ganeti::rapi::fence;
+use stagger_ganeti::rapi::jobs::{Status, Work};
 
 use crate::common::{Setup, call, setup};
 use crate::double::queue::Op;
@@ -112,7 +112,7 @@ async fn a_queue_that_takes_nothing_is_waited_for_and_nothing_is_refused() {
 async fn a_predecessors_jobs_are_waited_for() {
     let setup = world().await;
     let rapi = setup.rapi();
-    let reason = stagger_ganeti::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
+    let reason = stagger_ganeti::rapi::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
     let path = format!("/2/instances/web/migrate?reason={reason}");
     rapi.write(Method::Put, &path, Some(&json!({ "mode": "live" })))
         .await

@@ -8,7 +8,7 @@ use crate::double::queue::Op;
 use crate::lives::{End, Lives, all_is_well, mixed, with_failover};
 use stagger_core::run::Ending;
 use stagger_ganeti::config::{DrainScope, Watcher};
-use stagger_ganeti::reason::EMERGENCY;
+use stagger_ganeti::rapi::reason::EMERGENCY;
 
 fn is_drained(world: &World) -> bool {
     world
@@ -258,7 +258,7 @@ async fn every_hook_is_told_a_reason_that_passes() {
         .collect();
     assert_eq!(reasons.len(), 8, "{told}");
     for reason in reasons {
-        let read = stagger_ganeti::reason::JobReason::parse(reason).unwrap();
+        let read = stagger_ganeti::rapi::reason::JobReason::parse(reason).unwrap();
         assert!(read.key.starts_with("run-1-"), "{reason}");
     }
 }

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::Storage;
 use stagger_core::model::{ClusterName, UnitState, Verdict};
-use stagger_ganeti::client::Rapi;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::{Answers, Role, RunState, facts};
 use stagger_ganeti::goal::EvacuationGoal;
+use stagger_ganeti::rapi::client::Rapi;
 use stagger_ganeti::translate::live::live_snapshot;
 
 use crate::common::settings;

@@ -7,8 +7,8 @@ use stagger_core::run::{Command, Ending};
 use stagger_engine::cluster::Lock as _;
 use stagger_engine::cluster::LockError;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::leftovers::{Deed, words};
 use stagger_ganeti::recovery::Recovered;
+use stagger_ganeti::recovery::leftovers::{Deed, words};
 
 use crate::common::{Setup, claim, setup};
 use crate::double::queue::Op;

@@ -64,7 +64,7 @@ async fn the_first_run_on_a_cluster_waits_for_nobody_before_it() {
     assert!(matches!(first, Ok(End::Over(Ending::Done))), "{first:?}");
     let filters = setup.rapi().filters().await.unwrap();
     assert!(
-        stagger_ganeti::fence::newest(&filters) > 0,
+        stagger_ganeti::rapi::fence::newest(&filters) > 0,
         "the next one knows of it"
     );
     let backend = setup.backend(None);

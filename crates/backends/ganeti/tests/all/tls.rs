@@ -7,8 +7,8 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest as _, Sha256};
-use stagger_ganeti::client::Rapi;
 use stagger_ganeti::config::Visits;
+use stagger_ganeti::rapi::client::Rapi;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
 

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::config::Settings;
-use stagger_ganeti::fingerprint::presented_fingerprint;
 use stagger_ganeti::loaders::iallocator;
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::loaders::text;
 use stagger_ganeti::model::Cluster;
+use stagger_ganeti::rapi::fingerprint::presented_fingerprint;
 
 use crate::args::Cli;
 use crate::config;

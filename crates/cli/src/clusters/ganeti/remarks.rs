@@ -3,8 +3,8 @@
 use stagger_ganeti::config::{RebootMethod, Visits};
 use stagger_ganeti::downtime::downtimes;
 use stagger_ganeti::goal::{MaintenanceGoal, Task};
-use stagger_ganeti::leftovers::Leftovers;
 use stagger_ganeti::model::Cluster;
+use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::untested;
 use stagger_ganeti::source::ClusterFacts;
 use stagger_ganeti::unheeded::unheeded;
@@ -124,8 +124,8 @@ mod tests {
     use jiff::Timestamp;
     use stagger_ganeti::facts::notes::NodeNotes;
     use stagger_ganeti::facts::{Facts, NodeFacts, Role};
-    use stagger_ganeti::job_history::JobHistory;
     use stagger_ganeti::loaders::text;
+    use stagger_ganeti::rapi::job_history::JobHistory;
 
     use super::*;
 

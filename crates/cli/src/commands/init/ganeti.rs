@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use stagger_engine::supervisor::Identity;
-use stagger_ganeti::fingerprint::presented_fingerprint;
 use stagger_ganeti::lock::same_host;
+use stagger_ganeti::rapi::fingerprint::presented_fingerprint;
 
 use super::rapi_user::{self, OURS, Password, chosen};
 use super::{head, write_new};

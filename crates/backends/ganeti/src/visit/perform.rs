@@ -10,18 +10,18 @@ use serde_json::json;
 use stagger_core::model::{RunId, UnitId};
 use stagger_engine::cluster::{BackendError, Retryability};
 
-use crate::client::Method;
 use crate::commands;
 use crate::config::{DrainScope, RebootMethod};
 use crate::drain_scope::names_of;
 use crate::facts::Role;
 use crate::facts::notes::Notes;
-use crate::jobs::{Job, Work};
-use crate::master::fail_over;
-use crate::moves::{all_of, done_before};
-use crate::pacer::Pacer;
+use crate::rapi::client::Method;
+use crate::rapi::jobs::{Job, Work};
+use crate::visit::master::fail_over;
+use crate::visit::moves::{all_of, done_before};
+use crate::visit::pacer::Pacer;
+use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
 use crate::visit::{self, Batch, LeaveProgress, Refusal};
-use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;

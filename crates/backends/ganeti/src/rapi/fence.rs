@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_engine::cluster::{BackendError, Call};
 
-use crate::client::Rapi;
-use crate::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
-use crate::reason::{JobReason, Range};
+use crate::rapi::client::Rapi;
+use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::reason::{JobReason, Range};
 
 /// How long a request may be on its way before nobody need look out for it any more: far more
 /// than RAPI keeps one.
@@ -68,7 +68,7 @@ fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<Fence>> 
 /// The cluster cannot be asked.
 pub async fn raise(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
     let tried = format!("refuse jobs with a token older than {token}");
-    let failed = |error: crate::client::ApiError| error.of(&tried, true);
+    let failed = |error: crate::rapi::client::ApiError| error.of(&tried, true);
     let id = id_of(&["fence", &token.to_string()]);
     let filter = Filter {
         id: id.clone(),
@@ -107,7 +107,7 @@ pub async fn lower(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn forget(rapi: &Rapi) -> Result<(), BackendError> {
-    let failed = |error: crate::client::ApiError| error.of("take the fence away", true);
+    let failed = |error: crate::rapi::client::ApiError| error.of("take the fence away", true);
     for found in all(&rapi.filters().await.map_err(failed)?) {
         if matches!(found.record, Fence::Older { .. }) {
             rapi.delete_filter(&found.id).await.map_err(failed)?;

@@ -12,8 +12,8 @@ use crate::commands;
 use crate::config::{Conductor, Role, Server, Service, StopMode};
 use crate::facts::Known;
 use crate::observe::balancer;
-use crate::perform::Performer;
 use crate::runs::serves;
+use crate::visit::perform::Performer;
 
 /// So often the balancer is told a state before it counts as refused.
 const TELLS: u32 = 3;

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use stagger_engine::cluster::{BackendError, Retryability};
 
-use crate::client::Method;
 use crate::commands;
 use crate::facts::Facts;
 use crate::facts::notes::done_tag;
 use crate::goal::Task;
-use crate::perform::ARRIVES;
+use crate::rapi::client::Method;
 use crate::visit;
-use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
+use crate::visit::perform::ARRIVES;
+use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
 
 /// A node that goes down by its command has fallen silent after that part of the time that a reboot may take: with 900 s, after 15.
 /// Systemd ends Ganeti's daemons at once.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_core::model::{How, Kind};
 
-use crate::jobs::Status;
+use crate::rapi::jobs::Status;
 
 /// The opcodes that tell how long a move takes, by the summary of their jobs. Each is a job of its own, also where
 /// `gnt-node migrate` or `gnt-node evacuate` has submitted it.

@@ -10,9 +10,9 @@ use stagger_engine::cluster::BackendError;
 use tokio::sync::Semaphore;
 
 use crate::config::{Pace, RapiConfig, Settings};
-use crate::tls;
-pub use crate::wire::Method;
-use crate::wire::{Address, Answer, Login, NoAnswer, Wire};
+use crate::rapi::tls;
+pub use crate::rapi::wire::Method;
+use crate::rapi::wire::{Address, Answer, Login, NoAnswer, Wire};
 
 /// So often a read is tried.
 const READS: u32 = 3;

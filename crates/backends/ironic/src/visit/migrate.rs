@@ -11,7 +11,7 @@ use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template::filled;
 
 use crate::facts::Known;
-use crate::perform::Performer;
+use crate::visit::perform::Performer;
 
 /// What one batch came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

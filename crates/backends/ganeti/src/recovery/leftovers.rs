@@ -10,10 +10,10 @@ use stagger_core::model::{RunId, Storage};
 
 use crate::facts::notes::{NodeNotes, Notes, PriorRole};
 use crate::facts::{Facts, Role, RunState};
-use crate::fence::{self, Fence};
-use crate::filters::ListedFilter;
 use crate::guards::{self, HeldGuard};
 use crate::lock::{self, Claim, Handover};
+use crate::rapi::fence::{self, Fence};
+use crate::rapi::filters::ListedFilter;
 use crate::visit::{self, Batch, LeaveProgress, Refusal};
 
 /// More batches than any visit takes to be left.

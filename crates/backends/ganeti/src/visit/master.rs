@@ -11,14 +11,15 @@ use std::time::Instant;
 
 use stagger_engine::cluster::BackendError;
 
-use crate::visitor::{CUT_OFF, SSH_LOST, Visitor};
-use crate::{commands, lock};
+use crate::commands;
+use crate::lock;
+use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
 
 /// Makes `to` the master instead of `from`.
 ///
 /// # Errors
 /// A command failed, the new master does not answer, or the run was handed over.
-pub async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<(), BackendError> {
+pub(crate) async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Result<(), BackendError> {
     let tried = format!("make {to} the master instead of {from}");
     let visits = &visitor.settings.cluster.visits;
     let names = [("successor", to), ("master", from)];

@@ -8,14 +8,14 @@ use serde::Serialize;
 
 /// A part of a page.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(crate) struct Part {
     name: String,
     digest: String,
     html: String,
 }
 
 impl Part {
-    pub(super) fn new(name: impl Into<String>, content: &Markup) -> Self {
+    pub(crate) fn new(name: impl Into<String>, content: &Markup) -> Self {
         let name = name.into();
         let mut hasher = DefaultHasher::new();
         (&name, &content.0).hash(&mut hasher);
@@ -27,7 +27,7 @@ impl Part {
     }
 
     /// As the page has it when it is loaded.
-    pub(super) fn whole(&self) -> Markup {
+    pub(crate) fn whole(&self) -> Markup {
         html! {
             div data-part=(self.name) data-digest=(self.digest) { (PreEscaped(&self.html)) }
         }
@@ -35,13 +35,13 @@ impl Part {
 }
 
 /// All of them, in order.
-pub(super) fn whole(parts: &[Part]) -> Markup {
+pub(crate) fn whole(parts: &[Part]) -> Markup {
     html! { @for part in parts { (part.whole()) } }
 }
 
 /// A part as a script is sent it.
 #[derive(Debug, Serialize)]
-pub(super) struct Sent<'a> {
+pub(crate) struct Sent<'a> {
     name: &'a str,
     digest: &'a str,
     /// Not there: whoever asks has it.
@@ -50,7 +50,7 @@ pub(super) struct Sent<'a> {
 }
 
 /// The parts in order, without the content of those whose digests stand in `have`, with a dot between two.
-pub(super) fn sent<'a>(parts: impl IntoIterator<Item = &'a Part>, have: &str) -> Vec<Sent<'a>> {
+pub(crate) fn sent<'a>(parts: impl IntoIterator<Item = &'a Part>, have: &str) -> Vec<Sent<'a>> {
     let have: BTreeSet<&str> = have.split('.').collect();
     let sent = parts.into_iter().map(|part| Sent {
         name: &part.name,

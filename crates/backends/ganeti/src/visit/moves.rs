@@ -7,14 +7,14 @@ use serde_json::json;
 use stagger_core::model::Storage;
 use stagger_engine::cluster::{BackendError, Retryability};
 
-use crate::client::{Method, encoded};
 use crate::config::{MigrationMode, MigrationRule};
 use crate::facts::{Facts, RunState, in_sync};
-use crate::jobs::{Job, Status, Work};
-use crate::pacer::LOOKS;
-use crate::reason::JobReason;
+use crate::rapi::client::{Method, encoded};
+use crate::rapi::jobs::{Job, Status, Work};
+use crate::rapi::reason::JobReason;
+use crate::visit::pacer::LOOKS;
+use crate::visit::visitor::Visitor;
 use crate::visit::{Copy, Move, MoveMethod};
-use crate::visitor::Visitor;
 
 impl Visitor<'_> {
     pub(crate) async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {

@@ -10,11 +10,11 @@ use crate::client::IronicClient;
 use crate::commands::filled;
 use crate::config::Role;
 use crate::facts::Known;
-use crate::perform::{Performer, UNPIN};
 use crate::records::{Record, RecordState};
 use crate::runs::runs;
 use crate::services::statuses;
 use crate::target::part;
+use crate::visit::perform::{Performer, UNPIN};
 
 /// What `ironic-status upgrade check` came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, Call};
 
-use crate::client::{ApiError, Method, Rapi, encoded};
-use crate::fence;
-use crate::opcode::named_in;
-use crate::reason::JobReason;
+use crate::rapi::client::{ApiError, Method, Rapi, encoded};
+use crate::rapi::fence;
+use crate::rapi::opcode::named_in;
+use crate::rapi::reason::JobReason;
 
 /// So often a job is submitted whose answers were lost.
 const SUBMISSIONS: u32 = 3;

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 
-use crate::client::Rapi;
 use crate::commands;
 use crate::config::Settings;
 use crate::facts::{Facts, InstanceFacts};
-use crate::jobs::{Job, Work};
-use crate::limits::Limits;
 use crate::lock::same_host;
+use crate::rapi::client::Rapi;
+use crate::rapi::jobs::{Job, Work};
 use crate::visit::PlannedMoves;
+use crate::visit::limits::Limits;
 
 /// ssh's own exit code.
 pub(crate) const SSH_LOST: i32 = 255;

@@ -2,6 +2,7 @@
 //! draws the map.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use maud::{Markup, html};
 use serde::Serialize;
@@ -10,18 +11,15 @@ use stagger_report::History;
 use stagger_report::history::UnitState;
 use stagger_report::map::{Group, groups};
 
-use super::encoded;
-use super::summary::class;
-
 /// With more units than that a script draws the map.
-pub(super) const CELLS: usize = 200;
+pub(crate) const CELLS: usize = 200;
 /// So many of the units that are not as most are have a link each.
 const NAMED: usize = 120;
 /// So many domains have a row each.
 const ROWS: usize = 60;
 
 /// The units in their order on the map.
-pub(super) struct Map<'a> {
+pub(crate) struct Map<'a> {
     groups: Vec<Group<'a, UnitState>>,
     count: usize,
 }
@@ -31,14 +29,14 @@ type Host<'a> = (&'a str, Vec<&'a str>);
 
 /// The map as a script draws it: domains with their hosts.
 #[derive(Debug, Serialize)]
-pub(super) struct Layout<'a> {
+pub(crate) struct Layout<'a> {
     groups: Vec<(&'a str, Vec<Host<'a>>)>,
     /// Word and shape of each state, by the digit that stands for it in `states`.
     legend: Vec<(&'static str, &'static str)>,
 }
 
 impl<'a> Map<'a> {
-    pub(super) fn of(history: &'a History) -> Self {
+    pub(crate) fn of(history: &'a History) -> Self {
         let groups = groups(&history.topology, history.by_kind());
         Self {
             count: groups.iter().map(|group| group.cells().count()).sum(),
@@ -47,12 +45,12 @@ impl<'a> Map<'a> {
     }
 
     /// A digit for the state of each unit.
-    pub(super) fn states(&self) -> String {
+    pub(crate) fn states(&self) -> String {
         let cells = self.groups.iter().flat_map(Group::cells);
         cells.map(digit).collect()
     }
 
-    pub(super) fn layout(&self) -> Layout<'_> {
+    pub(crate) fn layout(&self) -> Layout<'_> {
         let groups = self.groups.iter().map(|group| {
             let hosts = group.hosts.iter().map(|(host, units)| {
                 let names = units.iter().map(|(unit, _)| unit.as_str());
@@ -70,7 +68,7 @@ impl<'a> Map<'a> {
     }
 
     /// The place for the map, with the map in it if there are few units.
-    pub(super) fn whole(&self, run: &str) -> Markup {
+    pub(crate) fn whole(&self, run: &str) -> Markup {
         if self.count > CELLS {
             return html! {
                 div #map data-run=(run) data-count=(self.count) data-states=(self.states()) {}
@@ -96,7 +94,7 @@ impl<'a> Map<'a> {
     }
 
     /// How many units are in each state; of many units, which are not as most are, and how each domain stands.
-    pub(super) fn counts(&self) -> Markup {
+    pub(crate) fn counts(&self) -> Markup {
         let counts = count(self.groups.iter().flat_map(Group::cells));
         let most = counts
             .iter()
@@ -177,4 +175,26 @@ fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
             }
         }
     }
+}
+
+/// The class of a state.
+pub(crate) fn class(state: UnitState) -> &'static str {
+    match state {
+        UnitState::RolledBack => "rolled-back",
+        other => other.word(),
+    }
+}
+
+/// A text in a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            write!(encoded, "%{byte:02X}").ok();
+        }
+    }
+    encoded
 }

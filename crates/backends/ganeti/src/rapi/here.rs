@@ -7,7 +7,7 @@ use std::net::{IpAddr, UdpSocket};
 
 use serde_json::{Value, json};
 
-use crate::client::{ApiError, Method, Rapi};
+use crate::rapi::client::{ApiError, Method, Rapi};
 
 /// The node that this machine is, by its primary address; else the name that the host gives itself. Where several nodes' addresses
 /// are this machine's, as in a test of many nodes on one, nothing follows from that.

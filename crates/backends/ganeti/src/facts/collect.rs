@@ -4,10 +4,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_engine::cluster::BackendError;
 
-use crate::client::{ApiError, Method, Rapi};
 use crate::facts::{Answers, Facts, FactsError, InstanceFacts, boots, facts, instance, read};
-use crate::job_history::JobHistory;
 use crate::model::Cluster;
+use crate::rapi::client::{ApiError, Method, Rapi};
+use crate::rapi::job_history::JobHistory;
 
 /// So often facts that contradict each other are read.
 const READINGS: u32 = 3;

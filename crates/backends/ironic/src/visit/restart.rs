@@ -8,8 +8,8 @@ use stagger_engine::cluster::BackendError;
 use crate::commands::{self, filled};
 use crate::config::{Pace, Role, Service, StopMode};
 use crate::facts::Facts;
-use crate::perform::Performer;
 use crate::runs::registered;
+use crate::visit::perform::Performer;
 
 impl Performer<'_> {
     /// Stops it in the way that is set, and starts it.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::client::{ApiError, Method, Rapi};
-use crate::reason::Range;
+use crate::rapi::client::{ApiError, Method, Rapi};
+use crate::rapi::reason::Range;
 
 /// By this source our records are known in a filter's reason trail.
 const SOURCE: &str = "stagger";

@@ -1,33 +1,35 @@
 //! What of a run's page depends on its journal alone: drawn once for each state of the journal, however many look at it.
 
+pub(crate) mod parts;
+pub(crate) mod units;
+
 use maud::Markup;
 use stagger_core::view;
 use stagger_report::page::{Report, sections};
+use stagger_report::{Reading, Verification};
 
-use super::parts::Part;
-use super::units::Map;
-use crate::runs::Journal;
+use parts::Part;
+use units::Map;
 
 /// Parts of the page, and the map.
 pub(crate) struct Drawn {
     /// How many units are in each state.
-    pub(super) counts: Part,
+    pub(crate) counts: Part,
     /// Waves, waits, decisions, guards, laws.
-    pub(super) sections: Vec<Part>,
+    pub(crate) sections: Vec<Part>,
     /// The place for the map.
-    pub(super) map: Markup,
+    pub(crate) map: Markup,
     /// A digit for the state of each unit.
-    pub(super) states: String,
+    pub(crate) states: String,
     /// The map for a script, as JSON.
-    pub(super) layout: String,
+    pub(crate) layout: String,
 }
 
 impl Drawn {
-    pub(crate) fn of(journal: &Journal) -> Self {
-        let reading = &journal.reading;
+    pub(crate) fn of(reading: &Reading, verification: Option<&Verification>) -> Self {
         let map = Map::of(&reading.history);
         let view = view::run(&reading.run, None);
-        let sections = journal.verification().map_or_else(Vec::new, |verification| {
+        let sections = verification.map_or_else(Vec::new, |verification| {
             sections(&Report {
                 // The store is read for this run alone.
                 forecasts: None,

@@ -12,8 +12,8 @@ use stagger_engine::cluster::BackendError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::tls::written;
-use crate::wire::Address;
+use crate::rapi::tls::written;
+use crate::rapi::wire::Address;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -1,0 +1,68 @@
+//! What a person may say to a run, and how it is left for whoever carries the run out.
+
+use stagger_core::run::Command;
+use stagger_core::view::Verdict;
+
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::problem::Problem;
+use crate::runs::ReadRun;
+
+/// So many commands are left at most that nobody has heeded.
+const UNHEEDED: usize = 100;
+
+/// The role that a command takes.
+pub(crate) fn role_of(command: &Command) -> Role {
+    match command {
+        Command::Pause | Command::Resume | Command::Abort | Command::Rollback => Role::Operate,
+        Command::Approve { .. } | Command::Confirm { .. } | Command::Settle { .. } => Role::Approve,
+    }
+}
+
+/// Why a run does not take a command, whoever asks.
+pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<Problem> {
+    let run = &seen.journal.reading.run;
+    match command {
+        Command::Approve { door } if !run.knows(door) => {
+            let words = seen.journal.reading.words();
+            Some(Problem::conflict(format!(
+                "the run does not know {door}; what may be approved: {}",
+                words.join(", ")
+            )))
+        }
+        Command::Settle { intent, .. } if run.intent(*intent).is_none() => {
+            Some(Problem::conflict(format!("the run waits for no effect {intent}")))
+        }
+        Command::Pause
+        | Command::Resume
+        | Command::Abort
+        | Command::Rollback
+        | Command::Approve { .. }
+        | Command::Confirm { .. }
+        | Command::Settle { .. } => None,
+    }
+}
+
+/// Leaves a command for whoever carries the run out; where nobody does, a process is started that heeds it.
+pub(crate) async fn ask(
+    shared: &Shared,
+    caller: &Caller,
+    seen: &ReadRun,
+    command: Command,
+) -> Result<(), Problem> {
+    let run = &seen.view.run;
+    if seen.asked.len() >= UNHEEDED {
+        return Err(Problem::conflict(format!(
+            "{UNHEEDED} commands wait already for somebody to heed them: `stagger resume {run}` does"
+        )));
+    }
+    let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
+    let asked = shared.runs.ask(run, command, caller.name.clone()).await;
+    asked.map_err(|error| Problem::of(&error))?;
+    let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
+    if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
+        let begun = carrier.carry_on(&seen.view.cluster, run);
+        begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! The run of a question.
+
+use axum::extract::Path;
+use axum::extract::rejection::PathRejection;
+use stagger_core::model::RunId;
+
+use crate::Shared;
+use crate::access::{Caller, Role};
+use crate::problem::Problem;
+use crate::runs::ReadRun;
+
+/// The name of a run in an address.
+pub(crate) type OfRun = Result<Path<RunId>, PathRejection>;
+
+/// The run of a question, if whoever asks may do that to it. There is no other way to one.
+pub(crate) async fn permitted(
+    shared: &Shared,
+    caller: &Caller,
+    run: &RunId,
+    role: Role,
+) -> Result<ReadRun, Problem> {
+    let seen = shared.runs.run(run).await.map_err(|error| Problem::of(&error))?;
+    let cluster = &seen.view.cluster;
+    if !caller.sees(cluster) {
+        return Err(Problem::no_such_run(run.as_str()));
+    }
+    if !caller.may(role, cluster) {
+        return Err(Problem::forbidden(format!(
+            "{} may {}, and this takes {}",
+            caller.name,
+            caller.role.word(),
+            role.word()
+        )));
+    }
+    Ok(seen)
+}
