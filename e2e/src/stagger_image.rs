@@ -77,6 +77,52 @@ pub fn ensure() -> Result<Image> {
     read(&wanted.join(BUILT))
 }
 
+/// What the program of the image is asked, with a word that its answer has.
+const ASKED: [(&[&str], &str); 2] = [(&["--version"], "stagger "), (&["demo"], "done")];
+
+/// Builds the image and runs its program as a container would: with the image's files, as its user, and with nothing to write to
+/// but `/tmp`.
+///
+/// # Errors
+/// It does not build, or the program says something else.
+pub fn try_image() -> Result<()> {
+    let image = ensure()?;
+    let root = image.root.as_deref().context("an image without a root")?;
+    let scratch = tempfile::tempdir_in(cache::dir()?).context("making a folder")?;
+    let merged = scratch.path().join("root");
+    fs::create_dir(&merged).with_context(|| format!("making {}", merged.display()))?;
+    let mut sandbox = Sandbox::start_with(scratch.path(), &[], Network::Own, Folder::Stays)?;
+    let layers: Vec<String> = image
+        .layers
+        .iter()
+        .map(PathBuf::as_path)
+        .chain([root])
+        .map(|folder| folder.display().to_string())
+        .collect();
+    let mount = |words: &[&str], place: PathBuf| run(sandbox.command("mount").args(words).arg(place));
+    let lower = format!("lowerdir={}", layers.join(":"));
+    mount(&["-t", "overlay", "overlay", "-o", &lower], merged.clone())?;
+    mount(&["-t", "proc", "proc"], merged.join("proc"))?;
+    mount(&["-t", "tmpfs", "tmpfs"], merged.join("tmp"))?;
+    let user = image.user.context("an image without a user")?;
+    for (words, word) in ASKED {
+        let mut command = sandbox.command("chroot");
+        command
+            .arg(format!("--userspec={user}:{user}"))
+            .arg(&merged)
+            .args(&image.entrypoint)
+            .args(words)
+            .envs(&image.env);
+        let said = run(&mut command)?;
+        ensure!(
+            said.contains(word),
+            "{words:?} does not say {word:?}, but:\n{said}"
+        );
+        say(format!("image: {NAME} {}", words.join(" ")));
+    }
+    sandbox.stop()
+}
+
 /// What is in its folder once it is complete.
 const BUILT: &str = "image.json";
 

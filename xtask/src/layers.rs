@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::modules::modules;
+use crate::modules::{modules, paths};
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
@@ -101,7 +101,18 @@ const IMPURE: [&str; 9] = [
     "rusqlite",
 ];
 
-/// Words that the core's sources must not say.
+/// What the core's code must not name, however it is imported or renamed.
+const IMPURE_PATHS: [&[&str]; 7] = [
+    &["std", "fs"],
+    &["std", "env"],
+    &["std", "net"],
+    &["std", "process"],
+    &["std", "thread"],
+    &["std", "time", "Instant"],
+    &["std", "time", "SystemTime"],
+];
+
+/// Words that the core's sources must not say, its tests included.
 const IMPURE_WORDS: [&str; 8] = [
     "std::fs",
     "std::env",
@@ -230,6 +241,14 @@ fn words(folder: &Path) -> Result<()> {
             continue;
         }
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+        let named = paths(&text).with_context(|| format!("read {}", path.display()))?;
+        if let Some(impure) = named.iter().find(|named| is_impure(named)) {
+            bail!(
+                "{} names {}: the core decides, and never asks the world",
+                path.display(),
+                impure.join("::")
+            );
+        }
         for (at, line) in text.lines().enumerate() {
             if let Some(word) = IMPURE_WORDS.iter().find(|word| line.contains(**word)) {
                 bail!(
@@ -243,9 +262,43 @@ fn words(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Whether a path leads to the world: to what is impure or a part of it, to all around it, or to a clock under any name.
+fn is_impure(path: &[String]) -> bool {
+    let leads = |impure: &&[&str]| {
+        let shorter = path.len().min(impure.len());
+        path.iter().zip(impure.iter()).all(|(one, other)| one == other)
+            && (shorter == impure.len() || path.first().is_some_and(|first| first == "std"))
+    };
+    let tells_time = path.len() > 1 && path.last().is_some_and(|last| last == "now");
+    tells_time || IMPURE_PATHS.iter().any(leads)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_world_is_found_under_any_name() {
+        for code in [
+            "use std::{collections::BTreeMap, fs};",
+            "use std::fs as files;",
+            "use std as s;",
+            "use std::time::*;",
+            "use std::{time::{Duration, Instant as I}};",
+            "fn f() { ::std::process::exit(1) }",
+            "use jiff::Timestamp as T; fn f() -> T { T::now() }",
+        ] {
+            let named = paths(code).unwrap();
+            assert!(named.iter().any(|path| is_impure(path)), "{code}: {named:?}");
+        }
+        for code in [
+            "use std::time::Duration; use std::collections::{BTreeMap, BTreeSet};",
+            "use jiff::Timestamp; fn f(now: Timestamp) -> Timestamp { now }",
+        ] {
+            let named = paths(code).unwrap();
+            assert!(!named.iter().any(|path| is_impure(path)), "{code}: {named:?}");
+        }
+    }
 
     #[test]
     fn an_impure_word_is_found() {

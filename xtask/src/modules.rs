@@ -220,15 +220,16 @@ fn read(src: &Path) -> Result<Vec<Source>> {
             continue;
         }
         let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let mut seen = Seen::default();
         // What tests use binds nobody; their lines are read as all others.
-        if module.last().is_none_or(|name| name != "tests") {
-            let file = syn::parse_file(&text).with_context(|| format!("read {}", path.display()))?;
-            seen.visit_file(&file);
-        }
+        let is_code = module.last().is_none_or(|name| name != "tests");
+        let named = if is_code {
+            paths(&text)
+        } else {
+            Ok(BTreeSet::new())
+        };
         found.push(Source {
             module,
-            paths: seen.paths,
+            paths: named.with_context(|| format!("read {}", path.display()))?,
             lines: text.lines().count(),
         });
     }
@@ -284,6 +285,16 @@ fn resolved(module: &[String], path: &[String], all: &BTreeSet<&[String]>) -> Ve
     }
     from.extend_from_slice(&rest[..deepest]);
     from
+}
+
+/// The paths that a file's code names, but for its tests; of an import those of all that it imports.
+///
+/// # Errors
+/// It is no Rust.
+pub(crate) fn paths(text: &str) -> syn::Result<BTreeSet<Vec<String>>> {
+    let mut seen = Seen::default();
+    seen.visit_file(&syn::parse_file(text)?);
+    Ok(seen.paths)
 }
 
 /// The paths in a file, but in its tests.
@@ -367,11 +378,9 @@ mod tests {
     }
 
     fn source(module: &str, text: &str) -> Source {
-        let mut seen = Seen::default();
-        seen.visit_file(&syn::parse_file(text).unwrap());
         Source {
             module: module.split("::").map(str::to_owned).collect(),
-            paths: seen.paths,
+            paths: paths(text).unwrap(),
             lines: text.lines().count(),
         }
     }

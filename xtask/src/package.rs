@@ -1,5 +1,5 @@
 //! What is released: a Debian package, the plugin of kubectl, what they are made of, and their checksums. The package is then
-//! installed in a Debian of its own, tried, and removed.
+//! installed in a Debian of its own, tried, and removed; the container image is built and its program tried.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,6 +77,7 @@ pub(crate) fn package(url: Option<&str>) -> Result<()> {
         &mut workspace("build", &["--package", "stagger-e2e", "--bins"]),
     )?;
     report.run("installed, tried, removed", built("try-package").arg(&file))?;
+    report.run("image, built and tried", &mut built("try-image"))?;
     let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len() / 1_000_000);
     say(&format!(
         "{}: {} MB; the program: {} MB",

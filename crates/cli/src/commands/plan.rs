@@ -8,7 +8,6 @@ use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
 use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
-use stagger_ganeti::translate::{MAINTAINED, REBOOTED};
 
 use crate::args::{self, Cli, Goal, PlanFlags};
 use crate::clusters::{self, Cluster};
@@ -111,9 +110,10 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
-/// Whether the nodes of a Ganeti are maintained, whatever is done to them.
-fn is_maintenance(stage: &PlannedStage) -> bool {
-    [REBOOTED, MAINTAINED].contains(&stage.revision.as_str())
+/// Whether hosts of guests are maintained, whatever is done to them.
+fn is_maintenance(input: &PlanRequest, stage: &PlannedStage) -> bool {
+    let spec = input.target.stage(&stage.name);
+    spec.is_some_and(|spec| spec.maintenance.is_some())
 }
 
 /// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
@@ -124,7 +124,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
     };
     let stage = made
         .stages()
-        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && is_maintenance(stage))?;
+        .find(|stage| stage.parallel == 1 && stage.waves.len() > 1 && is_maintenance(input, stage))?;
     let all = stage.waves.iter().map(|wave| wave.units.len()).sum::<usize>();
     let mut policy = input.policy.clone();
     policy.max_in_parallel = Limit::Percent(100);
@@ -149,7 +149,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
 
 /// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
 fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
-    let stages = || made.stages().filter(|stage| is_maintenance(stage));
+    let stages = || made.stages().filter(|stage| is_maintenance(input, stage));
     let moves: BTreeSet<How> = stages()
         .flat_map(|stage| &stage.waves)
         .flat_map(|wave| &wave.moves)

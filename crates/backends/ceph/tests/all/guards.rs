@@ -11,6 +11,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephSettings, SoftwareByKind};
 use stagger_ceph::target::{Disturbance, TargetPolicy, target};
 use stagger_ceph::translate::HealthPolicy;
+use stagger_conformance::guards::{Guard, what_is_taken_is_released};
 use stagger_core::model::{GuardName, GuardScope, PartName};
 use stagger_core::run::Action;
 use stagger_engine::cluster::Executor as _;
@@ -74,12 +75,11 @@ impl CephApi for Cluster {
     }
 }
 
-/// Takes a guard twice, as who renews it, and gives it back; what was changed in between and in all.
-fn taken_and_given_back(guard: &str, version: &str, before: Settings) -> (Vec<String>, Settings) {
-    let settings = Arc::new(Mutex::new(before));
+/// The backend of a cluster of that version with these settings.
+fn backend(version: &str, settings: &Arc<Mutex<Settings>>) -> CephBackend {
     let cluster = Cluster {
         recorded: Recorded::new(fixture(version)),
-        settings: Arc::clone(&settings),
+        settings: Arc::clone(settings),
     };
     let of_cluster = CephSettings {
         cluster: serde_json::from_value(json!({ "name": "c" })).unwrap(),
@@ -88,7 +88,29 @@ fn taken_and_given_back(guard: &str, version: &str, before: Settings) -> (Vec<St
         health: HealthPolicy::default(),
         reboot: stagger_ceph::config::Reboot::default(),
     };
-    let backend = CephBackend::new(Arc::new(cluster), of_cluster, None);
+    CephBackend::new(Arc::new(cluster), of_cluster, None)
+}
+
+#[tokio::test]
+async fn its_guards_have_the_laws_of_every_guard() {
+    for name in ["no-balancer", "no-autoscale", "no-scrubs"] {
+        let settings = Arc::new(Mutex::new(Settings {
+            balances: true,
+            ..Settings::default()
+        }));
+        let backend = backend("18.2.7", &settings);
+        let now = || {
+            let settings = settings.lock().unwrap();
+            (settings.balances, settings.flags.clone())
+        };
+        what_is_taken_is_released(&Guard::new(&backend, name, &[]), &call(), now).await;
+    }
+}
+
+/// Takes a guard twice, as who renews it, and gives it back; what was changed in between and in all.
+fn taken_and_given_back(guard: &str, version: &str, before: Settings) -> (Vec<String>, Settings) {
+    let settings = Arc::new(Mutex::new(before));
+    let backend = backend(version, &settings);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -20,6 +20,7 @@ mod oktostop;
 mod reboot_commands;
 mod reboots;
 mod recovering;
+mod saved;
 mod stretch;
 mod target;
 mod translate;

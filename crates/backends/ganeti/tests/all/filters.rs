@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use stagger_conformance::guards::{Guard, what_a_later_run_holds_is_left, what_is_taken_is_released};
 use stagger_core::model::GuardName;
 use stagger_core::run::Action;
 use stagger_engine::beats::Beats;
@@ -34,6 +35,16 @@ fn status_after(setup: &Setup, id: u64) -> &'static str {
         world.tick();
     }
     world.jobs[id as usize - 1].status
+}
+
+#[tokio::test]
+async fn its_guards_have_the_laws_of_every_guard() {
+    let setup = setup(World::with_nodes(3)).await;
+    let backend = setup.backend(None);
+    let drain = Guard::new(&backend, "drain", &[]);
+    let filters = || setup.world().left_behind();
+    what_is_taken_is_released(&drain, &call(5), filters).await;
+    what_a_later_run_holds_is_left(&drain, &call(5), filters).await;
 }
 
 #[tokio::test]

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::value::RawValue;
+use stagger_conformance::source::what_is_saved_is_read_back;
 use stagger_core::model::{ClusterName, Kind, Policy};
 use stagger_engine::cluster::{Planner as _, PlannerError, Source};
-use stagger_engine::inventory::Inventory;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::goal::MaintenanceGoal;
 use stagger_ganeti::loaders::rapi::FILES;
@@ -35,17 +35,8 @@ fn migrate() -> Kind {
     Kind::new("migrate").unwrap()
 }
 
-/// Written, read and written again it is the same, and so is what it tells.
 async fn saved_and_read(source: &dyn Source<Facts = ClusterFacts>) -> ClusterFacts {
-    let (inventory, facts) = source.inventory().await.unwrap();
-    let written = inventory.to_json().unwrap();
-    let read = Inventory::read(&written).unwrap();
-    let recorded = RecordedGaneti::read(&read).unwrap();
-    assert_eq!(recorded.name(), &read.cluster);
-    assert_eq!(recorded.facts().await.unwrap(), facts);
-    let (again, _) = recorded.inventory().await.unwrap();
-    assert_eq!(again.to_json().unwrap(), written);
-    facts
+    what_is_saved_is_read_back(source, |inventory| RecordedGaneti::read(inventory).unwrap()).await
 }
 
 fn world() -> World {

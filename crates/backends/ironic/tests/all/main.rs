@@ -24,4 +24,5 @@ mod looks;
 mod migrations;
 mod orders;
 mod plans;
+mod saved;
 mod stopping;
