@@ -134,7 +134,7 @@ fn an_operator_is_asked_through_a_kubeconfig() -> Result<()> {
         NAMESPACE,
     ])?;
     lab.apply(&ours("main"), &[])?;
-    lab.says(&status, 3, &["UNKNOWN", "no operator leads"])?;
+    lab.says(&status, 3, &["UNKNOWN", "no leader"])?;
 
     what_is_told_is_shown(&lab)?;
     versions_are_counted(&lab)?;
@@ -332,7 +332,7 @@ fn what_is_told_is_shown(lab: &Lab) -> Result<()> {
         3,
         &[
             "BLOCKED  NeedsAPerson",
-            "no operator leads: op-1 did",
+            "no leader: op-1 last renewed",
             "changing   osd.1",
         ],
     )?;

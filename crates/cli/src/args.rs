@@ -87,7 +87,7 @@ pub(crate) enum Command {
         after_help = "Examples: stagger serve\n          stagger serve --listen 0.0.0.0:8443 --certificate c.pem --key k.pem"
     )]
     Serve(Serve),
-    /// Manage the tokens by which `serve` knows who asks.
+    /// Manage the access tokens of `serve`.
     #[command(subcommand)]
     Token(Token),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.

@@ -2,11 +2,11 @@
 //! configuration, a file or a namespace, is opened as a [`Cluster`], and commands go on from there.
 
 pub(crate) mod ceph;
+mod cluster_handle;
 pub(crate) mod ganeti;
 mod goals;
 pub(crate) mod guards;
 pub(crate) mod ironic;
-mod opened;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanRequest;
 use crate::state::place;
+pub(crate) use cluster_handle::ClusterHandle;
 use guards::GuardHolder;
-pub(crate) use opened::Opened;
 
 /// Seconds between two looks in the copy of a cluster.
 const POLL: u32 = 2;
@@ -95,7 +95,7 @@ pub(crate) trait Cluster: Send + Sync {
     fn missing_commands(&self, plan: &Plan) -> Vec<Reason>;
 
     /// How a plan is carried out where no `stagger run` does it.
-    fn carried_out_by(&self) -> Option<&'static str>;
+    fn external_runner(&self) -> Option<&'static str>;
 }
 
 /// A cluster of a configuration, on which runs are carried out.
@@ -121,13 +121,13 @@ pub(crate) trait ManagedCluster: Cluster {
     fn guards(&self) -> Result<Option<GuardHolder>, CliError>;
 
     /// Whether a unit on its machines carries runs on whose process died.
-    fn goes_on_by_itself(&self) -> bool;
+    fn resumes_automatically(&self) -> bool;
 }
 
 /// What the command line names.
 pub(crate) async fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    if from.on.is_meant() {
-        return Ok(Box::new(Opened::of_rook(cli, &from.on).await?));
+    if from.on.is_given() {
+        return Ok(Box::new(ClusterHandle::of_rook(cli, &from.on).await?));
     }
     match &from.from {
         Some(path) => of_file(cli, path),
@@ -139,14 +139,16 @@ pub(crate) async fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dy
 pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliError> {
     let config = config::read(cli)?;
     if let Some(settings) = config.ganeti() {
-        return Ok(Box::new(Opened::<ganeti::Ganeti<'_>>::of_config(
+        return Ok(Box::new(ClusterHandle::<ganeti::Ganeti<'_>>::of_config(
             cli, config, settings,
         )?));
     }
     if let Some(settings) = config.ironic() {
-        return Ok(Box::new(Opened::<ironic::Ironic>::of_config(config, settings)?));
+        return Ok(Box::new(ClusterHandle::<ironic::Ironic>::of_config(
+            config, settings,
+        )?));
     }
-    Ok(Box::new(Opened::<ceph::Ceph>::of_config(
+    Ok(Box::new(ClusterHandle::<ceph::Ceph>::of_config(
         config,
         place(cli).ok(),
     )?))
@@ -154,19 +156,21 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
 fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    if let Some(described) = Opened::<ganeti::Ganeti<'_>>::of_tools(cli, path)? {
+    if let Some(described) = ClusterHandle::<ganeti::Ganeti<'_>>::of_tools(cli, path)? {
         return Ok(Box::new(described));
     }
     if path.is_dir() {
-        return Ok(Box::new(Opened::in_folder(cli, path)?));
+        return Ok(Box::new(ClusterHandle::in_folder(cli, path)?));
     }
     let inventory = read_inventory(path)?;
     match inventory.system.as_str() {
-        stagger_ceph::source::SYSTEM => Ok(Box::new(Opened::<ceph::Ceph>::recorded(cli, path, &inventory)?)),
-        stagger_ganeti::source::SYSTEM => Ok(Box::new(Opened::<ganeti::Ganeti<'_>>::recorded(
+        stagger_ceph::source::SYSTEM => Ok(Box::new(ClusterHandle::<ceph::Ceph>::recorded(
             cli, path, &inventory,
         )?)),
-        stagger_ironic::source::SYSTEM => Ok(Box::new(Opened::<ironic::Ironic>::recorded(
+        stagger_ganeti::source::SYSTEM => Ok(Box::new(ClusterHandle::<ganeti::Ganeti<'_>>::recorded(
+            cli, path, &inventory,
+        )?)),
+        stagger_ironic::source::SYSTEM => Ok(Box::new(ClusterHandle::<ironic::Ironic>::recorded(
             cli, path, &inventory,
         )?)),
         other => Err(CliError::usage(format!(

@@ -26,7 +26,7 @@ use stagger_core::run::Entry;
 use stagger_core::view::{RunView, Schema};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 use stagger_risks::Finding;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
@@ -112,7 +112,7 @@ pub(crate) struct PlanFile<'a> {
     pub(crate) risks: &'a [Finding],
     /// How long it takes by earlier runs of the cluster; absent: nothing is known of these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) learned: Option<Learned>,
+    pub(crate) learned: Option<RunForecast>,
 }
 
 /// `check`: what the judge says of a plan.

@@ -157,10 +157,10 @@ impl From<StoreError> for CliError {
             StoreError::OfAnotherRelease { .. } => made.hint("use the release that wrote it, or a later one"),
             StoreError::OtherSchema { .. } => made.hint("nothing was changed; `stagger db version` shows the schema"),
             StoreError::FencedOut { .. } | StoreError::MovedOn { .. } => {
-                made.hint("another process carries the run out: `stagger status` shows it")
+                made.hint("another process has the run: `stagger status` shows it")
             }
             StoreError::Failed { .. } => made.hint(
-                "nothing is begun that is not written down; once that is mended, `stagger resume` carries on what was at work",
+                "nothing starts that is not journaled; once that is repaired, `stagger resume` continues",
             ),
         }
     }
@@ -177,7 +177,7 @@ impl From<SuperviseError> for CliError {
             SuperviseError::Drive(error) => error.into(),
             SuperviseError::Unfinished(run) => {
                 Self::new(Exit::No, format!("run {run} of this cluster is not over")).hint(format!(
-                    "`stagger resume {run}` carries it on, `stagger abort {run}` ends it"
+                    "`stagger resume {run}` continues it, `stagger abort {run}` ends it"
                 ))
             }
             SuperviseError::Lock(LockError::Backend(error)) | SuperviseError::Unidentified(error) => error.into(),

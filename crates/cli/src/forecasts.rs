@@ -4,7 +4,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::plan::Plan;
 use stagger_core::run::Run;
 use stagger_engine::store::{Listed, Store};
-use stagger_report::forecast::{EarlierRun, Learned, PlanShape, learned};
+use stagger_report::forecast::{EarlierRun, PlanShape, RunForecast, learned};
 
 use crate::args::Cli;
 use crate::planning::PlanRequest;
@@ -40,7 +40,7 @@ pub(crate) fn earlier(
 }
 
 /// How long a plan takes that is about to be shown or run.
-pub(crate) fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<Learned> {
+pub(crate) fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<RunForecast> {
     // Who only looks makes no store.
     if !input.policy.barrier || plan.is_empty() || !place(cli).ok()?.exists() {
         return None;
@@ -55,7 +55,7 @@ pub(crate) fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<Lea
 pub(crate) struct Outlook {
     earlier: Vec<EarlierRun>,
     /// For the plan of that id.
-    last: Option<(String, Option<Learned>)>,
+    last: Option<(String, Option<RunForecast>)>,
 }
 
 impl Outlook {
@@ -79,7 +79,7 @@ impl Outlook {
     }
 
     /// How long the rest takes.
-    pub(crate) fn left(&mut self, run: &Run) -> Option<Learned> {
+    pub(crate) fn left(&mut self, run: &Run) -> Option<RunForecast> {
         if run.ended().is_some() || !run.start().policy.barrier {
             return None;
         }

@@ -46,7 +46,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    if let Some(words) = hroller::words_of_namesake() {
+    if let Some(words) = hroller::hroller_args() {
         return as_hroller(&words);
     }
     complete::answer_a_shell();
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
 fn as_hroller(words: &[String]) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
-        Ok(runtime) => runtime.block_on(hroller::as_namesake(words)),
+        Ok(runtime) => runtime.block_on(hroller::run_as_hroller(words)),
         Err(error) => report_error(&CliError::from(error), false).into(),
     }
 }
@@ -144,13 +144,13 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Check(args) => plan::check_plan(cli, args).await,
         // Each backend makes them larger.
         Command::Run(args) => Box::pin(run::run(cli, args)).await,
-        Command::Resume(args) if args.heard.kube.is_meant() => {
+        Command::Resume(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &RunCommand::Resume).await
         }
         Command::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
-        Command::Status(args) if args.kube.is_meant() => kube::status(cli, args).await,
+        Command::Status(args) if args.kube.is_given() => kube::status(cli, args).await,
         Command::Status(args) => history::status(cli, args),
-        Command::Versions(args) if args.kube.is_meant() => kube::versions(cli, args).await,
+        Command::Versions(args) if args.kube.is_given() => kube::versions(cli, args).await,
         Command::Versions(args) => versions::versions(cli, args).await,
         Command::History(args) => history::history(cli, args).await,
         Command::Verify(args) => verify::verify_run(cli, args).await,
@@ -168,16 +168,16 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Pause(args) => send_command(cli, args, &RunCommand::Pause).await,
         Command::Abort(args) => send_command(cli, args, &RunCommand::Abort).await,
         Command::Rollback(args) => send_command(cli, args, &RunCommand::Rollback).await,
-        Command::Approve(args) if args.heard.kube.is_meant() => {
+        Command::Approve(args) if args.heard.kube.is_given() => {
             let door = args.door.clone();
             kube::ask(cli, &args.heard, &RunCommand::Approve { door }).await
         }
         Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door),
-        Command::Confirm(args) if args.heard.kube.is_meant() => {
+        Command::Confirm(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::confirm_command(args)).await
         }
         Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)),
-        Command::Settle(args) if args.heard.kube.is_meant() => {
+        Command::Settle(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::settle_command(args)).await
         }
         Command::Settle(args) => control::settle(cli, args),
@@ -225,7 +225,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
 
 /// A command for a run here, or for an operator's.
 async fn send_command(cli: &Cli, args: &args::RunRequest, command: &RunCommand) -> Result<Exit, CliError> {
-    if args.heard.kube.is_meant() {
+    if args.heard.kube.is_given() {
         return kube::ask(cli, &args.heard, command).await;
     }
     match command {

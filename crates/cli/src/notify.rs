@@ -34,7 +34,7 @@ pub(crate) struct Receiver {
     pub(crate) format: Format,
     /// What is told.
     #[serde(default)]
-    pub(crate) tell: Tell,
+    pub(crate) tell: NotifyLevel,
 }
 
 /// How a message to a webhook is written. A command has plain text.
@@ -51,7 +51,7 @@ pub(crate) enum Format {
 /// What is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Tell {
+pub(crate) enum NotifyLevel {
     /// What is worth waking somebody for: a run that needs you, a wave that failed, an end that is not the target.
     #[default]
     Urgent,

@@ -109,7 +109,7 @@ fn of_stage(before: &PlannedStage, after: &PlannedStage) -> Vec<String> {
         found.push(format!("{name}: in another wave: {}", list(other)));
     }
     if before.going_back != after.going_back {
-        found.push(format!("{name}: going back takes something else"));
+        found.push(format!("{name}: the rollback differs"));
     }
     if !found.is_empty() {
         return found;
@@ -140,11 +140,11 @@ fn of_left_alone(shown: &Plan, now: &Plan) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, stage), reason) in &new {
         if old.get(&(unit.clone(), stage.clone())) != Some(reason) {
-            found.push(format!("{stage}: {unit} is left alone ({reason})"));
+            found.push(format!("{stage}: {unit} is skipped ({reason})"));
         }
     }
     for (unit, stage) in old.keys().filter(|key| !new.contains_key(*key)) {
-        found.push(format!("{stage}: {unit} is no longer left alone"));
+        found.push(format!("{stage}: {unit} is no longer skipped"));
     }
     found
 }
@@ -213,10 +213,7 @@ mod tests {
                 "osd: osd.2 is left alone (unit-down)"
             ]
         );
-        assert_eq!(
-            differences(&now, &usual())[1],
-            "osd: osd.2 is no longer left alone"
-        );
+        assert_eq!(differences(&now, &usual())[1], "osd: osd.2 is no longer skipped");
     }
 
     #[test]

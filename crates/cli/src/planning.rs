@@ -95,7 +95,7 @@ pub(crate) fn refusal(input: &PlanRequest, made: &Plan) -> Option<CliError> {
 }
 
 /// The plan for it. If it is searched for a time, the policy gets the steps that were made.
-pub(crate) fn made_for(flags: &args::PolicyFlags, input: &mut PlanRequest) -> Result<Plan, CliError> {
+pub(crate) fn make_plan(flags: &args::PolicyFlags, input: &mut PlanRequest) -> Result<Plan, CliError> {
     let none = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = input.ask(&none, &earned);

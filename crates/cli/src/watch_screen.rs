@@ -11,15 +11,15 @@ pub(crate) use keys::{Act, key};
 use stagger_core::run::Command;
 use stagger_core::view::RunView;
 use stagger_report::Reading;
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 
 /// What the screen shows of a run.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ScreenData {
     /// At a glance.
     pub(crate) view: RunView,
     /// How long the rest takes by earlier runs; `None`: nothing is known of these.
-    pub(crate) left: Option<Learned>,
+    pub(crate) left: Option<RunForecast>,
     /// As far as its journal was read.
     pub(crate) read: Reading,
     /// The words that a person may still approve by.

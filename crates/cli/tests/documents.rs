@@ -76,7 +76,7 @@ impl Validator {
 
 /// What is told of a cluster of Rook's that nobody maintains.
 const ALONE: &str = "\
-UNMANAGED  there is no CephMaintenance for it: it is only looked at
+UNMANAGED  it has no CephMaintenance: observed only
 rook-ceph/ceph  Ready: Cluster created successfully, wants ceph:v20
 ceph       HEALTH_WARN
            OSD_DOWN: 1 osds down

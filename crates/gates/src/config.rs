@@ -219,9 +219,7 @@ impl GateSettings {
         ] {
             match endpoint {
                 None if gates > 0 => {
-                    return Err(format!(
-                        "[[gates.{sort}]] has nobody to ask: [gates.{key}] with its `url` is missing"
-                    ));
+                    return Err(format!("[[gates.{sort}]] needs [gates.{key}] with its `url`"));
                 }
                 Some(endpoint) => endpoint.verify(key)?,
                 None => {}

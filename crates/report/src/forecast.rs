@@ -15,7 +15,7 @@ mod resample;
 mod samples;
 
 pub use accuracy::{Accuracy, accuracy};
-pub use resample::{DRAWS, Learned, learned};
+pub use resample::{DRAWS, RunForecast, learned};
 pub use samples::{EarlierRun, PartShape, PlanShape, Samples};
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use samples::Phase;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecasts {
     /// How long earlier runs said that its first plan takes; `None`: nothing was known of these.
-    pub learned: Option<Learned>,
+    pub learned: Option<RunForecast>,
     /// How long it took without what it was held for between waves; `None`: it has not come to its target.
     pub took: Option<SignedDuration>,
     /// How far forecasts of earlier runs were off.

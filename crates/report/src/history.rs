@@ -8,7 +8,7 @@ mod record;
 
 pub use fold::Recorder;
 pub use record::{
-    Doing, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
+    Activity, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
     WaveRecord, Word,
 };
 

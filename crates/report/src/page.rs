@@ -169,7 +169,7 @@ pub fn figures(view: &RunView, history: &History) -> Markup {
             div { dt { "changed" } dd { (changed) @if changed == 1 { " unit" } @else { " units" } } }
             div { dt { "waves passed" } dd { (view.waves_passed) } }
             div { dt { "down at once" } dd { "at most " (history.most_down()) } }
-            div { dt { "carried out by" } dd { (processes(history)) } }
+            div { dt { "run by" } dd { (processes(history)) } }
         }
     }
 }
@@ -403,7 +403,7 @@ fn guards(history: &History) -> Markup {
                 details {
                     summary { (history.guards.len()) " taken" }
                     table {
-                        thead { tr { th { "guard" } th { "on" } th { "taken" } th { "given back" } th.number { "for" } } }
+                        thead { tr { th { "guard" } th { "on" } th { "taken" } th { "cleared" } th.number { "for" } } }
                         tbody { @for guard in &history.guards { (row(guard)) } }
                     }
                 }

@@ -44,13 +44,15 @@ impl Lines {
                 let text = match self.back.take().as_deref() {
                     // Another process began it; but where no way leads back, nothing was brought back.
                     None if leads_nowhere_back(run) => {
-                        "the wave is given up, and nothing of it was brought back".to_owned()
+                        "the wave is given up, and nothing was rolled back".to_owned()
                     }
-                    Some([]) => "the wave is given up, and nothing of it was brought back".to_owned(),
-                    Some(back) => format!("on the release before: {}", compress(back)),
-                    None => "the wave is over, and what was brought back is on the release before".to_owned(),
+                    Some([]) => "the wave is given up, and nothing was rolled back".to_owned(),
+                    Some(back) => format!("previous release: {}", compress(back)),
+                    None => {
+                        "the wave is over, and what was rolled back is on the previous release".to_owned()
+                    }
                 };
-                return Some(("back", text));
+                return Some(("rollback", text));
             }
             // A unit is seen to serve; of a step nothing else says what came of it.
             Event::Settled {
@@ -177,7 +179,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
             ("gates", text.join("; "))
         }
         Event::WaveFailed { units, reason, alone } => {
-            let alone = if *alone { "; the change never came there, and nobody else goes back" } else { "" };
+            let alone = if *alone { "; the change never arrived, and no other unit rolls back" } else { "" };
             ("FAILED", format!("{} {reason}{alone}", compress(units)))
         }
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
@@ -207,7 +209,7 @@ fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
         Answer::No { why } => format!("no, {why}"),
         Answer::Unknown { why } => format!("unknown, {why}"),
         Answer::NoOracle => "has none".to_owned(),
-        Answer::Overridden { why } => format!("no, overridden by a person's word: {why}"),
+        Answer::Overridden { why } => format!("no, overridden by an operator: {why}"),
     };
     let names = compress(units);
     match (ours, theirs) {
@@ -223,7 +225,7 @@ fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
 fn intent(action: &Action) -> Option<(&'static str, String)> {
     Some(match action {
         Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard}{}", on(units))),
-        Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is given back", on(units))),
+        Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is cleared", on(units))),
         Action::Visit {
             unit,
             phase: Phase::Enter,
@@ -237,17 +239,14 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
             unit,
             revision,
             rebuild: false,
-        } => ("go back", format!("{unit} to {revision}")),
+        } => ("rollback", format!("{unit} to {revision}")),
         Action::GoBack {
             unit,
             revision,
             rebuild: true,
         } => ("rebuild", format!("{unit} on {revision}")),
         Action::Step { step } => ("step", step.to_string()),
-        Action::Collect { units } => (
-            "collect",
-            format!("what tells later what happened to {}", compress(units)),
-        ),
+        Action::Collect { units } => ("collect", format!("diagnostics of {}", compress(units))),
     })
 }
 

@@ -10,7 +10,7 @@ pub use map::{counts, planned, units};
 use jiff::Timestamp;
 use stagger_core::view::{RunView, Verdict};
 
-use crate::forecast::Learned;
+use crate::forecast::RunForecast;
 use crate::history::UnitState;
 use crate::names::{Places, fit};
 use crate::{History, duration};
@@ -80,7 +80,7 @@ fn clip(row: Row, width: usize) -> Row {
 pub fn heading(
     view: &RunView,
     history: &History,
-    left: Option<&Learned>,
+    left: Option<&RunForecast>,
     now: Timestamp,
     width: usize,
 ) -> Vec<Row> {
@@ -113,7 +113,7 @@ pub fn heading(
 }
 
 /// How far it has come: a bar, waves, and what is left.
-fn progress(view: &RunView, history: &History, learned: Option<&Learned>, width: usize) -> Row {
+fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, width: usize) -> Row {
     let all = history.units.len().max(1);
     let done = history
         .units
@@ -130,7 +130,7 @@ fn progress(view: &RunView, history: &History, learned: Option<&Learned>, width:
             waves.max(view.waves_passed as usize + open),
             learned.map_or_else(
                 || duration(jiff::SignedDuration::from_secs(view.seconds_left)),
-                Learned::words
+                RunForecast::words
             )
         ),
     };

@@ -89,8 +89,8 @@ impl Law {
             Self::TwoJudges => "every stop was agreed to by both judges, and not too long before",
             Self::PointsOfNoReturn => "every point of no return was passed as the policy says",
             Self::AskedToStop => "nothing was begun after a pause or an abort",
-            Self::Evidence => "units went back only for a failure or a person's word",
-            Self::GivenBack => "guards were given back, and what was entered was left",
+            Self::Evidence => "units were rolled back only on a failure or a command",
+            Self::GivenBack => "guards were cleared, and what was entered was left",
             Self::Ending => "the run ended as it says",
         }
     }

@@ -24,10 +24,10 @@ use crate::body::Body;
 use crate::commands::{ask, refused, role_of};
 use crate::description::{described_as, finished};
 use crate::etag::{Tagged, body, names, tag};
-use crate::idempotency::{KEY, Once, Repeat};
+use crate::idempotency::{IdempotencyKeys, KEY, Repeat};
 use crate::metrics;
-use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
+use crate::run_path::{RunPath, permitted};
 use crate::runs::{Listing, ReadRun};
 use crate::stores::Away;
 use crate::stream;
@@ -287,7 +287,7 @@ async fn list(
 async fn run(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     headers: HeaderMap,
 ) -> Result<Tagged<RunDocument>, Problem> {
     let Path(run) = run?;
@@ -298,7 +298,7 @@ async fn run(
 async fn events(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     part: Result<Query<Part>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<EventList>, Problem> {
     let (Path(run), Query(part)) = (run?, part?);
@@ -315,7 +315,7 @@ async fn events(
 async fn command(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     headers: HeaderMap,
     asked: Result<Body<Asked>, Problem>,
 ) -> Result<Accepted, Problem> {
@@ -324,7 +324,10 @@ async fn command(
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
     let claim = match headers.get(&KEY) {
         None => None,
-        Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
+        Some(key) => match shared
+            .once
+            .claim(IdempotencyKeys::key(&caller.name, key)?, &question)
+        {
             Ok(claim) => Some(claim),
             Err(Repeat::Before) => return Ok(Accepted::of(&seen)),
             Err(Repeat::UnderWay) => {

@@ -16,10 +16,10 @@ use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::body::Body;
 use crate::description::described_as;
-use crate::idempotency::{KEY, Once, Repeat};
+use crate::idempotency::{IdempotencyKeys, KEY, Repeat};
 use crate::problem::Problem;
 use crate::read_error::ReadError;
-use crate::run_processes::{Beginning, Carrier};
+use crate::run_processes::{RunStarter, StartedProcess};
 
 /// No plan is larger.
 pub(crate) const LARGEST_PLAN: usize = 16 << 20;
@@ -178,7 +178,10 @@ pub(crate) async fn begin(
     let question = format!("begin {cluster} {text}");
     let mut claim = match headers.get(&KEY) {
         None => None,
-        Some(key) => match shared.once.claim(Once::key(&caller.name, key)?, &question) {
+        Some(key) => match shared
+            .once
+            .claim(IdempotencyKeys::key(&caller.name, key)?, &question)
+        {
             Ok(claim) => Some(claim),
             Err(Repeat::Before) => {
                 let open = shared
@@ -226,12 +229,12 @@ fn refused(caller: &Caller, role: Role) -> Problem {
 /// Starts the process, where no run of the cluster goes on; and the newest run before it.
 async fn start(
     shared: &Shared,
-    carrier: &Carrier,
+    carrier: &RunStarter,
     caller: &Caller,
     cluster: &ClusterName,
     plan: &Looked,
     text: &[u8],
-) -> Result<(Option<RunId>, Beginning), Problem> {
+) -> Result<(Option<RunId>, StartedProcess), Problem> {
     let before = shared
         .runs
         .newest_of(cluster)
@@ -255,7 +258,7 @@ async fn follow(
     cluster: ClusterName,
     plan: String,
     before: Option<RunId>,
-    mut beginning: Beginning,
+    mut beginning: StartedProcess,
 ) -> Result<Begun, Problem> {
     let begun = |cluster, run, said, status| Begun {
         cluster,

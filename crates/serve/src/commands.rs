@@ -53,7 +53,7 @@ pub(crate) async fn ask(
     let run = &seen.view.run;
     if seen.asked.len() >= UNHEEDED {
         return Err(Problem::conflict(format!(
-            "{UNHEEDED} commands wait already for somebody to heed them: `stagger resume {run}` does"
+            "{UNHEEDED} commands are pending already: `stagger resume {run}` applies them"
         )));
     }
     let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);

@@ -20,7 +20,7 @@ const LONGEST: usize = 200;
 
 /// The keys that were seen. A process that begins anew knows none.
 #[derive(Debug, Default)]
-pub(crate) struct Once {
+pub(crate) struct IdempotencyKeys {
     seen: Mutex<BTreeMap<String, KnownKey>>,
 }
 
@@ -34,7 +34,7 @@ struct KnownKey {
 /// A question that is being carried out under its key. Unless it is done, it may come again: also where whoever asked hung up.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    once: &'a Once,
+    once: &'a IdempotencyKeys,
     key: String,
 }
 
@@ -72,7 +72,7 @@ pub(crate) enum Repeat {
     Otherwise,
 }
 
-impl Once {
+impl IdempotencyKeys {
     /// The key of a caller.
     pub(crate) fn key(caller: &str, key: &HeaderValue) -> Result<String, Problem> {
         match key.to_str() {
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_key_is_claimed_once_and_may_come_again_where_nothing_was_done() {
-        let once = Once::default();
-        let key = || Once::key("anna", &HeaderValue::from_static("k1")).unwrap();
+        let once = IdempotencyKeys::default();
+        let key = || IdempotencyKeys::key("anna", &HeaderValue::from_static("k1")).unwrap();
         let given_up = once.claim(key(), "pause").unwrap();
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::UnderWay);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
@@ -130,14 +130,14 @@ mod tests {
         once.claim(key(), "pause").unwrap().done();
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::Before);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
-        let other = Once::key("bert", &HeaderValue::from_static("k1")).unwrap();
+        let other = IdempotencyKeys::key("bert", &HeaderValue::from_static("k1")).unwrap();
         assert!(once.claim(other, "resume").is_ok());
-        assert!(Once::key("anna", &HeaderValue::from_static("")).is_err());
+        assert!(IdempotencyKeys::key("anna", &HeaderValue::from_static("")).is_err());
     }
 
     #[test]
     fn no_more_keys_are_kept_than_there_is_room_for() {
-        let once = Once::default();
+        let once = IdempotencyKeys::default();
         for number in 0..KEPT + 10 {
             once.claim(number.to_string(), "").unwrap().done();
         }

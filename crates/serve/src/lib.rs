@@ -6,22 +6,22 @@
 
 pub mod access;
 mod api;
+mod authentication;
 mod begin;
 mod body;
 mod commands;
 mod description;
-mod door;
-mod drawn;
 mod etag;
+mod fragments;
 mod idempotency;
 mod limits;
 mod listen;
 mod metrics;
-mod of_run;
 mod page;
 mod patience;
 mod problem;
 mod read_error;
+mod run_path;
 mod run_processes;
 mod runs;
 mod stores;
@@ -40,8 +40,8 @@ pub use run_processes::CarryOn;
 pub use stores::{Open, RunStore};
 
 use access::Tokens;
-use idempotency::Once;
-use run_processes::Carrier;
+use idempotency::IdempotencyKeys;
+use run_processes::RunStarter;
 use runs::Runs;
 
 /// What every answer is made from.
@@ -49,8 +49,8 @@ use runs::Runs;
 struct Shared {
     runs: Runs,
     tokens: Arc<Tokens>,
-    once: Arc<Once>,
-    carrier: Option<Arc<Carrier>>,
+    once: Arc<IdempotencyKeys>,
+    carrier: Option<Arc<RunStarter>>,
     streams: Arc<Semaphore>,
     /// An answer may take so long.
     patience: Duration,

@@ -23,12 +23,12 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
-use crate::door::{Door, Peer, careful, in_time, known_caller};
-use crate::idempotency::Once;
+use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_pages, with_timeout};
+use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
 use crate::patience::{PatientAcceptor, PatientListener};
 use crate::problem::Problem;
-use crate::run_processes::Carrier;
+use crate::run_processes::RunStarter;
 use crate::runs::Runs;
 use crate::stores::Stores;
 use crate::{Settings, Shared, api, page};
@@ -147,14 +147,14 @@ pub async fn serve(
     }
 }
 
-/// All routes, behind a door.
-fn router(settings: Settings, door: Door) -> Router {
+/// All routes, behind a authentication.
+fn router(settings: Settings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
         runs: Runs::of(Stores::of(settings.stores, &limits)),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
-        once: Arc::new(Once::default()),
-        carrier: settings.carry_on.map(|how| Arc::new(Carrier::new(how))),
+        once: Arc::new(IdempotencyKeys::default()),
+        carrier: settings.carry_on.map(|how| Arc::new(RunStarter::new(how))),
         streams: Arc::new(Semaphore::new(limits.streams)),
         patience: limits.whole,
         most_streams: limits.streams,
@@ -162,12 +162,18 @@ fn router(settings: Settings, door: Door) -> Router {
     let (api, _) = api::described();
     let known = api.merge(page::pages());
     known
-        .layer(middleware::from_fn_with_state(door.clone(), known_caller))
+        .layer(middleware::from_fn_with_state(
+            authentication.clone(),
+            authenticate,
+        ))
         .merge(page::open())
         .fallback(|| async { Problem::nothing_there() })
         .method_not_allowed_fallback(|| async { Problem::method() })
-        .layer(middleware::from_fn_with_state(limits.whole, in_time))
-        .layer(middleware::from_fn_with_state(door, careful))
+        .layer(middleware::from_fn_with_state(limits.whole, with_timeout))
+        .layer(middleware::from_fn_with_state(
+            authentication,
+            refuse_foreign_pages,
+        ))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(shared)
 }
@@ -217,7 +223,7 @@ async fn on_socket(
         listener,
         stalled: settings.limits.stalled,
     };
-    let router = router(settings, Door::Socket { user });
+    let router = router(settings, Authentication::Socket { user });
     let service = router.into_make_service_with_connect_info::<Peer>();
     let (ending, ended) = tokio::sync::oneshot::channel();
     let serving = axum::serve(listener, service).with_graceful_shutdown(async {
@@ -240,9 +246,9 @@ async fn on_address(
     server: axum_server::Server<SocketAddr, RustlsAcceptor<PatientAcceptor>>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    let door = Door::Tokens(Arc::new(Tokens::of(&settings.tokens)));
+    let authentication = Authentication::Tokens(Arc::new(Tokens::of(&settings.tokens)));
     let head = settings.limits.head;
-    let router = router(settings, door);
+    let router = router(settings, authentication);
     let handle = Handle::new();
     // Whoever would have to be told apart by what they send first would not be waited for in vain.
     let mut server = server.handle(handle.clone()).http1_only();

@@ -20,7 +20,7 @@ use stagger_core::view::Verdict;
 use stagger_report::page::STYLE;
 
 use crate::Shared;
-use crate::drawn::units::encoded;
+use crate::fragments::units::encoded;
 use crate::problem::Problem;
 
 const LIVE: &str = include_str!("page/live.js");
@@ -86,7 +86,7 @@ fn document(title: &str, body: &Markup) -> Html<String> {
 }
 
 /// A page that says why there is none.
-pub(crate) fn sorry(problem: &Problem) -> Response {
+pub(crate) fn error_page(problem: &Problem) -> Response {
     let body = html! {
         nav { a href="/" { "all runs" } }
         main { h1 { (problem.title()) } p { (problem.detail()) } }
@@ -95,17 +95,17 @@ pub(crate) fn sorry(problem: &Problem) -> Response {
 }
 
 /// Why there is no page.
-pub(crate) struct Sorry(Problem);
+pub(crate) struct PageError(Problem);
 
-impl From<Problem> for Sorry {
+impl From<Problem> for PageError {
     fn from(problem: Problem) -> Self {
         Self(problem)
     }
 }
 
-impl IntoResponse for Sorry {
+impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        sorry(&self.0)
+        error_page(&self.0)
     }
 }
 
@@ -199,7 +199,7 @@ struct Entered {
 async fn enter(State(shared): State<Shared>, entered: Result<Form<Entered>, FormRejection>) -> Response {
     let Form(Entered { token }) = match entered {
         Ok(entered) => entered,
-        Err(rejection) => return sorry(&rejection.into()),
+        Err(rejection) => return error_page(&rejection.into()),
     };
     let token = token.trim();
     match shared.tokens.holder(token, jiff::Timestamp::now()) {
@@ -210,12 +210,8 @@ async fn enter(State(shared): State<Shared>, entered: Result<Form<Entered>, Form
             };
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
-        Ok(None) => (
-            StatusCode::UNAUTHORIZED,
-            login(Some("this is no token, or it is good no more")),
-        )
-            .into_response(),
-        Err(error) => sorry(&Problem::store(error.to_string())),
+        Ok(None) => (StatusCode::UNAUTHORIZED, login(Some("invalid or expired token"))).into_response(),
+        Err(error) => error_page(&Problem::store(error.to_string())),
     }
 }
 

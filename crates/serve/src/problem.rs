@@ -118,7 +118,7 @@ impl Problem {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-started",
-            "nobody could be started who begins the run",
+            "no process could be started for the run",
             detail,
         )
     }
@@ -205,7 +205,7 @@ impl Problem {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-carried-on",
-            "it is noted, and nobody carries the run out",
+            "it is recorded, and the run is interrupted",
             detail,
         )
     }

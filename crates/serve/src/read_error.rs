@@ -11,7 +11,7 @@ pub(crate) enum ReadError {
     NoRun(RunId),
     #[error("the journal of {run} cannot be read: {why}")]
     Unreadable { run: RunId, why: String },
-    #[error("several stores have a run {0}, and nobody knows which is meant")]
+    #[error("several stores have a run {0}")]
     InSeveral(RunId),
     #[error("run {0} is over")]
     Over(RunId),

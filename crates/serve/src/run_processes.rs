@@ -37,7 +37,7 @@ enum Work {
 
 /// Those that were started here and have not ended.
 #[derive(Debug)]
-pub(crate) struct Carrier {
+pub(crate) struct RunStarter {
     how: CarryOn,
     at_work: Arc<Mutex<BTreeSet<Work>>>,
 }
@@ -57,7 +57,7 @@ impl Drop for AtWork {
 }
 
 /// A process that begins a run.
-pub(crate) struct Beginning {
+pub(crate) struct StartedProcess {
     /// How it ended. If the run is carried out by then, that is hours away.
     pub(crate) ended: oneshot::Receiver<io::Result<ExitStatus>>,
     log: PathBuf,
@@ -65,7 +65,7 @@ pub(crate) struct Beginning {
     from: u64,
 }
 
-impl Beginning {
+impl StartedProcess {
     /// The end of what it has printed.
     pub(crate) fn said(&self) -> String {
         let read = || -> io::Result<String> {
@@ -80,7 +80,7 @@ impl Beginning {
     }
 }
 
-impl Carrier {
+impl RunStarter {
     pub(crate) fn new(how: CarryOn) -> Self {
         Self {
             how,
@@ -110,7 +110,7 @@ impl Carrier {
         cluster: &ClusterName,
         plan: &[u8],
         by: &str,
-    ) -> io::Result<Option<Beginning>> {
+    ) -> io::Result<Option<StartedProcess>> {
         let Some(at_work) = self.claim(Work::Cluster(cluster.clone())) else {
             return Ok(None);
         };
@@ -129,7 +129,7 @@ impl Carrier {
         ];
         let from = fs::metadata(&log).map_or(0, |metadata| metadata.len());
         let ended = self.start(at_work, cluster, &words, &log, Some(plan_file))?;
-        Ok(Some(Beginning { ended, log, from }))
+        Ok(Some(StartedProcess { ended, log, from }))
     }
 
     /// The right to start a process for that; `None`: one that was started here is at work on it.

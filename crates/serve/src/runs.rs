@@ -14,7 +14,7 @@ use stagger_report::{Reading, Verification, verify};
 use tokio::sync::watch;
 
 use crate::access::Caller;
-use crate::drawn::Drawn;
+use crate::fragments::PageFragments;
 use crate::read_error::ReadError;
 use crate::stores::{Away, Found, Place, Stores, runs_of};
 
@@ -51,7 +51,7 @@ pub(crate) struct Journal {
     /// Where the store stood when it was read; `None`: it did not say.
     mark: Option<Mark>,
     verification: OnceLock<Option<Verification>>,
-    drawn: OnceLock<Drawn>,
+    drawn: OnceLock<PageFragments>,
 }
 
 impl Journal {
@@ -61,9 +61,9 @@ impl Journal {
     }
 
     /// What of its page depends on nothing else.
-    pub(crate) fn drawn(&self) -> &Drawn {
+    pub(crate) fn drawn(&self) -> &PageFragments {
         self.drawn
-            .get_or_init(|| Drawn::of(&self.reading, self.verification()))
+            .get_or_init(|| PageFragments::of(&self.reading, self.verification()))
     }
 }
 
@@ -229,7 +229,7 @@ impl Runs {
 
     /// A run.
     pub(crate) async fn run(&self, run: &RunId) -> Result<ReadRun, ReadError> {
-        let place = self.stores.of_run(run).await?;
+        let place = self.stores.run_path(run).await?;
         let (this, run) = (self.clone(), run.clone());
         let read = move |store: Box<dyn Store>| this.read(place, &*store, &run);
         self.stores.look(place, read).await
@@ -348,7 +348,7 @@ impl Runs {
 
     /// Leaves a command for whoever carries the run out.
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
-        let place = self.stores.of_run(run).await?;
+        let place = self.stores.run_path(run).await?;
         let run = run.clone();
         let ask = move |mut store: Box<dyn Store>| {
             let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by);

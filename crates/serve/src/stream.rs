@@ -18,9 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
 use crate::read_error::ReadError;
+use crate::run_path::{RunPath, permitted};
 use crate::runs::{Followed, ReadRun};
 
 /// Where a stream ended that is gone on with.
@@ -43,7 +43,7 @@ const LONGEST: Duration = Duration::from_mins(5);
 pub(crate) async fn stream(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     from: Result<Query<From>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Events, Problem> {

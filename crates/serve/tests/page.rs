@@ -7,9 +7,9 @@
     reason = "test code"
 )]
 
-mod door;
+mod server;
 
-use door::Served;
+use server::Served;
 
 const PAGE: &str = "/runs/sim-demo";
 const PARTS: &str = "/runs/sim-demo/parts";

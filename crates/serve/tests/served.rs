@@ -2,13 +2,13 @@
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "test code")]
 
 #[allow(dead_code, reason = "each file of tests asks in its own way")]
-mod door;
+mod server;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use door::{Answer, Served};
 use serde_json::{Value, json};
+use server::{Answer, Served};
 use stagger_core::run::Command;
 
 /// The run that is not over, as its journal stood at some event, and one that is.
@@ -127,7 +127,7 @@ async fn a_command_is_left_in_the_name_of_who_asks() {
     assert_eq!(run["asked"], json!([{ "command": "pause", "by": "anna@ops1" }]));
     let page = served.get("/runs/sim-demo").await.body;
     assert!(
-        page.contains("</b> was asked for by anna@ops1; nobody carries the run out"),
+        page.contains("</b> was requested by anna@ops1; the run is interrupted"),
         "{page}"
     );
     let over = served.post(&format!("{OVER}/commands"), &[], &body).await;

@@ -38,9 +38,9 @@ fn a_password_that_is_changed_in_mid_wave_ends_the_process_and_not_the_run() -> 
         ended.expect_said(&[
             "401",
             "password_file",
-            &format!("run {open} is open; what was taken out of service stays so: "),
+            &format!("run {open} is open; still out of service: "),
             "node2",
-            &format!("`stagger resume {open}` goes on, `stagger abort {open}` cleans up"),
+            &format!("next: `stagger resume {open}` or `stagger abort {open}`"),
         ])?;
         ensure!(ended.code == Some(2), "it ended with {:?}", ended.code);
         let state = cluster.state()?;

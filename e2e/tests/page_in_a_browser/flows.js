@@ -122,12 +122,12 @@ const flows = {
     check(/Starts no new wave.*units? begun, is finished first/s.test(await text(page, ".controls")), "Pause says what it costs");
     await page.getByRole("button", { name: "Pause" }).click();
     await wait("it was asked for", async () => (await ask("asked")) === "pause");
-    check(/pause was asked for by .*, and is not heeded yet/.test(await text(page, ".asked")), "the page says so");
+    check(/pause was requested by .*, and is pending/.test(await text(page, ".asked")), "the page says so");
     await page.getByRole("button", { name: "Resume" }).click();
     await wait("it was asked for", async () => (await ask("asked")) === "pause,resume");
     await page.locator("summary", { hasText: "Approve" }).click();
     const form = page.locator("form", { hasText: "require-osd-release" });
-    check(/Cannot be taken back: no OSD older than 20.2.1 may join any more/.test(await form.innerText()), await form.innerText());
+    check(/Cannot be undone: no OSD older than 20.2.1 may join any more/.test(await form.innerText()), await form.innerText());
     await form.getByRole("button", { name: "Approve" }).click();
     check((await ask("asked")) === "pause,resume", "without a word that the cost was read nothing is asked");
     await form.getByRole("checkbox").check();

@@ -189,7 +189,7 @@ fn was_told_why_it_stays(cluster: &RookCluster) -> Result<()> {
     let words = ["logs", "job/stagger-may-be-uninstalled", "-n", NAMESPACE];
     let said = cluster.plane.ask(&words)?;
     ensure!(
-        said.contains("not to be uninstalled yet") && said.contains("delete cephmaintenance rook-ceph"),
+        said.contains("do not uninstall yet") && said.contains("delete cephmaintenance rook-ceph"),
         "{said}"
     );
     cluster

@@ -208,7 +208,7 @@ fn deleted_in_mid_drain(cluster: &RookCluster, node: &str) -> Result<()> {
         bail!("an operator that holds budgets may be uninstalled");
     };
     let refused = format!("{refused:#}");
-    ensure!(refused.contains("not to be uninstalled yet"), "{refused}");
+    ensure!(refused.contains("do not uninstall yet"), "{refused}");
     given_back(cluster, 60)?;
     may_be_uninstalled(cluster)?;
     cluster.plane.ask(&["uncordon", node])?;

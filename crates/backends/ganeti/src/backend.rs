@@ -172,7 +172,7 @@ impl GanetiBackend {
         let memory = self.memory.as_ref();
         let boot = memory.and_then(|memory| memory.boots.get(unit.as_str()));
         boot.map(String::as_str).ok_or_else(|| {
-            let why = "its boot id from before the run is not known, so nobody could tell when it is back";
+            let why = "its boot id from before the run is unknown, so its reboot cannot be detected";
             BackendError::permanent(format!("reboot {unit}"), why)
         })
     }

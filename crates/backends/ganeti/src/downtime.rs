@@ -81,7 +81,7 @@ pub fn downtimes(facts: &Facts, visits: &Visits) -> Vec<String> {
         let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(" ");
         (!names.is_empty()).then(|| {
             format!(
-                "not all instances that are moved run on meanwhile: {shown}{more}: {}",
+                "some moved instances are interrupted: {shown}{more}: {}",
                 kind.words()
             )
         })

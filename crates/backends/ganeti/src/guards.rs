@@ -290,7 +290,7 @@ pub async fn drop(
     call: &Call,
     guard: &GuardName,
 ) -> Result<String, BackendError> {
-    let tried = format!("give back the guard {guard}");
+    let tried = format!("clear the guard {guard}");
     let filters = rapi.filters().await.map_err(|error| error.of(&tried, true))?;
     let Some(held) = held(&filters)
         .into_iter()

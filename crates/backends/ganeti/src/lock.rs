@@ -200,7 +200,7 @@ impl FilterLock {
         }
         if claims(&filters).all(|found| found.record.lock.incarnation != claim.incarnation) {
             return Err(LockError::Lost(
-                "another took our claim away, as nobody renewed it".to_owned(),
+                "another took the lock, as it was not renewed".to_owned(),
             ));
         }
         self.write(rapi, claim, token).await
@@ -215,7 +215,7 @@ impl FilterLock {
         let filters = read(rapi).await?;
         if claims(&filters).all(|found| found.record.lock.incarnation != claim.incarnation) {
             return Err(LockError::Lost(
-                "another took our claim away, as nobody renewed it".to_owned(),
+                "another took the lock, as it was not renewed".to_owned(),
             ));
         }
         self.write(rapi, claim, token).await

@@ -78,10 +78,7 @@ pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, 
             format!("run `{command}`"),
             "what a command has done to a node is not known",
         ),
-        Task::Hold => (
-            "empty and hold".to_owned(),
-            "what a person has done to a node is not known",
-        ),
+        Task::Hold => ("empty and hold".to_owned(), "what you did to a node is unknown"),
     };
     target.title = format!("{title}: {}", goal.reboot.selection);
     for part in &mut target.parts {

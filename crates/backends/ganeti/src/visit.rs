@@ -160,7 +160,7 @@ pub fn enter(
         Role::Drained if noted.is_empty() => {
             return refuse(match this.notes.visits().next() {
                 Some(other) => format!(
-                    "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
+                    "{name} was left drained by {}: `stagger ganeti recover {name}` restores it",
                     other.whose()
                 ),
                 None => format!("{name} is drained, and was set so by others"),

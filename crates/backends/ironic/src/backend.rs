@@ -135,7 +135,7 @@ impl Executor for IronicBackend {
         for server in &servers {
             if !shown.peers(server).any(|peer| !servers.contains(&peer)) {
                 let why = format!(
-                    "the balancer has nobody else in {} who gets requests",
+                    "the balancer has no other server for requests in {}",
                     server.backend
                 );
                 return Ok(Answer::No { why });
@@ -180,7 +180,7 @@ impl Executor for IronicBackend {
                 ..
             } => performer.visit(unit, *phase, revision).await,
             Action::Restart { unit } => performer.start_again(unit).await,
-            Action::GoBack { unit, revision, .. } => performer.go_back(unit, revision).await,
+            Action::GoBack { unit, revision, .. } => performer.roll_back(unit, revision).await,
             Action::Step { step } => performer.step(step.as_str()).await,
             Action::TakeGuard { guard, .. } | Action::DropGuard { guard, .. } => {
                 Err(BackendError::permanent(

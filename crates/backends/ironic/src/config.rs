@@ -320,9 +320,7 @@ impl StopMode {
         match self {
             Self::Drain => "its RPC port is drained to its peers; no request fails or waits",
             Self::Mute => "it is muted, which writes into Ironic's table of conductors; no request fails",
-            Self::Hold => {
-                "all requests wait at the API door until it is back, which took 20 s each time on 26.1"
-            }
+            Self::Hold => "all requests wait at the API until it is back, which took 20 s each time on 26.1",
         }
     }
 }

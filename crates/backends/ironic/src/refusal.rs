@@ -58,8 +58,7 @@ pub(crate) fn judge(
             }
             let hooks = &config.hooks;
             if !asks(policy) && hooks.ramdisk.is_none() && !hooks.ramdisk_is_done {
-                let why = "doors are passed without a word, and nobody has said that the ramdisk image is of the new \
-                           release: give `hooks.ramdisk`, or set `hooks.ramdisk_is_done`";
+                let why = "points of no return pass unasked, and the ramdisk image is not confirmed as of the new release: give `hooks.ramdisk`, or set `hooks.ramdisk_is_done`";
                 reasons.push(Reason::of_backend("ramdisk-not-confirmed", why));
             }
         }

@@ -265,7 +265,7 @@ impl Compiler<'_> {
         let UpgradeGoal { to, from, .. } = self.goal;
         let door = format!(
             "from the first service without a pin on rows are written that {from} cannot read, and one such row \
-             breaks its lists: nothing goes back to {from} behind it"
+             breaks its lists: no rollback to {from} after it"
         );
         let renames = self.table.renames(self.from.place, self.to.place);
         let why = if renames {

@@ -354,7 +354,7 @@ pub(crate) struct Hroller {
     /// With --compat=strict: do not tell on stderr what is unsafe in the answer.
     #[arg(long)]
     pub(crate) no_warn: bool,
-    /// With -m: accept any certificate, and send no password. Whoever is between may tell of another cluster. Prints the
+    /// With -m: accept any certificate, and send no password. A man in the middle may show another cluster. Prints the
     /// certificate's fingerprint.
     #[arg(long)]
     pub(crate) accept_any_certificate: bool,
@@ -392,12 +392,12 @@ pub(crate) enum Ganeti {
     Init(GanetiInit),
     /// List what runs hold in the cluster, as a drained job queue, and until when.
     Guards(GanetiGuards),
-    /// Give back what runs have left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
+    /// Clean up what runs left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
     Recover(Recover),
-    /// Carry on the run that was handed over to this node, or whose process died, where this node is the master. Else do nothing:
-    /// for a timer on every node that may be master.
+    /// Resume the run that was handed over to this node, or whose process died, if this node is the master. For a timer on every
+    /// node that may be master.
     Resume,
-    /// Say that the maintenance of nodes is done that `exec --hold` keeps empty: their instances come back.
+    /// Mark the maintenance of nodes that `exec --hold` keeps empty as done: their instances return.
     #[command(after_help = "Example: stagger ganeti done node3")]
     Done {
         /// The nodes.

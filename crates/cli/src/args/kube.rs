@@ -28,7 +28,7 @@ const TOOLBOX: &str = "deploy/rook-ceph-tools";
 
 impl RookCluster {
     /// Whether one is meant.
-    pub(crate) fn is_meant(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         let Self {
             kubeconfig,
             context,
@@ -76,7 +76,7 @@ pub(crate) struct OperatorCluster {
 
 impl OperatorCluster {
     /// Whether an operator is meant.
-    pub(crate) fn is_meant(&self) -> bool {
+    pub(crate) fn is_given(&self) -> bool {
         let Self {
             kubeconfig,
             context,

@@ -83,9 +83,9 @@ pub(crate) struct Operator {
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// It is wished.
+    /// Enabled.
     On,
-    /// It is not.
+    /// Disabled.
     Off,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Serve {
     /// The socket for yourself alone [default: stagger.sock in the runtime folder of your session, else serve.sock in that of --state].
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub(crate) socket: Option<PathBuf>,
-    /// Serve at this address instead, for whoever has a token.
+    /// Serve at this address instead, with tokens.
     #[arg(long, value_name = "ADDRESS:PORT", requires_all = ["certificate", "key"])]
     pub(crate) listen: Option<SocketAddr>,
     /// The certificate with those that signed it, in PEM.
@@ -25,7 +25,7 @@ pub(crate) struct Serve {
     /// Serve the runs of another cluster too, of that configuration; CONFIG=DIR where its --state is another. May be repeated.
     #[arg(long, value_name = "CONFIG", value_parser = site)]
     pub(crate) also: Vec<Site>,
-    /// Start processes that begin runs, and that carry a run on where nobody does and somebody asks to resume, abort or roll back.
+    /// Start processes that begin runs, and that continue interrupted runs on resume, abort or rollback.
     #[arg(long)]
     pub(crate) carry_on: bool,
     /// Print the description of the interface (an `OpenAPI` 3.1 document) and end.

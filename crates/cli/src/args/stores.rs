@@ -12,8 +12,8 @@ pub(crate) enum Lint {
     /// Check that services of the previous release still work after each schema migration. Exit 0 if so, 1 if a rule is
     /// broken.
     ///
-    /// Judged are the files of DIR in SQL, in the order in which sqlx, diesel, refinery, Flyway or Prisma carry them out, or
-    /// one file, such as `alembic upgrade --sql` prints; what leads back is left out. A line `-- stagger: allow RULE:
+    /// Lints the SQL files of DIR in the order of sqlx, diesel, refinery, Flyway or Prisma, or one file, such as
+    /// `alembic upgrade --sql` prints; down migrations are left out. A line `-- stagger: allow RULE:
     /// REASON` before a statement has what it breaks of RULE accepted. Without a manifest each migration is judged as the next
     /// release. With one each file begins with the release that brings it, as `-- release: 7.0`, and what was deprecated in its
     /// time may be dropped: a column three months and a named release after it was deprecated, and one more named release
@@ -82,7 +82,7 @@ pub(crate) enum Db {
         to: PathBuf,
     },
     /// Bring old rows to the newest version, in batches, while other processes work. Exit 0 nothing is left, 6 more
-    /// is left, 3 a person has to look at what cannot be migrated.
+    /// is left, 3 rows that cannot be migrated need you.
     ///
     /// Do it when every stagger on this store is of this release, or read what it writes: older ones do not know
     /// newer rows. It may be ended at any time, and goes on where it was.

@@ -29,12 +29,12 @@ use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
 use self::reboot::Reached;
+use super::cluster_handle::{ClusterHandle, ManagedSystem, PlanContext, System};
 use super::guards::GuardHolder;
-use super::opened::{Looked, Managed, Opened, System};
 use super::reachable;
 use crate::args::{self, Action, Goal, PolicyFlags};
 use crate::error::CliError;
-use crate::planning::{PlanRequest, made_for, refusal};
+use crate::planning::{PlanRequest, make_plan, refusal};
 
 /// What a Ceph does its own way.
 pub(crate) struct Ceph {
@@ -179,14 +179,14 @@ impl System for Ceph {
         preflight::missing_commands(&self.settings.software, changed.map(|stage| stage.kind.as_str()))
     }
 
-    fn carried_out_by(&self) -> Option<&'static str> {
+    fn external_runner(&self) -> Option<&'static str> {
         self.of_rook
             .then_some("the image in the CephMaintenance: docs/guides/kubernetes.md")
     }
 }
 
 #[async_trait]
-impl Managed for Ceph {
+impl ManagedSystem for Ceph {
     fn backend(
         &self,
         memory: Option<Memory>,
@@ -203,8 +203,8 @@ impl Managed for Ceph {
         )))
     }
 
-    async fn preflight(opened: &Opened<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
-        let Opened { system, planner, .. } = opened;
+    async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        let ClusterHandle { system, planner, .. } = opened;
         let settings = &system.settings;
         let mut found = preflight::codes(&settings.health);
         let looked = opened.source.facts().await;
@@ -236,7 +236,7 @@ impl Managed for Ceph {
         if let Some(release) = to {
             match opened.plan(facts, &Goal::upgrade_to(release)).await {
                 Err(refused) => found.extend(reachable("target", Some(refused))),
-                Ok(Looked { planning, .. }) => found.extend(reachable_by(planning)),
+                Ok(PlanContext { planning, .. }) => found.extend(reachable_by(planning)),
             }
         }
         Ok(found)
@@ -250,7 +250,7 @@ impl Managed for Ceph {
 
 /// Whether a run can begin, and the known risks that keep nobody from it.
 fn reachable_by(mut planning: PlanRequest) -> Vec<Check> {
-    let made = made_for(&PolicyFlags::default(), &mut planning);
+    let made = make_plan(&PolicyFlags::default(), &mut planning);
     let refused = made.and_then(|plan| refusal(&planning, &plan).map_or(Ok(()), Err));
     let told: Vec<Finding> = planning
         .risks

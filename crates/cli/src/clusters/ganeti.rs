@@ -24,8 +24,8 @@ use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 use stagger_ganeti::source::ClusterFacts;
 
+use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
 use super::guards::GuardHolder;
-use super::opened::{Managed, Opened, System};
 use crate::args::{Cli, Goal};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -34,7 +34,7 @@ use crate::show;
 
 pub(crate) use goal::selection;
 pub(crate) use htools::{bodies_at, cluster_at, luxi_at, request_at, text_at};
-pub(crate) use source::to_recover;
+pub(crate) use source::recovery_backend;
 
 /// What a Ganeti does its own way.
 pub(crate) struct Ganeti<'a> {
@@ -115,7 +115,7 @@ impl System for Ganeti<'_> {
     fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
         let asked = goal.maintenance(&self.called)?;
         if self.settings.is_none() {
-            goal::can_be_told_from_a_file(&asked)?;
+            goal::refuse_live_flags(&asked)?;
         }
         goal::maintenance(&asked)
     }
@@ -150,7 +150,7 @@ impl System for Ganeti<'_> {
 }
 
 #[async_trait]
-impl Managed for Ganeti<'_> {
+impl ManagedSystem for Ganeti<'_> {
     fn backend(
         &self,
         memory: Option<Memory>,
@@ -182,7 +182,7 @@ impl Managed for Ganeti<'_> {
         Ok(())
     }
 
-    async fn preflight(opened: &Opened<Self>, _to: Option<&str>) -> Result<Vec<Check>, CliError> {
+    async fn preflight(opened: &ClusterHandle<Self>, _to: Option<&str>) -> Result<Vec<Check>, CliError> {
         let system = &opened.system;
         let subject = "cluster";
         let mut checks = match opened.source.facts().await {
@@ -201,7 +201,7 @@ impl Managed for Ganeti<'_> {
     }
 
     async fn look_back(
-        opened: &Opened<Self>,
+        opened: &ClusterHandle<Self>,
         run: &RunId,
         memory: Option<Memory>,
     ) -> Result<Vec<String>, CliError> {
@@ -227,7 +227,7 @@ impl Managed for Ganeti<'_> {
                 "this run has left behind:\n{}",
                 show::leftovers::leftovers(&left)
             ));
-            lines.push("`stagger ganeti recover` gives it back".to_owned());
+            lines.push("`stagger ganeti recover` cleans it up".to_owned());
         }
         Ok(lines)
     }
@@ -236,7 +236,7 @@ impl Managed for Ganeti<'_> {
         Ok(Some(GuardHolder::Ganeti(Box::new(self.looker()?))))
     }
 
-    fn goes_on_by_itself(&self) -> bool {
+    fn resumes_automatically(&self) -> bool {
         true
     }
 }

@@ -23,7 +23,7 @@ use stagger_ironic::versions::versions;
 use stagger_risks::{Finding, Known, Risk, Way, judge};
 use stagger_sim::ClusterCopy;
 
-use super::opened::{Managed, Opened, System};
+use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
 use super::{POLL, VersionReport, reachable, unusable};
 use crate::args::{Cli, Goal};
 use crate::config::{self, Config};
@@ -34,7 +34,7 @@ use crate::planning::PlanRequest;
 /// What an Ironic does its own way.
 pub(crate) struct Ironic(Settings);
 
-impl Opened<Ironic> {
+impl ClusterHandle<Ironic> {
     /// That of this configuration.
     pub(super) fn of_config(config: Config, settings: Settings) -> Result<Self, CliError> {
         Ok(Self {
@@ -136,7 +136,7 @@ impl System for Ironic {
 }
 
 #[async_trait]
-impl Managed for Ironic {
+impl ManagedSystem for Ironic {
     fn backend(
         &self,
         goal: Option<UpgradeGoal>,
@@ -149,7 +149,7 @@ impl Managed for Ironic {
         Ok(Arc::new(IronicBackend::new(settings, goal)?))
     }
 
-    async fn preflight(opened: &Opened<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+    async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
         let facts = opened.source.facts().await?;
         let mut checks = preflight::of_facts(&facts);
         checks.extend(preflight::look(&opened.system.0).await);

@@ -6,7 +6,7 @@ use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report};
 
 use crate::args::{Cli, FactsFrom};
-use crate::clusters::Opened;
+use crate::clusters::ClusterHandle;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -85,7 +85,7 @@ fn in_folder(folder: &Path) -> Result<Maps, CliError> {
 }
 
 async fn observed(cli: &Cli, from: &FactsFrom) -> Result<Maps, CliError> {
-    let facts = Opened::open(cli, from).await?.source.facts().await?;
+    let facts = ClusterHandle::open(cli, from).await?.source.facts().await?;
     match facts.pgs {
         Known::Yes(pgs) => Ok(Maps {
             pgs,

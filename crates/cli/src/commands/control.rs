@@ -17,11 +17,9 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
     let (run, nobody) = leave_command(cli, run, command)?;
     match nobody {
         Some(_) => print::talk(&format!(
-            "run {run} was asked; nobody carries it out now: `stagger resume {run}` does"
+            "requested; run {run} is interrupted: `stagger resume {run}` applies it"
         )),
-        None => print::talk(&format!(
-            "run {run} was asked; whoever carries it out heeds it at once"
-        )),
+        None => print::talk(&format!("requested; run {run} applies it at once")),
     }
     if cli.json {
         let store = store(cli)?;
@@ -38,7 +36,7 @@ pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -
     let (run, nobody) = leave_command(cli, run, command)?;
     let why = nobody.unwrap_or_default();
     print::talk(&format!(
-        "run {run} was asked; nobody carries it out ({why}): this process does"
+        "run {run} is interrupted ({why}): this process resumes it"
     ));
     Box::pin(super::run::continue_run(cli, &run)).await
 }
@@ -123,6 +121,6 @@ pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
             .filter(|found| !found.permitted)
             .map(|found| found.name.clone()),
     );
-    let error = CliError::usage(format!("run {} has no door {door}", start.run));
-    Err(error.hint(format!("its doors: {}", names.join(", "))))
+    let error = CliError::usage(format!("run {} has no {door} to approve", start.run));
+    Err(error.hint(format!("it has: {}", names.join(", "))))
 }

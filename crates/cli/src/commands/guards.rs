@@ -77,7 +77,7 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
         } = holder.look(&mut beats).await?;
         for guard in gone {
             print::talk(&format!(
-                "{} was renewed by nobody for as long as it lasts, and was given back",
+                "{} expired without renewal, and was cleared",
                 words(&guard)
             ));
         }

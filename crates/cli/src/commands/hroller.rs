@@ -24,7 +24,7 @@ use crate::print;
 const NAME: &str = "hroller";
 
 /// The words of the command line, if this program was started under hroller's name.
-pub(crate) fn words_of_namesake() -> Option<Vec<String>> {
+pub(crate) fn hroller_args() -> Option<Vec<String>> {
     let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = words.next()?;
     let name = Path::new(&program).file_name()?.to_str()?;
@@ -32,7 +32,7 @@ pub(crate) fn words_of_namesake() -> Option<Vec<String>> {
 }
 
 /// Answers as Ganeti's hroller.
-pub(crate) async fn as_namesake(words: &[String]) -> ExitCode {
+pub(crate) async fn run_as_hroller(words: &[String]) -> ExitCode {
     match strict::Request::read(words) {
         Ok(request) => strict::hroller(None, &request).await.into(),
         Err(strict::Ended(code)) => code.into(),

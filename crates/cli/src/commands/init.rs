@@ -14,7 +14,7 @@ use stagger_engine::hosts::Hosts;
 use stagger_ironic::client::conductors_at;
 
 use crate::args::{Cli, Init, InitKind};
-use crate::clusters::Opened;
+use crate::clusters::ClusterHandle;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -87,7 +87,7 @@ enum Packages {
 }
 
 async fn ask_ceph(args: &Init) -> Result<FoundCeph, CliError> {
-    let ceph = Opened::by_the_usual_way("ceph")?;
+    let ceph = ClusterHandle::by_the_usual_way("ceph")?;
     let facts = ceph.source.facts().await?;
     let by_unit = hosts_of(&facts);
     let hosts: BTreeSet<String> = by_unit.values().cloned().collect();

@@ -27,7 +27,7 @@ pub(crate) struct Journal {
 
 /// Where the journals are: of this machine's runs, or of an operator's.
 pub(crate) async fn store_of(cli: &Cli, kube: &OperatorCluster) -> Result<Box<dyn Store>, CliError> {
-    if kube.is_meant() {
+    if kube.is_given() {
         return Ok(Box::new(kube::journals(kube).await?));
     }
     store(cli)

@@ -98,8 +98,7 @@ async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
     Err(CliError::new(
         Exit::No,
         format!(
-            "not to be uninstalled yet: budgets, noout and labels may be held for CephMaintenance {}, and only an operator that runs gives \
-             them back",
+            "do not uninstall yet: budgets, noout and labels may be held for CephMaintenance {}, and only a running operator clears them",
             names.join(", ")
         ),
     )

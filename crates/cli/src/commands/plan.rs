@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::forecasts;
 use crate::plan_file::SavedPlan;
-use crate::planning::{PlanRequest, made_for, refusal};
+use crate::planning::{PlanRequest, make_plan, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
@@ -27,7 +27,7 @@ pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliE
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
-    let made = made_for(&goal.policy, &mut input)?;
+    let made = make_plan(&goal.policy, &mut input)?;
     print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made)
 }
 
@@ -41,7 +41,7 @@ fn print_plan(
     made: &Plan,
 ) -> Result<Exit, CliError> {
     let refusal = refusal(input, made);
-    let next = match (&refusal, cluster.carried_out_by()) {
+    let next = match (&refusal, cluster.external_runner()) {
         (Some(_), _) => "see below".to_owned(),
         (None, Some(otherwise)) => otherwise.to_owned(),
         (None, None) => run_command(cli, goal.words(), args.out.as_deref()),
@@ -169,7 +169,7 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
         unknown.iter().map(word).collect::<Vec<_>>().join(sep)
     };
     let note = format!(
-        "note: nothing tells how long these take, so it is assumed: {}",
+        "note: assumed durations: {}",
         join(", ", &|(name, seconds)| format!("{name} {seconds} s"))
     );
     // The flag is of a Ganeti's goals alone.
@@ -237,7 +237,7 @@ pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, args.goal.with()).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
-    let made = made_for(&goal.policy, &mut input)?;
+    let made = make_plan(&goal.policy, &mut input)?;
     let said = explain(&input.snapshot, &input.target, &made, &args.unit);
     let Some(said) = said else {
         return Err(unknown_unit(&input.snapshot, args.unit.as_str()));
@@ -251,7 +251,7 @@ pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit
     }
     print::out(&format!("{}.", said.place));
     for held in &said.held_by {
-        print::out(&format!("  held by   {held}"));
+        print::out(&format!("  blocked   {held}"));
     }
     for freed in &said.freed_by {
         print::out(&format!("  freed by  {freed}"));

@@ -21,7 +21,7 @@ use crate::show;
 
 /// `ganeti recover`: 0 when nothing is left, 1 when something is.
 pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, CliError> {
-    let backend = ganeti::to_recover(cli).await?;
+    let backend = ganeti::recovery_backend(cli).await?;
     let node = match &args.node {
         // One that there is not has nothing left on it, and that would say that all is well.
         Some(name) => {
@@ -60,12 +60,12 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     }
     if !args.yes {
         if !print::can_ask() {
-            return Err(CliError::usage(
-                "without a terminal nothing is given back unless that was said before",
-            )
-            .hint("--yes, or --dry-run to look"));
+            return Err(
+                CliError::usage("without a terminal a recovery must be confirmed beforehand")
+                    .hint("--yes, or --dry-run to look"),
+            );
         }
-        if !print::ask("Give it back?") {
+        if !print::ask("Clean up?") {
             return Err(CliError::new(Exit::No, "nothing was changed"));
         }
     }
@@ -83,7 +83,7 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
         print::talk(done);
     }
     for error in &recovered.failed {
-        print::talk(&format!("NOT GIVEN BACK  {error}"));
+        print::talk(&format!("NOT CLEANED UP  {error}"));
         if let Some(hint) = &error.hint {
             print::talk(&format!("hint: {hint}"));
         }
@@ -116,7 +116,7 @@ fn refused(error: LockError) -> CliError {
         LockError::Held(claim) => {
             let run = claim.run.clone();
             CliError::from(SuperviseError::Lock(LockError::Held(claim))).hint(format!(
-                "what a run has in hand it gives back by itself: `stagger abort {run}` there, and then this again"
+                "an active run cleans up itself: `stagger abort {run}` there, then repeat this"
             ))
         }
         lost @ LockError::Lost(_) => CliError::from(SuperviseError::Lock(lost)).hint(
@@ -128,7 +128,7 @@ fn refused(error: LockError) -> CliError {
 
 /// `ganeti done`
 pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> {
-    let backend = ganeti::to_recover(cli).await?;
+    let backend = ganeti::recovery_backend(cli).await?;
     let (facts, cluster) = backend.look().await?;
     let waiting = stagger_ganeti::hold::waiting(&facts);
     let mut told = Vec::new();
@@ -167,7 +167,7 @@ pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> 
 /// `ganeti guards`
 pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuards) -> Result<Exit, CliError> {
     if args.drop {
-        let backend = ganeti::to_recover(cli).await?;
+        let backend = ganeti::recovery_backend(cli).await?;
         for held in backend.drop_guards(&name(Timestamp::now())?).await? {
             print::talk(&format!("{} of run {} was given back", held.guard, held.run));
         }

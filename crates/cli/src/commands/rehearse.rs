@@ -14,7 +14,7 @@ use crate::clusters::{self, RehearsalInput};
 use crate::documents::{self, Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::planning::{PlanRequest, made_for};
+use crate::planning::{PlanRequest, make_plan};
 use crate::print;
 use crate::show;
 
@@ -24,7 +24,7 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     let cluster = clusters::open(cli, &args.from).await?;
     let RehearsalInput { planning, copy } = cluster.rehearsal_input(&goal).await?;
     let mut planning = planning.selected(&goal.select)?;
-    let made = made_for(&goal.policy, &mut planning)?;
+    let made = make_plan(&goal.policy, &mut planning)?;
     let PlanRequest { target, policy, .. } = planning;
     let copy = Arc::new(copy);
     let (seed, osds) = (args.seed.unwrap_or(1), copy.osds_up());
@@ -55,7 +55,7 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     if cli.json {
         print::json(&documents::REHEARSAL.of(&told));
     } else {
-        let next = match cluster.carried_out_by() {
+        let next = match cluster.external_runner() {
             Some(otherwise) => otherwise.to_owned(),
             None => plan::run_command(cli, goal.words(), None),
         };

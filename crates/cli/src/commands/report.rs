@@ -43,7 +43,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
     let mut earlier = Vec::new();
     let mut after = Vec::new();
     // Who carries out what a file or a cluster tells of is not known here, nor are earlier runs.
-    if args.of.from.is_none() && !args.of.kube.is_meant() {
+    if args.of.from.is_none() && !args.of.kube.is_given() {
         let store = store(cli)?;
         if let Some(why) = supervisor::nobody(&*store, &run)? {
             seen = seen.without_a_holder(why);

@@ -13,7 +13,7 @@ use crate::risks::known;
 
 /// `risks`
 pub(crate) async fn risks(cli: &Cli, args: &args::ListRisks) -> Result<Exit, CliError> {
-    let is_named = args.from.from.is_some() || args.from.on.is_meant();
+    let is_named = args.from.from.is_some() || args.from.on.is_given();
     let report = if is_named || config::path(cli).is_ok() {
         let cluster = clusters::open(cli, &args.from).await?;
         cluster.risks(&args.risks, args.to.as_deref()).await?

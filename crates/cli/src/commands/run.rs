@@ -29,7 +29,7 @@ use crate::look_back;
 use crate::notify::{self, Notifier};
 use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
-use crate::planning::{made_for, refusal};
+use crate::planning::{make_plan, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
@@ -85,7 +85,7 @@ enum Consent {
 async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     if args.agreed.is_none() && !print::can_ask() {
         return Err(
-            CliError::usage("a run without a terminal is begun only if that was said before")
+            CliError::usage("without a terminal a run must be confirmed beforehand")
                 .hint("--yes, or a file of `stagger plan --out FILE`: `stagger run FILE`"),
         );
     }
@@ -96,7 +96,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         backend,
     } = cluster.run_input(&args.goal).await?;
     let mut planning = planning.selected(&args.goal.select)?;
-    let plan = made_for(&args.goal.policy, &mut planning)?;
+    let plan = make_plan(&args.goal.policy, &mut planning)?;
     if let Some(moved) = plan_differs(args.agreed.as_ref(), &plan) {
         return Err(moved);
     }
@@ -122,7 +122,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         return Err(error);
     }
     let run = supervisor::new_run_id(Timestamp::now());
-    let next = format!("this run, {run}; Ctrl-C finishes the wave and stops, `stagger resume {run}` goes on");
+    let next = format!("this run, {run}; Ctrl-C stops after the wave, `stagger resume {run}` continues");
     print::talk(&show::plan::plan(
         &plan,
         &planning.snapshot,
@@ -272,9 +272,9 @@ fn left_open(run: &RunId, seen: &RunView) -> String {
     let still = if at_work.is_empty() {
         String::new()
     } else {
-        format!("; what was taken out of service stays so: {}", at_work.join("; "))
+        format!("; still out of service: {}", at_work.join("; "))
     };
-    format!("run {run} is open{still}; `stagger resume {run}` goes on, `stagger abort {run}` cleans up")
+    format!("run {run} is open{still}; next: `stagger resume {run}` or `stagger abort {run}`")
 }
 
 /// Steps until the run is over or held, the lock is lost, or the user has enough.
@@ -307,9 +307,9 @@ async fn carry_out(
     };
     let end = match driven {
         Ok(Stopped::AtOnce) => {
-            print::talk(&format!("left at once; `stagger resume {run}` goes on"));
+            print::talk(&format!("interrupted; next: `stagger resume {run}`"));
             stays_stopped(cli, &run);
-            tell_of_guards(cli, &run, Stays::Open).await;
+            print_held_guards(cli, &run, Stays::Open).await;
             document(cli, driver.run());
             lease.leave();
             return Ok(Exit::Interrupted);
@@ -317,7 +317,7 @@ async fn carry_out(
         Ok(end) => end,
         // What was sent may still be under way, so the lock is not given back; but nobody is at work.
         Err(error) => {
-            tell_of_guards(cli, &run, Stays::Open).await;
+            print_held_guards(cli, &run, Stays::Open).await;
             lease.leave();
             return Err(error);
         }
@@ -332,7 +332,7 @@ async fn carry_out(
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
     if let Err(error) = lease.give_back(backend).await {
         print::talk(&format!(
-            "{error}; it goes by itself in {} s",
+            "{error}; it expires in {} s",
             backend.lock_expires().as_secs()
         ));
     }
@@ -340,15 +340,15 @@ async fn carry_out(
     let exit = match end {
         Stopped::BetweenWaves | Stopped::AtOnce => {
             print::talk(&format!(
-                "stopped between two waves; `stagger resume {run}` goes on"
+                "stopped between two waves; next: `stagger resume {run}`"
             ));
             Exit::Interrupted
         }
         Stopped::Held(reason) => {
             print::talk(&format!(
-                "NEEDS YOU  {reason}\n`stagger resume {run}` goes on when that is settled"
+                "NEEDS YOU  {reason}\nonce settled: `stagger resume {run}`"
             ));
-            tell_of_guards(cli, &run, Stays::Held).await;
+            print_held_guards(cli, &run, Stays::Held).await;
             Exit::NeedsYou
         }
         Stopped::Over(ending) => {
@@ -378,7 +378,7 @@ enum Stays {
 
 /// Where a unit carries runs on by itself, it must not undo what a person has just done: that looks like the death of a process.
 fn stays_stopped(cli: &Cli, run: &RunId) {
-    let goes_on = clusters::of_config(cli).is_ok_and(|cluster| cluster.goes_on_by_itself());
+    let goes_on = clusters::of_config(cli).is_ok_and(|cluster| cluster.resumes_automatically());
     if !goes_on {
         return;
     }
@@ -394,7 +394,7 @@ fn stays_stopped(cli: &Cli, run: &RunId) {
 }
 
 /// Says what a run that stops in its midst still holds, and how that is cleared: others may wait for it.
-async fn tell_of_guards(cli: &Cli, run: &RunId, stays: Stays) {
+async fn print_held_guards(cli: &Cli, run: &RunId, stays: Stays) {
     let Ok(Some(holder)) = clusters::of_config(cli).and_then(|cluster| cluster.guards()) else {
         return;
     };
@@ -479,6 +479,6 @@ impl Signals for Interrupts {
     }
 
     fn stopping(&mut self) {
-        print::talk("stopping: no new wave, this one is finished; once more to leave at once");
+        print::talk("stopping after this wave; Ctrl-C again stops at once");
     }
 }

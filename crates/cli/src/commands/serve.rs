@@ -47,7 +47,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         ),
         Listen::Handed { .. } => "serving at the socket that was handed over".to_owned(),
         Listen::Address { address, .. } => {
-            format!("serving at https://{address}/, for whoever has a token")
+            format!("serving at https://{address}/, with tokens")
         }
     };
     let ready = || print::talk(&told);
@@ -87,7 +87,7 @@ fn sites(cli: &Cli, args: &Serve) -> Result<Vec<Served>, CliError> {
         let cluster = config::name_of(&config)?;
         if all.iter().any(|known| known.cluster.as_ref() == Some(&cluster)) {
             return Err(CliError::usage(format!(
-                "two configurations are of a cluster {cluster}: nobody would know which is meant"
+                "two configurations name cluster {cluster}"
             )));
         }
         all.push(Served {
@@ -197,7 +197,7 @@ pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
         Token::List => list(cli, &tokens)?,
         Token::Revoke { name } => {
             tokens.revoke(name)?;
-            print::talk(&format!("{name} is good no more"));
+            print::talk(&format!("{name} is revoked"));
         }
     }
     Ok(Exit::Done)

@@ -215,7 +215,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
 pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
         SimEnding::Over(ending) => sentences::ending(ending, false),
-        SimEnding::Held(reason) => format!("held for a person: {reason}"),
+        SimEnding::Held(reason) => format!("needs you: {reason}"),
         SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
     };
     if cli.json {

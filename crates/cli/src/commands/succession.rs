@@ -38,7 +38,7 @@ enum Next {
 /// `ganeti resume`: 0 where nothing is to be carried on here.
 pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
     let host = Identity::of_this_process().host;
-    let backend = ganeti::to_recover(cli).await?;
+    let backend = ganeti::recovery_backend(cli).await?;
     let open = backend.succession(&host).await?;
     let store = if place(cli)?.exists() {
         Some(store(cli)?)
@@ -74,7 +74,7 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
 /// back at its expiry: the process that would have seen to that is gone too.
 async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
     let run = &by.run;
-    let what = format!("run {run} was carried out by {by}, which is silent, and its journal is not here");
+    let what = format!("run {run} is interrupted: {by} is silent, and its journal is not here");
     print::talk(&what);
     guards::clear_expired(cli).await?;
     if run.as_str().starts_with(RECOVERY) {
@@ -90,7 +90,7 @@ async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
 fn stranded(run: &RunId, to: &str) -> CliError {
     CliError::new(
         Exit::NeedsYou,
-        format!("run {run} was handed over to {to}, which has not become the master, and nobody carries the run out"),
+        format!("run {run} is interrupted: it was handed over to {to}, which has not become the master"),
     )
     .hint(format!(
         "`ssh root@{to} gnt-cluster master-failover`, and the run goes on there; or `stagger ganeti recover` gives back what it has \
@@ -146,12 +146,10 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
         .filter(|command| matches!(command, Command::Pause | Command::Resume))
         .last();
     if last == Some(Command::Pause) {
-        return nothing(format!(
-            "a person has paused run {run}: `stagger resume {run}` goes on"
-        ));
+        return nothing(format!("run {run} is paused: `stagger resume {run}` continues"));
     }
     if view::run(&replayed, None).verdict == Verdict::NeedsYou {
-        return nothing(format!("run {run} waits for a person: `stagger status`"));
+        return nothing(format!("run {run} needs you: `stagger status`"));
     }
     let presence = store.presence(run)?;
     let at_work = presence
@@ -159,7 +157,7 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
         .and_then(|presence| presence.claim);
     // In a journal that was copied here, who was at work there is still told of.
     if let Some(claim) = at_work.filter(|claim| !handed_over || same_host(&claim.host, host)) {
-        return nothing(format!("run {run} is carried out by {claim}"));
+        return nothing(format!("run {run} is running: {claim}"));
     }
     if let Succession::Claimed {
         anchor: Some(Anchor { seq, .. }),

@@ -15,7 +15,7 @@ use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::Store;
 use stagger_engine::supervisor;
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 use stagger_report::sentences::{command_words, told};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::forecasts::Outlook;
 use crate::print;
 use crate::state::which;
-use crate::watch_screen::{Act, Screen, Shown, draw, key};
+use crate::watch_screen::{Act, Screen, ScreenData, draw, key};
 
 /// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, Cli
     let source = Source {
         store,
         run,
-        kube: Some(&args.kube).filter(|kube| kube.is_meant()),
+        kube: Some(&args.kube).filter(|kube| kube.is_given()),
         outlook: RefCell::new(None),
     };
     if args.plain || cli.json || !print::live() {
@@ -112,7 +112,7 @@ fn typed() -> Receiver<std::io::Result<Event>> {
 
 fn on_screen(
     mut source: Source<'_>,
-    first: Shown,
+    first: ScreenData,
     terminal: &mut DefaultTerminal,
     over: &AtomicBool,
 ) -> Result<Verdict, CliError> {
@@ -180,7 +180,7 @@ impl Source<'_> {
     }
 
     /// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
-    fn look_again(&self, shown: &mut Shown) {
+    fn look_again(&self, shown: &mut ScreenData) {
         // An operator's journals have no mark that others write.
         let is_new = self.kube.is_some()
             || self
@@ -198,9 +198,9 @@ impl Source<'_> {
         }
     }
 
-    fn read(&self) -> Result<Shown, CliError> {
+    fn read(&self) -> Result<ScreenData, CliError> {
         let read = reading(&*self.store, &self.run)?;
-        Ok(Shown {
+        Ok(ScreenData {
             view: self.view(&read.run)?,
             left: self.left(&read.run),
             words: read.words(),
@@ -210,7 +210,7 @@ impl Source<'_> {
     }
 
     /// How long the rest takes by earlier runs.
-    fn left(&self, run: &Run) -> Option<Learned> {
+    fn left(&self, run: &Run) -> Option<RunForecast> {
         let mut outlook = self.outlook.borrow_mut();
         outlook
             .get_or_insert_with(|| Outlook::of_run(&*self.store, run))

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stagger_ganeti::recovery::Recovered;
-use stagger_ganeti::recovery::leftovers::{self, Deed, words};
+use stagger_ganeti::recovery::leftovers::{self, InstanceChange, words};
 
 use super::HeldGuard;
 
@@ -81,12 +81,12 @@ pub(crate) enum LeftDeed {
     Stopped,
 }
 
-impl From<Deed> for LeftDeed {
-    fn from(done: Deed) -> Self {
+impl From<InstanceChange> for LeftDeed {
+    fn from(done: InstanceChange) -> Self {
         match done {
-            Deed::Away => Self::Away,
-            Deed::Copied => Self::Copied,
-            Deed::Stopped => Self::Stopped,
+            InstanceChange::Away => Self::Away,
+            InstanceChange::Copied => Self::Copied,
+            InstanceChange::Stopped => Self::Stopped,
         }
     }
 }

@@ -14,7 +14,7 @@ use stagger_engine::store::Store;
 use stagger_report::sentences::told;
 
 use super::send::{Failed, Sender};
-use super::{Importance, Message, Receiver, Tell};
+use super::{Importance, Message, NotifyLevel, Receiver};
 use crate::error::CliError;
 use crate::print;
 
@@ -174,7 +174,7 @@ fn since(entries: &[Entry]) -> u64 {
 struct Queue {
     name: String,
     sender: Sender,
-    tell: Tell,
+    tell: NotifyLevel,
     /// Where it is written down up to which event it was told.
     file: PathBuf,
     told: u64,
@@ -237,7 +237,7 @@ impl Queue {
                     self.close_digest();
                     self.waiting.push_back(message.clone());
                 }
-                Importance::Digest if self.tell == Tell::All => self.digest.push(message.clone()),
+                Importance::Digest if self.tell == NotifyLevel::All => self.digest.push(message.clone()),
                 Importance::Digest => {}
             }
         }

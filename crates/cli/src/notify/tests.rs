@@ -14,7 +14,7 @@ use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::Store;
 
 use super::send::signature;
-use super::{Format, Notifier, Receiver, Tell};
+use super::{Format, Notifier, NotifyLevel, Receiver};
 
 /// What was sent: headers in lower case, and the body.
 type Request = (Vec<String>, String);
@@ -52,7 +52,7 @@ fn server(codes: Vec<u16>) -> (String, Arc<Mutex<Vec<Request>>>) {
     (url, seen)
 }
 
-fn receiver(url: &str, tell: Tell) -> Receiver {
+fn receiver(url: &str, tell: NotifyLevel) -> Receiver {
     Receiver {
         webhook: Some(url.to_owned()),
         command: None,
@@ -150,7 +150,7 @@ fn who_does_not_answer_well_is_told_again_and_in_order() {
     story.write(Event::Released);
     story.held("the second");
     let (url, seen) = server(vec![503, 500]);
-    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
     let texts = texts(&seen);
     let told: Vec<bool> = texts.iter().map(|text| text.contains("the first")).collect();
     assert_eq!(told, [true, true, true, false], "{texts:?}");
@@ -175,11 +175,11 @@ fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
     let mut story = Story::begin();
     story.held("the first");
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
     story.write(Event::Released);
     story.held("the second");
-    story.told_by(receiver(&url, Tell::Urgent));
-    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
     let texts = texts(&seen);
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(
@@ -192,7 +192,7 @@ fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
 #[test]
 fn what_a_killed_process_never_told_is_told_by_the_next() {
     let mut story = Story::begin();
-    let nobody = receiver("http://127.0.0.1:9/", Tell::Urgent);
+    let nobody = receiver("http://127.0.0.1:9/", NotifyLevel::Urgent);
     // It leaves no more than what it has written down: that is what a killed one leaves.
     let killed = story.telling(std::slice::from_ref(&nobody));
     std::mem::forget(killed);
@@ -217,7 +217,10 @@ fn one_receiver_that_never_answers_keeps_no_other_waiting() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = (format!("http://{}/", silent.local_addr().unwrap()), silent);
     let (url, seen) = server(vec![]);
-    let notifier = story.telling(&[receiver(&silent.0, Tell::Urgent), receiver(&url, Tell::Urgent)]);
+    let notifier = story.telling(&[
+        receiver(&silent.0, NotifyLevel::Urgent),
+        receiver(&url, NotifyLevel::Urgent),
+    ]);
     let begun = std::time::Instant::now();
     while seen.lock().unwrap().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(8), "it waits for the other");
@@ -238,7 +241,7 @@ fn what_can_wait_is_told_together_before_what_cannot() {
         outcome: Ending::Aborted,
     });
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, Tell::All));
+    story.told_by(receiver(&url, NotifyLevel::All));
     let all = texts(&seen);
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(
@@ -250,7 +253,7 @@ fn what_can_wait_is_told_together_before_what_cannot() {
         "{all:?}"
     );
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
     assert_eq!(texts(&seen), all[1..]);
 }
 
@@ -261,7 +264,7 @@ fn what_a_receiver_refuses_is_not_sent_again() {
     story.write(Event::Released);
     story.held("the second");
     let (url, seen) = server(vec![400]);
-    story.told_by(receiver(&url, Tell::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent));
     assert_eq!(texts(&seen).len(), 2);
 }
 
@@ -290,7 +293,7 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
     let (url, seen) = server(vec![]);
     story.told_by(Receiver {
         secret_file: Some(secret),
-        ..receiver(&url, Tell::Urgent)
+        ..receiver(&url, NotifyLevel::Urgent)
     });
     let seen = seen.lock().unwrap();
     let (headers, body) = &seen[0];
@@ -314,7 +317,7 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
     story.told_by(Receiver {
         webhook: None,
         command: Some(["sh", "-c", &script].map(str::to_owned).to_vec()),
-        ..receiver("", Tell::Urgent)
+        ..receiver("", NotifyLevel::Urgent)
     });
     let told = std::fs::read_to_string(out).unwrap();
     assert!(
@@ -327,7 +330,7 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
 fn an_address_is_shown_without_its_path_and_a_receiver_is_one_thing() {
     let slack = receiver(
         "https://user:pass@hooks.example.org/services/T0/B0/XXXX",
-        Tell::Urgent,
+        NotifyLevel::Urgent,
     );
     assert_eq!(slack.name(), "https://hooks.example.org");
     assert!(!toml::to_string(&slack).unwrap().contains("XXXX"));

@@ -83,7 +83,7 @@ impl Acts {
                 Some(match run.open().count() {
                     0 => "nothing was under way".to_owned(),
                     open => format!(
-                        "calls in doubt: {open}. Each host is kept from what comes late, and asked what became of it"
+                        "calls in doubt: {open}. Each host refuses late calls, and reports their outcomes"
                     ),
                 })
             }
@@ -99,7 +99,7 @@ impl Acts {
             Event::SetAside {
                 unit, until: None, ..
             } => Some(format!(
-                "         {unit} is back on the release before and set aside; the others go on"
+                "         {unit} is rolled back and set aside; the others continue"
             )),
             Event::StepPassed { step } => Some(format!("step     {step}")),
             Event::Asked { command, .. } => Some(format!("a person: {}", sentences::command_words(command))),

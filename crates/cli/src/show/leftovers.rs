@@ -63,7 +63,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
     );
     if !visit.notes.waits.is_empty() {
         lines.push(format!(
-            "  waits for a person: where its run is at work, `stagger ganeti done {}` instead",
+            "  held for you: while its run is active, use `stagger ganeti done {}`",
             visit.node
         ));
     }

@@ -6,7 +6,7 @@ use stagger_core::run::{Entry, Run};
 use stagger_core::view::{self, RunView, Waiting};
 use stagger_engine::cluster::Anchor;
 use stagger_engine::driver::{Listener, Notice};
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 use stagger_report::history::Recorder;
 use stagger_report::names::fit;
 use stagger_report::text::{self, Piece, Row, Tone};
@@ -95,8 +95,7 @@ impl Listener for Progress {
                 "the cluster is locked by {holder}; if that is not renewed, it is free at {until:.0}"
             )),
             Notice::Behind(Anchor { run, seq, .. }) => print::talk(&format!(
-                "the journal of run {run} is older than the cluster, which was told of its event {seq}: it was restored, or \
-                 its database lost its last writes. Each host is asked first to refuse what was begun since"
+                "the journal of run {run} is older than the cluster, which recorded event {seq}: it was restored, or its database lost writes. Each host is fenced first against what was started since"
             )),
             Notice::Unheard(Anchor { run, .. }) => print::talk(&format!(
                 "run {run} of this cluster began since, and this journal does not know it: it was restored from before, or that run \
@@ -144,7 +143,7 @@ impl Listener for Progress {
 fn foot(
     view: &RunView,
     history: &History,
-    learned: Option<&Learned>,
+    learned: Option<&RunForecast>,
     now: Timestamp,
     width: usize,
     height: usize,

@@ -9,7 +9,7 @@ use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wav
 use stagger_core::view;
 
 use stagger_report::duration;
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::planned;
 use stagger_risks::Finding;
@@ -52,7 +52,7 @@ pub(crate) struct Beside<'a> {
     /// Known risks of the way to its target.
     pub(crate) risks: &'a [Finding],
     /// How long it takes by earlier runs; `None`: nothing is known of these.
-    pub(crate) learned: Option<Learned>,
+    pub(crate) learned: Option<RunForecast>,
 }
 
 /// How much of a plan is listed: without these the first waves and moves, and how many more there are.
@@ -130,9 +130,7 @@ pub(crate) fn plan(
     emptied(&mut text, plan, detail, width);
     uncomfortable(&mut text, plan, terms, beside.risks, width);
     if plan.is_empty() {
-        text.push_str(
-            "\nNothing can be done now: all that is left to do is left alone, and why stands above.",
-        );
+        text.push_str("\nNothing can be done now: all remaining units are skipped, for the reasons above.");
         return text;
     }
     let distinct = self::units(plan);
@@ -184,7 +182,7 @@ pub(crate) fn units(plan: &Plan) -> usize {
 }
 
 /// `3 h, 90 % under 4 h, as 4 earlier runs went`
-fn learned_words(learned: &Learned) -> String {
+fn learned_words(learned: &RunForecast) -> String {
     let runs = match learned.runs {
         1 => "one earlier run".to_owned(),
         more => format!("{more} earlier runs"),
@@ -343,10 +341,10 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
         match &stage.going_back {
             GoingBack::Restart => {}
             GoingBack::Rebuild { cost } => {
-                lines.push(format!("Back      {} only by a rebuild: {cost}", stage.name));
+                lines.push(format!("Rollback  {} only by a rebuild: {cost}", stage.name));
             }
             GoingBack::Impossible { why } => {
-                lines.push(format!("Back      {} cannot be rolled back: {why}", stage.name));
+                lines.push(format!("Rollback  {} impossible: {why}", stage.name));
             }
         }
     }
@@ -357,7 +355,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
         };
         let word = if interrupted.permitted { "" } else { "not " };
         lines.push(format!(
-            "Without   {}, for about {} s{times}; {} is {word}permitted",
+            "Outage    {}, for about {} s{times}; {} is {word}permitted",
             interrupted.what, interrupted.seconds, interrupted.name
         ));
     }
@@ -382,7 +380,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
         } else {
             String::new()
         };
-        lines.push(format!("Left      {names}{more}: {}", group.reason));
+        lines.push(format!("Skipped   {names}{more}: {}", group.reason));
     }
     let cut: Vec<_> = plan
         .parts

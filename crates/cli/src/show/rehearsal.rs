@@ -16,7 +16,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
     let mut lines = vec![("Ended", outcome(told)), ("Time", time(told))];
     if !told.doors.is_empty() {
         let names: Vec<&str> = told.doors.iter().map(PartName::as_str).collect();
-        lines.push(("No undo", format!("passed by itself: {}", names.join(", "))));
+        lines.push(("No undo", format!("auto-approved: {}", names.join(", "))));
     }
     if let Some(guests) = &told.guests {
         lines.push(("Exposure", self::guests(guests, terms)));
@@ -40,7 +40,7 @@ pub(crate) fn rehearsal(told: &Rehearsal, terms: &Terms, width: usize, next: &st
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        lines.push(("Left", format!("{names}{more}: {}", group.reason)));
+        lines.push(("Skipped", format!("{names}{more}: {}", group.reason)));
     }
     let mut text = format!(
         "{}  {}   a copy in memory; nothing was changed\n\n",
@@ -65,7 +65,7 @@ fn outcome(told: &Rehearsal) -> String {
         .map_or_else(String::new, |why| format!(": {why}"));
     let how = match told.ended {
         RehearsalOutcome::Done => "done: every unit serves on the target",
-        RehearsalOutcome::Incomplete => "all that could be done is done; some units are left",
+        RehearsalOutcome::Incomplete => "incomplete: some units are skipped",
         RehearsalOutcome::RolledBack => "rolled back",
         RehearsalOutcome::Aborted => "aborted",
         RehearsalOutcome::Held => "held",
@@ -108,7 +108,7 @@ fn exposure(exposed: &Exposure) -> Vec<String> {
         ));
     } else {
         lines.push(format!(
-            "at worst {} of {all} placement groups were one failure away from not serving because of us{wave}",
+            "at worst {} of {all} placement groups were one failure from unavailable because of the run{wave}",
             exposed.worst
         ));
         lines.push(format!(
@@ -152,11 +152,10 @@ fn risk(risk: &Risk) -> Vec<String> {
         ));
     } else {
         lines.push(format!(
-            "in {stopped_in} of {runs} runs in which one more OSD died, placement groups stopped serving until the \
-             wave was back"
+            "in {stopped_in} of {runs} runs with one more failed OSD, placement groups were unavailable until the wave was back"
         ));
         lines.push(format!(
-            "(longest {longest}, at most {most_placement_groups} groups) that would have gone on without us"
+            "(longest {longest}, at most {most_placement_groups} groups) that would serve without the run"
         ));
     }
     if *still_stopped_in > 0 {

@@ -83,7 +83,7 @@ pub(crate) fn unmanaged(seen: &Unmanaged) -> String {
     let Unmanaged {
         namespace, cluster, ..
     } = seen;
-    let mut text = "UNMANAGED  there is no CephMaintenance for it: it is only looked at".to_owned();
+    let mut text = "UNMANAGED  it has no CephMaintenance: observed only".to_owned();
     let phase = seen.phase.as_deref().unwrap_or("no phase yet");
     let why = match &seen.message {
         Some(why) => format!(": {why}"),
@@ -153,14 +153,11 @@ fn headline(told: &MaintenanceStatus) -> String {
 pub(crate) fn leader(leader: &Leader, now: Timestamp) -> String {
     let ago = |renewed: &Timestamp| duration(now.duration_since(*renewed));
     match leader {
-        Leader::Leads { holder, renewed } => format!("{holder} leads, as it said {} ago", ago(renewed)),
+        Leader::Leads { holder, renewed } => format!("leader {holder}, renewed {} ago", ago(renewed)),
         Leader::Expired { holder, renewed } => {
-            format!(
-                "no operator leads: {holder} did, and said so {} ago",
-                ago(renewed)
-            )
+            format!("no leader: {holder} last renewed {} ago", ago(renewed))
         }
-        Leader::Nobody => "no operator leads: nobody holds its Lease".to_owned(),
+        Leader::Nobody => "no leader: the Lease is not held".to_owned(),
         Leader::Unknown { why } => format!("cannot be told: {why}"),
     }
 }
@@ -422,7 +419,7 @@ condition  Progressing since 2026-11-03T09:50:00Z";
         let now = Timestamp::UNIX_EPOCH;
         let expected = "\
 operator  0.1.0  stagger:0.1.0  1 of 2 ready
-          no operator leads: nobody holds its Lease
+          no leader: the Lease is not held
 agents    none in the cluster
 
 kind  rook     ceph      ready   image             daemons

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::Topology;
 use stagger_core::view::{RunView, Verdict};
 
-use stagger_report::forecast::Learned;
+use stagger_report::forecast::RunForecast;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::{counts, units};
 use stagger_report::{History, duration};
@@ -25,7 +25,7 @@ const UNITS: usize = 100;
 pub(crate) fn status(
     view: &RunView,
     topology: &Topology,
-    left: Option<&Learned>,
+    left: Option<&RunForecast>,
     now: Timestamp,
     upgrade: bool,
 ) -> String {
@@ -42,7 +42,7 @@ pub(crate) fn status(
         let run = &view.run;
         let _ = writeln!(
             text,
-            "next       `stagger resume {run}` carries it on, `stagger abort {run}` ends it"
+            "next       `stagger resume {run}` continues it, `stagger abort {run}` ends it"
         );
     }
     let took = match view.ended_at {
@@ -62,7 +62,7 @@ pub(crate) fn status(
         view.waves_left,
         left.map_or_else(
             || duration(SignedDuration::from_secs(view.seconds_left)),
-            Learned::words
+            RunForecast::words
         )
     );
     if upgrade || !view.completed.is_empty() {
@@ -90,7 +90,7 @@ pub(crate) fn status(
     for group in &view.left_alone {
         let _ = writeln!(
             text,
-            "left       {} ({} in all): {}",
+            "skipped    {} ({} in all): {}",
             group.units.join(" "),
             group.count,
             group.reason
@@ -98,8 +98,8 @@ pub(crate) fn status(
     }
     // Of one that waits for a person or is over, the holder may have gone.
     let held = match view.verdict {
-        Verdict::Running | Verdict::Held => "held by   ",
-        Verdict::Interrupted | Verdict::NeedsYou | Verdict::Done | Verdict::Ended => "last held by",
+        Verdict::Running | Verdict::Held => "holder    ",
+        Verdict::Interrupted | Verdict::NeedsYou | Verdict::Done | Verdict::Ended => "last holder",
     };
     let _ = write!(text, "{held} {}", view.holder);
     text

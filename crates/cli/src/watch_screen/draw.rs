@@ -10,11 +10,17 @@ use stagger_report::names::fit;
 use stagger_report::sentences::{Line, command_words};
 use stagger_report::text::{self, Piece, Row, Tone};
 
-use super::{Mode, Screen, Shown};
+use super::{Mode, Screen, ScreenData};
 use crate::show::paint::style;
 
 /// Draws all of it. `colours`: the terminal has some, and the person wants them.
-pub(crate) fn draw(frame: &mut Frame<'_>, shown: &Shown, screen: &Screen, now: Timestamp, colours: bool) {
+pub(crate) fn draw(
+    frame: &mut Frame<'_>,
+    shown: &ScreenData,
+    screen: &Screen,
+    now: Timestamp,
+    colours: bool,
+) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let rows = rows(shown, screen, now, width, height);
@@ -36,7 +42,7 @@ fn tame(text: &str) -> String {
 }
 
 /// All rows, as many as there is room for.
-fn rows(shown: &Shown, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+fn rows(shown: &ScreenData, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
     let (view, history, lines) = (&shown.view, &shown.read.history, &shown.read.lines);
     let mut rows = text::heading(view, history, shown.left.as_ref(), now, width);
     let foot = foot(shown, screen, width);
@@ -132,7 +138,7 @@ fn journal(lines: &[Line], screen: &Screen, width: usize, rows: usize) -> Vec<Ro
 }
 
 /// What can be done, or what is asked.
-fn foot(shown: &Shown, screen: &Screen, width: usize) -> Vec<Row> {
+fn foot(shown: &ScreenData, screen: &Screen, width: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Some(why) = &shown.unread {
         let text = format!("as of event {}; since then: {why}", shown.view.seq);
@@ -164,7 +170,7 @@ fn foot(shown: &Shown, screen: &Screen, width: usize) -> Vec<Row> {
     rows
 }
 
-fn keys(shown: &Shown) -> String {
+fn keys(shown: &ScreenData) -> String {
     let mut keys = vec!["q quit", "↑↓ scroll", "/ filter", "e explain"];
     match shown.view.verdict {
         Verdict::Done | Verdict::Ended => {}

@@ -4,7 +4,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use stagger_core::model::PartName;
 use stagger_core::run::Command;
 
-use super::{Mode, Screen, Shown};
+use super::{Mode, Screen, ScreenData};
 
 /// So many lines are a page.
 const PAGE: usize = 10;
@@ -21,7 +21,7 @@ pub(crate) enum Act {
 }
 
 /// One key.
-pub(crate) fn key(screen: &mut Screen, shown: &Shown, key: KeyEvent) -> Act {
+pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Act {
     if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
         return Act::Quit;
     }
@@ -68,7 +68,7 @@ pub(crate) fn key(screen: &mut Screen, shown: &Shown, key: KeyEvent) -> Act {
     Act::Nothing
 }
 
-fn look(screen: &mut Screen, shown: &Shown, code: KeyCode) -> Act {
+fn look(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> Act {
     screen.told = None;
     let last = shown.read.lines.len();
     match code {

@@ -10,19 +10,19 @@ use stagger_report::Reading;
 
 use crate::commands::journal::entry;
 
-use super::{Act, Mode, Screen, Shown, draw, key};
+use super::{Act, Mode, Screen, ScreenData, draw, key};
 
 const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
 
 /// The run as it stood at an event.
-fn shown_at(until: usize) -> Shown {
+fn shown_at(until: usize) -> ScreenData {
     let entries: Vec<Entry> = DEMO
         .lines()
         .take(until)
         .map(|line| entry(line).unwrap())
         .collect();
     let read = Reading::of(&entries).unwrap().unwrap();
-    Shown {
+    ScreenData {
         left: None,
         view: view::run(&read.run, None),
         read,
@@ -34,7 +34,7 @@ fn shown_at(until: usize) -> Shown {
 }
 
 /// What the terminal shows, row by row.
-fn drawn(shown: &Shown, screen: &Screen, width: u16, height: u16) -> Vec<String> {
+fn drawn(shown: &ScreenData, screen: &Screen, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let now: Timestamp = shown.read.history.last;
     terminal
@@ -52,7 +52,7 @@ fn drawn(shown: &Shown, screen: &Screen, width: u16, height: u16) -> Vec<String>
         .collect()
 }
 
-fn press(screen: &mut Screen, shown: &Shown, keys: &str) -> Act {
+fn press(screen: &mut Screen, shown: &ScreenData, keys: &str) -> Act {
     let mut act = Act::Nothing;
     for letter in keys.chars() {
         let code = match letter {

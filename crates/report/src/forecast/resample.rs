@@ -19,7 +19,7 @@ const SEED: u64 = 0x5741_6767_6572;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Learned {
+pub struct RunForecast {
     /// In half of the draws it took no longer, in seconds.
     pub seconds: i64,
     /// In nine of ten draws it took no longer, in seconds.
@@ -28,7 +28,7 @@ pub struct Learned {
     pub runs: usize,
 }
 
-impl Learned {
+impl RunForecast {
     /// In half of the draws it took no longer.
     pub fn median(&self) -> SignedDuration {
         SignedDuration::from_secs(self.seconds)
@@ -60,7 +60,7 @@ struct Pool<'a> {
 
 /// How long the plan takes by these earlier runs, in whatever order. `None`: it has no waves, or a kind in it has not been
 /// visited in any of them.
-pub fn learned(earlier: &[EarlierRun], plan: &PlanShape) -> Option<Learned> {
+pub fn learned(earlier: &[EarlierRun], plan: &PlanShape) -> Option<RunForecast> {
     let mut runs: Vec<&EarlierRun> = earlier
         .iter()
         .filter(|run| !run.samples.visits.is_empty())
@@ -80,7 +80,7 @@ pub fn learned(earlier: &[EarlierRun], plan: &PlanShape) -> Option<Learned> {
     took.sort_unstable();
     // Up: what is said to take under a time does.
     let seconds = |milliseconds: i64| milliseconds.saturating_add(999) / 1_000;
-    Some(Learned {
+    Some(RunForecast {
         seconds: seconds(quantile(&took, 50)),
         seconds_90: seconds(quantile(&took, 90)),
         runs: runs.len(),

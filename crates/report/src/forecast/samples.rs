@@ -8,7 +8,7 @@ use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::{Ending, Entry, Event};
 
 use crate::History;
-use crate::history::{Doing, Open, Part, SpanEnd, Turn, WaveEnd, WaveRecord};
+use crate::history::{Activity, Open, Part, SpanEnd, Turn, WaveEnd, WaveRecord};
 
 /// What of a plan takes time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,13 +94,13 @@ impl Phase {
         }
     }
 
-    fn of(doing: Doing) -> Option<Self> {
+    fn of(doing: Activity) -> Option<Self> {
         match doing {
-            Doing::Preparing => Some(Self::Prepare),
-            Doing::Entering => Some(Self::Enter),
-            Doing::Changing => Some(Self::Change),
-            Doing::Leaving => Some(Self::Leave),
-            Doing::Restarting | Doing::GoingBack => None,
+            Activity::Preparing => Some(Self::Prepare),
+            Activity::Entering => Some(Self::Enter),
+            Activity::Changing => Some(Self::Change),
+            Activity::Leaving => Some(Self::Leave),
+            Activity::Restarting | Activity::RollingBack => None,
         }
     }
 }
@@ -303,7 +303,7 @@ fn undisturbed(history: &History, wave: &WaveRecord) -> bool {
 
 /// From when to when a unit had its turn, if that went well.
 fn visit(turn: &Turn) -> Option<(Timestamp, Timestamp)> {
-    let mut spans = turn.spans.iter().filter(|span| span.doing != Doing::Preparing);
+    let mut spans = turn.spans.iter().filter(|span| span.doing != Activity::Preparing);
     if turn.spans.iter().any(|span| span.end != Some(SpanEnd::Done)) {
         return None;
     }

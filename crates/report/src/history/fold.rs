@@ -8,7 +8,7 @@ use stagger_core::plan::Plan;
 use stagger_core::run::{Action, Answer, Entry, Event, Outcome, Seq, Start};
 
 use super::record::{
-    Doing, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
+    Activity, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
     WaveRecord, Word,
 };
 use super::{History, UnitRecord, UnitState};
@@ -277,7 +277,11 @@ impl Recorder {
                         .rev()
                         .any(|span: &Span| span.doing == doing && span.end == Some(SpanEnd::Done))
                 };
-                (turn.unit.clone(), done(Doing::Changing), done(Doing::GoingBack))
+                (
+                    turn.unit.clone(),
+                    done(Activity::Changing),
+                    done(Activity::RollingBack),
+                )
             })
             .collect();
         self.wave = None;
@@ -328,7 +332,7 @@ impl Recorder {
                 self.spans(unit, doing).push(span);
                 self.set(
                     unit,
-                    if doing == Doing::Preparing {
+                    if doing == Activity::Preparing {
                         UnitState::Preparing
                     } else {
                         UnitState::Down
@@ -431,9 +435,9 @@ impl Recorder {
     }
 
     /// What is done to a unit: in its last turn; of software that is laid out before a wave has it, in the one to come.
-    fn spans(&mut self, unit: &UnitId, doing: Doing) -> &mut Vec<Span> {
+    fn spans(&mut self, unit: &UnitId, doing: Activity) -> &mut Vec<Span> {
         let place = self.turns.get(unit).copied();
-        let place = place.filter(|(part, _)| doing != Doing::Preparing || self.wave == Some(*part));
+        let place = place.filter(|(part, _)| doing != Activity::Preparing || self.wave == Some(*part));
         if let Some((part, turn)) = place
             && let Some(Part::Wave(wave)) = self.made.parts.get_mut(part)
         {
@@ -473,16 +477,16 @@ fn refusal(answer: &Answer) -> Option<&str> {
 }
 
 /// What an action does to its unit; `None`: it is about none.
-fn doing(action: &Action) -> Option<Doing> {
+fn doing(action: &Action) -> Option<Activity> {
     Some(match action {
         Action::Visit { phase, .. } => match phase {
-            Phase::Prepare => Doing::Preparing,
-            Phase::Enter => Doing::Entering,
-            Phase::Change => Doing::Changing,
-            Phase::Leave => Doing::Leaving,
+            Phase::Prepare => Activity::Preparing,
+            Phase::Enter => Activity::Entering,
+            Phase::Change => Activity::Changing,
+            Phase::Leave => Activity::Leaving,
         },
-        Action::Restart { .. } => Doing::Restarting,
-        Action::GoBack { .. } => Doing::GoingBack,
+        Action::Restart { .. } => Activity::Restarting,
+        Action::GoBack { .. } => Activity::RollingBack,
         Action::TakeGuard { .. }
         | Action::DropGuard { .. }
         | Action::Step { .. }
@@ -493,11 +497,11 @@ fn doing(action: &Action) -> Option<Doing> {
 }
 
 /// What its unit is once an effect has ended; `None`: as before.
-fn settled_state(doing: Doing, end: &SpanEnd) -> Option<UnitState> {
+fn settled_state(doing: Activity, end: &SpanEnd) -> Option<UnitState> {
     match (doing, end) {
-        (Doing::Leaving | Doing::Restarting, SpanEnd::Done) => Some(UnitState::Verifying),
-        (Doing::GoingBack, SpanEnd::Done) => Some(UnitState::RolledBack),
-        (Doing::Preparing | Doing::Entering | Doing::Changing, SpanEnd::Done) => None,
+        (Activity::Leaving | Activity::Restarting, SpanEnd::Done) => Some(UnitState::Verifying),
+        (Activity::RollingBack, SpanEnd::Done) => Some(UnitState::RolledBack),
+        (Activity::Preparing | Activity::Entering | Activity::Changing, SpanEnd::Done) => None,
         (_, SpanEnd::Failed(_)) => Some(UnitState::Failed),
         (_, SpanEnd::NotBegun(_)) => Some(UnitState::Preparing),
     }

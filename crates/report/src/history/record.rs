@@ -109,15 +109,15 @@ impl Turn {
         // Whether the last time is over once the next visit begins, or goes on whatever comes.
         let mut is_over = true;
         for span in &self.spans {
-            if span.doing == Doing::Preparing || matches!(span.end, Some(SpanEnd::NotBegun(_))) {
+            if span.doing == Activity::Preparing || matches!(span.end, Some(SpanEnd::NotBegun(_))) {
                 continue;
             }
-            let goes_on = !is_over || span.doing == Doing::Leaving;
+            let goes_on = !is_over || span.doing == Activity::Leaving;
             match times.last_mut().filter(|_| goes_on) {
                 Some(last) => last.to = span.time.to,
                 None => times.push(span.time),
             }
-            is_over = span.end == Some(SpanEnd::Done) && span.doing != Doing::Entering;
+            is_over = span.end == Some(SpanEnd::Done) && span.doing != Activity::Entering;
         }
         times
     }
@@ -125,7 +125,7 @@ impl Turn {
     /// Whether it was brought back to the release before.
     pub fn went_back(&self) -> bool {
         let mut spans = self.spans.iter();
-        spans.any(|span| span.doing == Doing::GoingBack && span.end == Some(SpanEnd::Done))
+        spans.any(|span| span.doing == Activity::RollingBack && span.end == Some(SpanEnd::Done))
     }
 
     /// How long it was out of service in all, or has been at that time.
@@ -139,7 +139,7 @@ impl Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// What was done.
-    pub doing: Doing,
+    pub doing: Activity,
     /// From its intent to its outcome.
     pub time: Open,
     /// Its outcome; `None`: it has none.
@@ -148,7 +148,7 @@ pub struct Span {
 
 /// What is done to a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Doing {
+pub enum Activity {
     /// Its software is laid out.
     Preparing,
     /// It is taken out of service.
@@ -160,10 +160,10 @@ pub enum Doing {
     /// It is started once more.
     Restarting,
     /// It is brought back to the release before.
-    GoingBack,
+    RollingBack,
 }
 
-impl Doing {
+impl Activity {
     /// In a word or two.
     pub fn word(self) -> &'static str {
         match self {
@@ -172,7 +172,7 @@ impl Doing {
             Self::Changing => "changing",
             Self::Leaving => "leaving",
             Self::Restarting => "restarting",
-            Self::GoingBack => "rolling back",
+            Self::RollingBack => "rolling back",
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use crate::History;
-use crate::history::{Doing, Open, SpanEnd, Turn, WaveRecord};
+use crate::history::{Activity, Open, SpanEnd, Turn, WaveRecord};
 
 /// The width of a bar in its own units: the browser stretches it.
 const WIDTH: f64 = 1000.0;
@@ -76,7 +76,7 @@ impl Scale {
     /// A wave: while it was open, while its units were prepared, while one of them was down, while a gate was shut.
     pub(super) fn wave(&self, wave: &WaveRecord) -> Markup {
         let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
-        let preparing = spans().filter(|span| span.doing == Doing::Preparing);
+        let preparing = spans().filter(|span| span.doing == Activity::Preparing);
         let prepared = union(preparing.map(|span| span.time).collect());
         let down = union(wave.turns.iter().flat_map(Turn::out_of_service).collect());
         let spans = html! {
@@ -95,9 +95,9 @@ impl Scale {
                 @let class = match (&span.end, span.doing) {
                     (Some(SpanEnd::Failed(_)), _) => "failed",
                     (Some(SpanEnd::NotBegun(_)), _) => "open",
-                    (_, Doing::Preparing) => "preparing",
-                    (_, Doing::GoingBack) => "back",
-                    (_, Doing::Entering | Doing::Changing | Doing::Leaving | Doing::Restarting) => "down",
+                    (_, Activity::Preparing) => "preparing",
+                    (_, Activity::RollingBack) => "back",
+                    (_, Activity::Entering | Activity::Changing | Activity::Leaving | Activity::Restarting) => "down",
                 };
                 (self.span(class, span.time, span.doing.word()))
             }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Piece, Row, Tone, clip};
-use crate::history::{Doing, Open, Part, StepRecord, Turn, UnitState, WaveEnd, WaveRecord};
+use crate::history::{Activity, Open, Part, StepRecord, Turn, UnitState, WaveEnd, WaveRecord};
 use crate::names::{compress, fit};
 use crate::{History, duration};
 
@@ -82,7 +82,7 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
     let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
     let down: Vec<Open> = wave.turns.iter().flat_map(Turn::out_of_service).collect();
     let prepared: Vec<Open> = spans()
-        .filter(|span| span.doing == Doing::Preparing)
+        .filter(|span| span.doing == Activity::Preparing)
         .map(|span| span.time)
         .collect();
     let bar = (0..scale.columns).map(|column| {

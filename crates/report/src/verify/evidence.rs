@@ -39,7 +39,7 @@ pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 let is_healthy = theirs.is_some_and(|theirs| !theirs.contains(unit));
                 match (asked, failed, is_healthy) {
                     (true, ..) | (_, true, false) => None,
-                    (_, false, _) => Some(format!("{unit} goes back, and nothing of its wave has failed")),
+                    (_, false, _) => Some(format!("{unit} rolls back, and nothing in its wave failed")),
                     (_, true, true) => Some(format!(
                         "{unit} goes back, and the change never came to those that are to blame"
                     )),

@@ -270,7 +270,7 @@ fn where_no_way_leads_back_nothing_is_said_to_be_on_a_release_before() {
     }
     let (run, _) = told(&entries[..1]).unwrap().unwrap();
     let (_, text) = Lines::default().line(&given_up, &run).unwrap();
-    assert_eq!(text, "the wave is given up, and nothing of it was brought back");
+    assert_eq!(text, "the wave is given up, and nothing was rolled back");
 }
 
 /// Seen on a Ganeti: of a node that was rebooted and did not come back nothing is on any release before.
@@ -280,10 +280,10 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
     let (_, lines) = told(&entries).unwrap().unwrap();
     let back: Vec<&str> = lines
         .iter()
-        .filter(|line| line.word == "back")
+        .filter(|line| line.word == "rollback")
         .map(|line| line.text.as_str())
         .collect();
-    assert_eq!(back, ["on the release before: osd.9-10,23"]);
+    assert_eq!(back, ["previous release: osd.9-10,23"]);
     let given_up = entries
         .iter()
         .find(|entry| entry.event == Event::WaveWentBack)
@@ -292,7 +292,7 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
     let mut lines = Lines::default();
     let (_, text) = lines.line(given_up, &run).unwrap();
     assert!(
-        text.ends_with("what was brought back is on the release before"),
+        text.ends_with("what was rolled back is on the previous release"),
         "another process began it"
     );
     let opened = entries
@@ -300,5 +300,5 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
         .find(|entry| matches!(entry.event, Event::WaveOpened { .. }));
     lines.line(opened.unwrap(), &run).unwrap();
     let (_, text) = lines.line(given_up, &run).unwrap();
-    assert_eq!(text, "the wave is given up, and nothing of it was brought back");
+    assert_eq!(text, "the wave is given up, and nothing was rolled back");
 }

@@ -14,12 +14,12 @@ use stagger_report::duration;
 use stagger_report::history::UnitState;
 use stagger_report::sentences::command_words;
 
-use super::Sorry;
+use super::PageError;
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::commands::{ask, refused, role_of};
-use crate::of_run::{OfRun, permitted};
 use crate::problem::Problem;
+use crate::run_path::{RunPath, permitted};
 use crate::runs::ReadRun;
 
 /// What may be asked of a run by whoever looks, with what it costs.
@@ -30,16 +30,16 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
         return html! {};
     }
     if !caller.may(Role::Operate, cluster) {
-        return html! { p.quiet { (caller.name) " may look at this run, and ask nothing of it." } };
+        return html! { p.quiet { (caller.name) " may look at this run, not control it." } };
     }
     let plan = seen.journal.reading.run.plan();
     let words = seen.journal.reading.words();
     html! {
         @for (command, by) in &seen.asked {
             p.asked role="status" {
-                b { (command_words(command)) } " was asked for by " (by)
-                @if view.verdict == Verdict::Interrupted { "; nobody carries the run out: " code { "stagger resume " (view.run) } " heeds it" }
-                @else { ", and is not heeded yet" }
+                b { (command_words(command)) } " was requested by " (by)
+                @if view.verdict == Verdict::Interrupted { "; the run is interrupted: " code { "stagger resume " (view.run) } " applies it" }
+                @else { ", and is pending" }
             }
         }
         section.controls aria-label="what the run may be asked for" {
@@ -67,12 +67,12 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
             details {
                 summary { "End it" }
                 form method="post" action={ "/runs/" (view.run) "/commands" } {
-                    p { "Abort finishes the wave, gives everything back, and ends. " (so_far(seen)) }
+                    p { "Abort finishes the wave, cleans up, and ends. " (so_far(seen)) }
                     (once("End it there"))
                     (button("abort", "Abort"))
                 }
                 form method="post" action={ "/runs/" (view.run) "/commands" } {
-                    p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the release before, as far as that is possible; each is down once more." }
+                    p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the previous release where supported; each is down once more." }
                     (once("Bring them back"))
                     (button("rollback", "Roll back"))
                 }
@@ -122,7 +122,7 @@ fn cost(seen: &ReadRun, word: &str) -> Vec<String> {
         return vec!["Nothing is planned now.".to_owned()];
     };
     if let Some(door) = plan.doors().into_iter().find(|door| door.name.as_str() == word) {
-        let mut lines = vec![format!("Cannot be taken back: {}", door.why)];
+        let mut lines = vec![format!("Cannot be undone: {}", door.why)];
         lines.extend(behind(plan, word));
         return lines;
     }
@@ -138,11 +138,11 @@ fn cost(seen: &ReadRun, word: &str) -> Vec<String> {
     }
     if let Some(door) = of_target(seen, word) {
         return vec![
-            format!("Cannot be taken back: {}", door.why),
+            format!("Cannot be undone: {}", door.why),
             "No wave or step of the plan waits for it now.".to_owned(),
         ];
     }
-    vec!["The run goes on although units of the stage before are left as they are.".to_owned()]
+    vec!["The run continues although units of the previous stage are skipped.".to_owned()]
 }
 
 /// A door of the target, on the way or behind the run.
@@ -195,7 +195,7 @@ fn behind(plan: &Plan, word: &str) -> Option<String> {
 /// What a form of the page asks for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wish {
+pub(super) struct CommandForm {
     command: String,
     plan: Option<String>,
     door: Option<PartName>,
@@ -204,11 +204,11 @@ pub(super) struct Wish {
 pub(super) async fn command(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
-    wish: Result<Form<Wish>, FormRejection>,
-) -> Result<Redirect, Sorry> {
+    run: RunPath,
+    wish: Result<Form<CommandForm>, FormRejection>,
+) -> Result<Redirect, PageError> {
     let Path(run) = run.map_err(Problem::from)?;
-    let Form(Wish { command, plan, door }) = wish.map_err(Problem::from)?;
+    let Form(CommandForm { command, plan, door }) = wish.map_err(Problem::from)?;
     let command = match (command.as_str(), door) {
         ("pause", _) => Command::Pause,
         ("resume", _) => Command::Resume,

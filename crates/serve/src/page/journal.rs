@@ -29,7 +29,7 @@ const SORTS: [(&str, &str, &[&str]); 5] = [
             "dropped",
             "passed",
             "recovered",
-            "back",
+            "rollback",
             "step",
             "said",
             "ended",
@@ -44,7 +44,7 @@ const SORTS: [(&str, &str, &[&str]); 5] = [
         "failures",
         "failures",
         &[
-            "failed", "FAILED", "too late", "aside", "restart", "go back", "rebuild", "back", "collect",
+            "failed", "FAILED", "too late", "aside", "restart", "rollback", "rebuild", "collect",
         ],
     ),
     ("people", "what people asked", &["asked"]),

@@ -18,7 +18,7 @@ use stagger_report::page::moment;
 use super::{Asked, as_of, away, document, summary, tone};
 use crate::Shared;
 use crate::access::Caller;
-use crate::drawn::parts::{Part, sent, whole};
+use crate::fragments::parts::{Part, sent, whole};
 use crate::problem::Problem;
 use crate::read_error::ReadError;
 use crate::runs::{InList, Listing};
@@ -29,7 +29,7 @@ const NAMES: usize = 80;
 pub(super) async fn page(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-) -> Result<Response, super::Sorry> {
+) -> Result<Response, super::PageError> {
     let name = caller.name.clone();
     let (listing, gone) = known(&shared, caller).await?;
     let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);

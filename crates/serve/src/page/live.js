@@ -113,7 +113,7 @@ if (main && live) {
     try {
       const answer = await fetch(address(), { headers: { accept: "application/json" }, signal: AbortSignal.timeout(20000) });
       if (answer.redirected || answer.status === 401) {
-        lost("Your token is good no more: log in again");
+        lost("Your token has expired: log in again");
       } else if (!answer.ok) {
         const problem = await answer.json().catch(() => ({}));
         lost(answer.status === 503 ? `The store does not answer: ${problem.detail ?? ""}` : `${problem.title ?? "No answer"}: ${problem.detail ?? answer.status}`);

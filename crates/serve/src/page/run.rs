@@ -9,13 +9,13 @@ use serde_json::json;
 use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
-use super::{Asked, PageQuery, Sorry, as_of, away, controls, document, journal, summary, tone, unit};
+use super::{Asked, PageError, PageQuery, as_of, away, controls, document, journal, summary, tone, unit};
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::drawn::Drawn;
-use crate::drawn::parts::{Part, sent, whole};
-use crate::of_run::{OfRun, permitted};
+use crate::fragments::PageFragments;
+use crate::fragments::parts::{Part, sent, whole};
 use crate::problem::Problem;
+use crate::run_path::{RunPath, permitted};
 use crate::runs::ReadRun;
 
 /// Parts that depend on who looks, when, and at what.
@@ -27,7 +27,7 @@ struct Parts {
 
 impl Parts {
     /// With those that depend on the journal alone, in the order of the page.
-    fn in_order<'a>(&'a self, drawn: &'a Drawn) -> impl Iterator<Item = &'a Part> {
+    fn in_order<'a>(&'a self, drawn: &'a PageFragments) -> impl Iterator<Item = &'a Part> {
         let beside = [&drawn.counts, &self.unit];
         self.above
             .iter()
@@ -40,9 +40,9 @@ impl Parts {
 pub(super) async fn page(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     wanted: Asked,
-) -> Result<Response, Sorry> {
+) -> Result<Response, PageError> {
     let Path(run) = run.map_err(Problem::from)?;
     let Query(wanted) = wanted.map_err(Problem::from)?;
     let (seen, gone) = known(&shared, &caller, &run).await?;
@@ -116,7 +116,7 @@ fn title(seen: &ReadRun) -> String {
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
     wanted: Asked,
 ) -> Result<Response, Problem> {
     let (Path(run), Query(wanted)) = (run?, wanted?);
@@ -140,7 +140,7 @@ pub(super) async fn parts(
 pub(super) async fn map(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    run: OfRun,
+    run: RunPath,
 ) -> Result<Response, Problem> {
     let Path(run) = run?;
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;

@@ -8,7 +8,7 @@ use stagger_report::history::UnitState;
 use stagger_report::names::Places;
 use stagger_report::page::clock;
 
-use crate::drawn::units::class;
+use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
 /// Names of units with their hosts take no more than so many characters.
@@ -146,7 +146,7 @@ fn until(seen: &ReadRun) -> Until {
     let (view, run) = (&seen.view, &seen.journal.reading.run);
     match view.verdict {
         Verdict::Interrupted => {
-            return Until::Event(format!("somebody carries it on: `stagger resume {}`", view.run));
+            return Until::Event(format!("you resume it: `stagger resume {}`", view.run));
         }
         Verdict::NeedsYou => return Until::Event("you act: see below what may be asked".to_owned()),
         Verdict::Running | Verdict::Held | Verdict::Done | Verdict::Ended => {}
@@ -163,7 +163,7 @@ fn until(seen: &ReadRun) -> Until {
         .unwrap_or_else(|| SignedDuration::from_secs(i64::from(run.start().policy.gate_timeout)));
     Until::At(
         since.saturating_add(patience).unwrap_or(Timestamp::MAX),
-        "later while recovery makes progress. Then it takes corrective steps, goes back, or holds",
+        "later while recovery makes progress. Then it restarts units, rolls back, or holds",
     )
 }
 

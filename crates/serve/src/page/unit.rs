@@ -6,7 +6,7 @@ use stagger_report::duration;
 use stagger_report::history::{SpanEnd, Turn, WaveRecord};
 use stagger_report::page::clock;
 
-use crate::drawn::units::class;
+use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
 /// What is told of the unit of that name.

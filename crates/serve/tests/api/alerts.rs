@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use jiff::Timestamp;
 
-use crate::door::Served;
+use crate::server::Served;
 
 /// The program.
 const VARIABLE: &str = "STAGGER_TEST_PROMTOOL";

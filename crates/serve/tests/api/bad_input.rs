@@ -7,7 +7,7 @@ use serde_json::json;
 use stagger_serve::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::door::Served;
+use crate::server::Served;
 
 const OPEN: &str = "/v1/runs/sim-demo";
 const COMMANDS: &str = "/v1/runs/sim-demo/commands";

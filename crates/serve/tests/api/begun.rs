@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_serve::Limits;
 
-use crate::door::{Answer, Served};
+use crate::server::{Answer, Served};
 
 const ID: &str = "0123456789abcdef";
 

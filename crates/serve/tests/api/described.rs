@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::door::Served;
+use crate::server::Served;
 
 /// The program.
 const VARIABLE: &str = "STAGGER_TEST_SCHEMATHESIS";

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_serve::Limits;
 
-use crate::door::{FIRST, Served};
+use crate::server::{FIRST, Served};
 
 async fn site() -> Served {
     let served = Served::at_address_of(Limits::default(), &["north", "south"]).await;

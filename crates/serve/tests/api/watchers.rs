@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::door::{Served, Stream};
+use crate::server::{Served, Stream};
 
 const OPEN: &str = "/v1/runs/sim-demo";
 

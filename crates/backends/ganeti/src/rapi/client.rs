@@ -110,11 +110,11 @@ fn takes_no_jobs(code: u16, why: &str) -> bool {
 
 /// What RAPI says with a status that is no success. It also explains what the status itself means, which helps nobody.
 #[derive(Deserialize)]
-struct Said {
+struct ErrorBody {
     message: String,
 }
 
-impl Said {
+impl ErrorBody {
     /// Its words as they were before RAPI escaped them for a page.
     fn words(self) -> String {
         let escaped = [
@@ -307,7 +307,7 @@ fn value_of(answer: Answer) -> Result<Value, ApiError> {
     if code == 200 {
         return serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()));
     }
-    let why = match serde_json::from_slice::<Said>(&body) {
+    let why = match serde_json::from_slice::<ErrorBody>(&body) {
         Ok(said) => said.words(),
         Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
     };

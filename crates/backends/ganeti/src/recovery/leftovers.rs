@@ -84,14 +84,14 @@ pub struct LeftInstance {
     /// Its name; its id, if there is none of that id any more.
     pub name: String,
     /// What was done with it.
-    pub done: Deed,
+    pub done: InstanceChange,
     /// Where it is now, and what it does in Ganeti's word; `None`: it is gone.
     pub now: Option<(String, String)>,
 }
 
 /// What a visit did with an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum InstanceChange {
     /// It runs elsewhere.
     Away,
     /// Its second copy is elsewhere.
@@ -100,7 +100,7 @@ pub enum Deed {
     Stopped,
 }
 
-impl Deed {
+impl InstanceChange {
     /// In words, after the instance's name.
     pub fn words(self) -> &'static str {
         match self {
@@ -218,9 +218,9 @@ impl Records {
 
 fn instances(facts: &Facts, notes: &Notes) -> Vec<LeftInstance> {
     let noted = [
-        (Deed::Away, &notes.away),
-        (Deed::Copied, &notes.copies),
-        (Deed::Stopped, &notes.stopped),
+        (InstanceChange::Away, &notes.away),
+        (InstanceChange::Copied, &notes.copies),
+        (InstanceChange::Stopped, &notes.stopped),
     ];
     let of = |uuid: &String| facts.instances.values().find(|instance| instance.uuid == *uuid);
     let mut found: Vec<LeftInstance> = noted

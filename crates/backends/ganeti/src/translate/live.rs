@@ -151,7 +151,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
         return Some(Reason::of_backend(
             "node-left-by-run",
             format!(
-                "{name} is drained, and was left so by {}: `stagger ganeti recover {name}` gives it back",
+                "{name} was left drained by {}: `stagger ganeti recover {name}` restores it",
                 notes.whose()
             ),
         ));

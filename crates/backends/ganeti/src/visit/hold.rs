@@ -13,7 +13,7 @@ impl Visitor<'_> {
     /// # Errors
     /// The node is not out of service, does not answer once it is done, or RAPI refuses what is asked.
     pub async fn hold(&self, node: &str) -> Result<String, BackendError> {
-        let tried = format!("wait for a person who works on {node}");
+        let tried = format!("wait for the maintenance of {node}");
         let call = self.call.key();
         let facts = self.facts().await?;
         let noted = facts

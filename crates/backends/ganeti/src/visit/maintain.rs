@@ -125,7 +125,7 @@ impl Visitor<'_> {
                     ended.elapsed().as_secs()
                 );
                 return Err(BackendError::permanent(tried, why).hint(format!(
-                    "see to {node}; it stays out of service, and its instances where they are"
+                    "fix {node}; it stays out of service, and its instances where they are"
                 )));
             }
             tokio::time::sleep(self.rapi.pace().poll).await;

@@ -213,7 +213,7 @@ impl Visitor<'_> {
                 };
                 let why = format!("{why}, after {} s", begun.elapsed().as_secs());
                 return Err(BackendError::permanent(tried, why).hint(format!(
-                    "see to {node}; it stays out of service, and its instances where they are"
+                    "fix {node}; it stays out of service, and its instances where they are"
                 )));
             }
             tokio::time::sleep(self.rapi.pace().poll).await;
@@ -268,7 +268,7 @@ impl Visitor<'_> {
             if let Err(refusal) = visit::may_reboot(&facts, node, visits, self.planned) {
                 self.leave(node).await?;
                 return Err(refused(&format!("reboot {node}"), refusal).hint(format!(
-                    "{node} was given back and not rebooted; `stagger abort` ends the run, and a new one has its turn again"
+                    "{node} was returned and not rebooted; `stagger abort` ends the run, and a new run reboots it"
                 )));
             }
         }

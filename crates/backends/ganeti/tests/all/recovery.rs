@@ -8,7 +8,7 @@ use stagger_engine::cluster::Lock as _;
 use stagger_engine::cluster::LockError;
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::recovery::Recovered;
-use stagger_ganeti::recovery::leftovers::{Deed, words};
+use stagger_ganeti::recovery::leftovers::{InstanceChange, words};
 
 use crate::common::{Setup, claim, setup};
 use crate::double::queue::Op;
@@ -83,7 +83,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
             )
         })
         .collect();
-    assert_eq!(instances, [("c", Deed::Away, "n4")]);
+    assert_eq!(instances, [("c", InstanceChange::Away, "n4")]);
     assert!(
         visit.refused.as_ref().unwrap().contains("does not answer"),
         "{visit:?}"

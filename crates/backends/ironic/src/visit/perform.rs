@@ -39,9 +39,8 @@ impl<'a> Performer<'a> {
     }
 
     pub(crate) fn goal(&self) -> Result<&'a UpgradeGoal, BackendError> {
-        self.goal.ok_or_else(|| {
-            BackendError::permanent("change Ironic", "the run keeps no memory of what was wished")
-        })
+        self.goal
+            .ok_or_else(|| BackendError::permanent("change Ironic", "the run keeps no memory of its goal"))
     }
 
     pub(crate) async fn look(&self) -> Facts {
@@ -300,7 +299,7 @@ impl<'a> Performer<'a> {
     ///
     /// # Errors
     /// Pins were taken away already, or what could not be done.
-    pub(crate) async fn go_back(&self, unit: &UnitId, revision: &Revision) -> Result<String, BackendError> {
+    pub(crate) async fn roll_back(&self, unit: &UnitId, revision: &Revision) -> Result<String, BackendError> {
         let service = self.service(unit)?;
         let tried = format!("bring {} back to {revision}", service.name);
         let goal = self.goal()?;

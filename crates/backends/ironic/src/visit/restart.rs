@@ -66,7 +66,7 @@ impl Performer<'_> {
     /// Waits until what had passed the door before it was shut is answered, and the conductor has no task. The door opens
     /// again by itself, so this waits no longer than one question may take.
     async fn nothing_under_way(&self, service: &Service<'_>) -> Result<(), BackendError> {
-        const TRIED: &str = "wait for what had passed the door";
+        const TRIED: &str = "wait for requests in flight";
         let begun = Instant::now();
         loop {
             let shown = self.balancer(TRIED).await?;

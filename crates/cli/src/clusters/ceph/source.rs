@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use super::Ceph;
 use crate::args::{Cli, FactsFrom, RookCluster};
-use crate::clusters::opened::Opened;
+use crate::clusters::cluster_handle::ClusterHandle;
 use crate::clusters::{read_inventory, unusable};
 use crate::config::{self, Config};
 use crate::error::CliError;
@@ -31,10 +31,10 @@ use crate::print;
 use crate::risks::known;
 use crate::state::place;
 
-impl Opened<Ceph> {
+impl ClusterHandle<Ceph> {
     /// What the command line names, of a command that is for a Ceph alone.
     pub(crate) async fn open(cli: &Cli, from: &FactsFrom) -> Result<Self, CliError> {
-        if from.on.is_meant() {
+        if from.on.is_given() {
             return Self::of_rook(cli, &from.on).await;
         }
         match &from.from {

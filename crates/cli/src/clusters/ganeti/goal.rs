@@ -64,7 +64,7 @@ fn for_each_node(flag: &str, command: &str) -> Result<String, CliError> {
 }
 
 /// Refuses what only a cluster that answers can tell.
-pub(super) fn can_be_told_from_a_file(args: &Maintenance<'_>) -> Result<(), CliError> {
+pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
             "--needs-reboot and --since ask a cluster that answers, and this one is in a file",

@@ -3,11 +3,11 @@
 use stagger_ganeti::config::{RebootMethod, Visits};
 use stagger_ganeti::downtime::downtimes;
 use stagger_ganeti::goal::{MaintenanceGoal, Task};
+use stagger_ganeti::ignored_tags::ignored_tags;
 use stagger_ganeti::model::Cluster;
 use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::untested;
 use stagger_ganeti::source::ClusterFacts;
-use stagger_ganeti::unheeded::unheeded;
 use stagger_report::duration;
 
 /// So many nodes are named whose memory or disk does not add up.
@@ -27,7 +27,7 @@ pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>, task: &Tas
         }
         warnings.extend(downtimes(live, visits));
     }
-    warnings.extend(unheeded(&facts.cluster));
+    warnings.extend(ignored_tags(&facts.cluster));
     warnings.extend(missing(&facts.cluster));
     let release = facts.live.as_ref().map(|live| live.release.as_str());
     warnings.extend(release.and_then(untested));
@@ -65,7 +65,7 @@ pub(super) fn of_jobs(facts: &ClusterFacts, goal: &MaintenanceGoal) -> Option<St
 pub(super) fn of_hold(task: &Task) -> Option<String> {
     (*task == Task::Hold).then(|| {
         "each node stays empty until `stagger ganeti done NODE` says that its maintenance is done, from any machine with this \
-         configuration; jobs of others do not wait meanwhile"
+         configuration; jobs of others do not wait"
             .to_owned()
     })
 }
@@ -79,7 +79,7 @@ fn of_leftovers(left: &Leftovers) -> impl Iterator<Item = String> {
             .map(|since| format!(", since {since}"))
             .unwrap_or_default();
         format!(
-            "{} has notes of {}{since}: nothing of it is touched; `stagger ganeti recover {}` gives it back",
+            "{} has notes of {}{since}: it is not touched; `stagger ganeti recover {}` cleans up",
             visit.node,
             visit.notes.whose(),
             visit.node

@@ -16,14 +16,14 @@ use stagger_ganeti::source::{LiveGaneti, RecordedError, RecordedGaneti};
 use super::Ganeti;
 use super::htools::{no_text, text_of};
 use crate::args::Cli;
-use crate::clusters::opened::Opened;
+use crate::clusters::cluster_handle::ClusterHandle;
 use crate::clusters::unusable;
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::state_folder;
 
-impl<'a> Opened<Ganeti<'a>> {
+impl<'a> ClusterHandle<Ganeti<'a>> {
     /// That of this configuration.
     pub(in crate::clusters) fn of_config(
         cli: &'a Cli,
@@ -90,7 +90,7 @@ impl<'a> Opened<Ganeti<'a>> {
                     file.display(),
                     path.display()
                 ))
-                .hint("leave out --config; flags say what is wished")
+                .hint("leave out --config; use flags instead")
             })
         });
         let visits = settings
@@ -138,7 +138,7 @@ pub(super) fn of_identity(settings: &Settings, identity: Option<&ClusterId>) -> 
 }
 
 /// The Ganeti of the configuration, to give back what runs have left in it.
-pub(crate) async fn to_recover(cli: &Cli) -> Result<GanetiBackend, CliError> {
+pub(crate) async fn recovery_backend(cli: &Cli) -> Result<GanetiBackend, CliError> {
     let Some(settings) = config::read(cli)?.ganeti() else {
         return Err(CliError::usage("the configuration is not of a Ganeti")
             .hint("--config names the configuration of its cluster"));

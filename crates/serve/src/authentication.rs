@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 /// How a caller is known.
 #[derive(Debug, Clone)]
-pub(crate) enum Door {
+pub(crate) enum Authentication {
     /// By the user of the other end.
     Socket { user: String },
     /// By a token.
@@ -36,14 +36,14 @@ impl Connected<IncomingStream<'_, PatientListener>> for Peer {
 }
 
 /// Answers only those who are known, and tells the rest how they come to be.
-pub(crate) async fn known_caller(
-    State(door): State<Door>,
+pub(crate) async fn authenticate(
+    State(authentication): State<Authentication>,
     peer: Option<axum::Extension<ConnectInfo<Peer>>>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let caller = match &door {
-        Door::Socket { user } => {
+    let caller = match &authentication {
+        Authentication::Socket { user } => {
             let us = rustix::process::geteuid().as_raw();
             let peer = peer.and_then(|axum::Extension(ConnectInfo(Peer(peer)))| peer);
             // The file's rights keep others out; this is looked at once more.
@@ -57,7 +57,7 @@ pub(crate) async fn known_caller(
                 clusters: None,
             })
         }
-        Door::Tokens(tokens) => match token(request.headers()) {
+        Authentication::Tokens(tokens) => match token(request.headers()) {
             None => None,
             Some(token) => match tokens.holder(token, Timestamp::now()) {
                 Ok(holder) => holder,
@@ -67,12 +67,12 @@ pub(crate) async fn known_caller(
     };
     let Some(caller) = caller else {
         let wants_page = request.method() == Method::GET && !request.uri().path().starts_with("/v1/");
-        return match door {
-            Door::Tokens(_) if wants_page && request.uri().path() != "/metrics" => {
+        return match authentication {
+            Authentication::Tokens(_) if wants_page && request.uri().path() != "/metrics" => {
                 Redirect::to("/login").into_response()
             }
-            Door::Tokens(_) => Problem::unknown_caller().into_response(),
-            Door::Socket { user } => {
+            Authentication::Tokens(_) => Problem::unknown_caller().into_response(),
+            Authentication::Socket { user } => {
                 Problem::forbidden(format!("this socket is for {user} alone")).into_response()
             }
         };
@@ -94,9 +94,13 @@ fn token(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// No other page asks in somebody's name, and no answer is of use to one.
-pub(crate) async fn careful(State(door): State<Door>, request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_foreign_pages(
+    State(authentication): State<Authentication>,
+    request: Request,
+    next: Next,
+) -> Response {
     let headers = request.headers();
-    if let Some(why) = foreign(&door, request.method(), headers) {
+    if let Some(why) = foreign(&authentication, request.method(), headers) {
         return Problem::forbidden(why).into_response();
     }
     let mut response = next.run(request).await;
@@ -116,18 +120,18 @@ pub(crate) async fn careful(State(door): State<Door>, request: Request, next: Ne
 }
 
 /// An answer may go on for as long as somebody reads it; what is asked has to be there in time.
-pub(crate) async fn in_time(State(whole): State<Duration>, request: Request, next: Next) -> Response {
+pub(crate) async fn with_timeout(State(whole): State<Duration>, request: Request, next: Next) -> Response {
     tokio::time::timeout(whole, next.run(request))
         .await
         .unwrap_or_else(|_| Problem::too_slow().into_response())
 }
 
 /// Why a question may have been made by a page from elsewhere.
-fn foreign(door: &Door, method: &Method, headers: &HeaderMap) -> Option<String> {
+fn foreign(authentication: &Authentication, method: &Method, headers: &HeaderMap) -> Option<String> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let host = text(header::HOST).unwrap_or_default();
     // A name that leads to this machine by somebody's DNS is not one of these.
-    if let Door::Socket { .. } = door {
+    if let Authentication::Socket { .. } = authentication {
         let name = host.rsplit_once(':').map_or(host, |(name, port)| {
             if port.bytes().all(|digit| digit.is_ascii_digit()) {
                 name

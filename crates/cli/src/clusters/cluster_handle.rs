@@ -106,14 +106,14 @@ pub(crate) trait System: Send + Sync + Sized {
     }
 
     /// How a plan is carried out where no `stagger run` does it.
-    fn carried_out_by(&self) -> Option<&'static str> {
+    fn external_runner(&self) -> Option<&'static str> {
         None
     }
 }
 
 /// A system on which runs are carried out.
 #[async_trait]
-pub(crate) trait Managed: System {
+pub(crate) trait ManagedSystem: System {
     /// The backend, for a run that began with that memory, or to look.
     fn backend(
         &self,
@@ -127,12 +127,12 @@ pub(crate) trait Managed: System {
     }
 
     /// What a run would miss. `to`: and whether that release can be reached.
-    async fn preflight(opened: &Opened<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError>;
+    async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError>;
 
     /// What is to be said when a run is over: what it has left in the cluster, and where guests are by now. `memory`: what it
     /// remembers, if that can be read.
     async fn look_back(
-        _opened: &Opened<Self>,
+        _opened: &ClusterHandle<Self>,
         _run: &RunId,
         _memory: Option<MemoryOf<Self>>,
     ) -> Result<Vec<String>, CliError> {
@@ -145,13 +145,13 @@ pub(crate) trait Managed: System {
     }
 
     /// Whether a unit on its machines carries runs on whose process died.
-    fn goes_on_by_itself(&self) -> bool {
+    fn resumes_automatically(&self) -> bool {
         false
     }
 }
 
 /// A cluster: one that answers, or one that was recorded.
-pub(crate) struct Opened<S: System> {
+pub(crate) struct ClusterHandle<S: System> {
     pub(super) system: S,
     pub(crate) source: Box<dyn Source<Facts = FactsOf<S>>>,
     pub(super) planner: S::Planner,
@@ -162,13 +162,13 @@ pub(crate) struct Opened<S: System> {
 }
 
 /// What a plan to a goal is made of, by one look.
-pub(crate) struct Looked<S: System> {
+pub(crate) struct PlanContext<S: System> {
     pub(super) facts: FactsOf<S>,
     pub(super) planning: PlanRequest,
     pub(super) memory: MemoryOf<S>,
 }
 
-impl<S: System> Opened<S> {
+impl<S: System> ClusterHandle<S> {
     /// The policy: the configuration's with the flags over it.
     pub(super) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
         match &self.config {
@@ -188,7 +188,7 @@ impl<S: System> Opened<S> {
         Ok((self.system.goal(goal)?, self.policy(&goal.policy)?))
     }
 
-    async fn look(&self, goal: &Goal) -> Result<Looked<S>, CliError> {
+    async fn look(&self, goal: &Goal) -> Result<PlanContext<S>, CliError> {
         // What is wrong with the flags is said before the cluster is asked.
         let (wanted, policy) = self.request(goal)?;
         let facts = self.source.facts().await?;
@@ -201,7 +201,7 @@ impl<S: System> Opened<S> {
     }
 
     /// What a plan to that goal is made of, by these facts.
-    pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<Looked<S>, CliError> {
+    pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<PlanContext<S>, CliError> {
         let (wanted, policy) = self.request(goal)?;
         self.plan_for(facts, goal, &wanted, policy).await
     }
@@ -212,7 +212,7 @@ impl<S: System> Opened<S> {
         goal: &Goal,
         wanted: &GoalOf<S>,
         policy: Policy,
-    ) -> Result<Looked<S>, CliError> {
+    ) -> Result<PlanContext<S>, CliError> {
         let Planned {
             snapshot,
             mut target,
@@ -237,7 +237,7 @@ impl<S: System> Opened<S> {
                 ));
             }
         }
-        Ok(Looked {
+        Ok(PlanContext {
             facts,
             planning: PlanRequest {
                 snapshot,
@@ -285,7 +285,7 @@ impl<S: System> Opened<S> {
 }
 
 #[async_trait]
-impl<S: System> Cluster for Opened<S> {
+impl<S: System> Cluster for ClusterHandle<S> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         let snapshot = self.planner.snapshot(&self.source.facts().await?)?;
         Ok(self.measured(snapshot).await)
@@ -301,7 +301,7 @@ impl<S: System> Cluster for Opened<S> {
     }
 
     async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
-        let Looked { facts, planning, .. } = self.look(goal).await?;
+        let PlanContext { facts, planning, .. } = self.look(goal).await?;
         Ok(RehearsalInput {
             copy: self.system.copy(&self.planner, &facts, &planning)?,
             planning,
@@ -329,18 +329,18 @@ impl<S: System> Cluster for Opened<S> {
         self.system.missing_commands(plan)
     }
 
-    fn carried_out_by(&self) -> Option<&'static str> {
-        self.system.carried_out_by()
+    fn external_runner(&self) -> Option<&'static str> {
+        self.system.external_runner()
     }
 }
 
 #[async_trait]
-impl<S: Managed> ManagedCluster for Opened<S>
+impl<S: ManagedSystem> ManagedCluster for ClusterHandle<S>
 where
     MemoryOf<S>: DeserializeOwned,
 {
     async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
-        let Looked {
+        let PlanContext {
             facts,
             planning,
             memory,
@@ -388,7 +388,7 @@ where
         self.system.guards()
     }
 
-    fn goes_on_by_itself(&self) -> bool {
-        self.system.goes_on_by_itself()
+    fn resumes_automatically(&self) -> bool {
+        self.system.resumes_automatically()
     }
 }

@@ -10,7 +10,7 @@ use crate::problem::Problem;
 use crate::runs::ReadRun;
 
 /// The name of a run in an address.
-pub(crate) type OfRun = Result<Path<RunId>, PathRejection>;
+pub(crate) type RunPath = Result<Path<RunId>, PathRejection>;
 
 /// The run of a question, if whoever asks may do that to it. There is no other way to one.
 pub(crate) async fn permitted(

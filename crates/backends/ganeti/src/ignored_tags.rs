@@ -23,7 +23,7 @@ const UNHEEDED: [(&str, &str); 4] = [
 ];
 
 /// A sentence for each kind of tag that is not heeded.
-pub fn unheeded(cluster: &Cluster) -> Vec<String> {
+pub fn ignored_tags(cluster: &Cluster) -> Vec<String> {
     let of_kind = |prefix: &str| -> Vec<&str> {
         let tags = cluster.tags.iter().map(String::as_str);
         tags.filter(|tag| tag.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()))
@@ -56,7 +56,7 @@ mod tests {
             tags: tags.map(str::to_owned).to_vec(),
             ..Cluster::default()
         };
-        let named = unheeded(&cluster);
+        let named = ignored_tags(&cluster);
         assert_eq!(named.len(), 1, "{named:?}");
         assert!(
             named[0].contains("htools:nlocation:power, htools:nlocation:room"),

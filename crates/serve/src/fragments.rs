@@ -12,7 +12,7 @@ use parts::Part;
 use units::Map;
 
 /// Parts of the page, and the map.
-pub(crate) struct Drawn {
+pub(crate) struct PageFragments {
     /// How many units are in each state.
     pub(crate) counts: Part,
     /// Waves, waits, decisions, guards, laws.
@@ -25,7 +25,7 @@ pub(crate) struct Drawn {
     pub(crate) layout: String,
 }
 
-impl Drawn {
+impl PageFragments {
     pub(crate) fn of(reading: &Reading, verification: Option<&Verification>) -> Self {
         let map = Map::of(&reading.history);
         let view = view::run(&reading.run, None);
