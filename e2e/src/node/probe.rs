@@ -1,5 +1,6 @@
 //! Probes: a command in the container, or a question by HTTP.
 
+use std::process::Command;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Probe};
@@ -43,6 +44,20 @@ impl Numbers {
     }
 }
 
+/// A command that has not ended, with all that it has started. Dropping it kills them: `ceph --admin-daemon` for one reads for
+/// ever what its daemon has ended.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            let mut kill = Command::new("kill");
+            // Nobody is left to be told.
+            kill.args(["-KILL", "--", &format!("-{leader}")]).status().ok();
+        }
+    }
+}
+
 /// Asks once, beside the `first` process of the container.
 pub(super) async fn ask(
     probe: &Probe,
@@ -52,14 +67,15 @@ pub(super) async fn ask(
     limit: Duration,
 ) -> bool {
     if let Some(command) = probe.exec.as_ref().and_then(|exec| exec.command.as_ref()) {
-        let Ok(mut child) = inside.beside(first, command).spawn() else {
+        let Ok(mut child) = inside.beside(first, command).process_group(0).spawn() else {
             return false;
         };
-        if let Ok(ended) = timeout(limit, child.wait()).await {
-            return ended.is_ok_and(|status| status.success());
+        let mut group = Group(child.id());
+        let ended = timeout(limit, child.wait()).await;
+        if ended.is_ok() {
+            group.0 = None;
         }
-        child.kill().await.ok();
-        return false;
+        return ended.is_ok_and(|ended| ended.is_ok_and(|status| status.success()));
     }
     if let Some(get) = &probe.http_get {
         let Some(port) = port(&get.port, container) else {
