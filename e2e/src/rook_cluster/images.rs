@@ -47,6 +47,38 @@ except OSError:
 print(code, end="")
 "#;
 
+/// What probes ask of a daemon, twenty times as fast: Ceph's own program takes half a second of a processor to begin, which a dozen
+/// daemons on one machine have not got. All else is asked of that program.
+const CEPH: &str = r#"#!/usr/bin/python3 -SE
+import os
+import sys
+
+if len(sys.argv) != 4 or sys.argv[1] != "--admin-daemon" or sys.argv[3] not in ("status", "mon_status"):
+    os.execv("/usr/bin/ceph", ["ceph", *sys.argv[1:]])
+
+import _socket
+
+
+def read(connection, length):
+    text = b""
+    while len(text) < length:
+        more = connection.recv(length - len(text))
+        if not more:
+            sys.exit("the daemon has ended")
+        text += more
+    return text
+
+
+try:
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection.connect(sys.argv[2])
+    question = '{"prefix": "%s", "format": "json-pretty"}\0' % sys.argv[3]
+    connection.sendall(question.encode())
+    print(read(connection, int.from_bytes(read(connection, 4), "big")).decode())
+except OSError as error:
+    sys.exit(f"admin_socket: {error}")
+"#;
+
 /// The name of the image with that version of Ceph.
 pub(super) fn name(version: &str) -> String {
     format!("quay.io/ceph/ceph:v{version}")
@@ -91,6 +123,7 @@ fn stand_ins(folder: &Path) -> Result<PathBuf> {
         ("usr/sbin/dmsetup", DMSETUP),
         ("usr/bin/udevadm", UDEVADM),
         ("usr/bin/curl", CURL),
+        ("usr/local/bin/ceph", CEPH),
     ] {
         let path = layer.join(path);
         let parent = path.parent().context("a program has a folder")?;
