@@ -344,7 +344,7 @@ fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding
                 lines.push(format!("Rollback  {} only by a rebuild: {cost}", stage.name));
             }
             GoingBack::Impossible { why } => {
-                lines.push(format!("Rollback  {} impossible: {why}", stage.name));
+                lines.push(format!("Rollback  none for {}: {why}", stage.name));
             }
         }
     }
