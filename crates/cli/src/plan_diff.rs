@@ -210,7 +210,7 @@ mod tests {
             differences(&usual(), &now),
             [
                 "osd: no longer to be changed: osd.2",
-                "osd: osd.2 is left alone (unit-down)"
+                "osd: osd.2 is skipped (unit-down)"
             ]
         );
         assert_eq!(differences(&now, &usual())[1], "osd: osd.2 is no longer skipped");

@@ -164,7 +164,7 @@ fn a_run_that_was_killed_or_stopped_is_interrupted_and_abort_ends_it() {
 
     // Nobody carries it out, so whoever ends it does.
     let (code, text) = setting.said(&["abort"]);
-    assert!(text.contains("this process does"), "{text}");
+    assert!(text.contains("this process resumes it"), "{text}");
     assert_eq!(code, 1, "{text}");
     let (code, text) = setting.said(&["status"]);
     assert!(text.starts_with("ENDED  a person ended it"), "{text}");

@@ -302,7 +302,7 @@ mod tests {
         };
         for (part, why) in [
             (
-                "[gates.prometheus] with its `url` is missing",
+                "needs [gates.prometheus] with its `url`",
                 refused(|all| all.prometheus = None),
             ),
             (

@@ -1,4 +1,4 @@
-//! Who asks, and whether they ask themselves: the user of a socket or the holder of a token, and no page from elsewhere.
+//! Authentication: the user of a socket, or the holder of a token; and no page from elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a person may say to a run, and how it is left for whoever carries the run out.
+//! Commands for a run: who may give them, why a run refuses one, and how it is left for the process that carries the run out.
 
 use stagger_core::run::Command;
 use stagger_core::view::Verdict;
@@ -8,7 +8,7 @@ use crate::access::{Caller, Role};
 use crate::problem::Problem;
 use crate::runs::ReadRun;
 
-/// So many commands are left at most that nobody has heeded.
+/// At most so many commands are pending.
 const UNHEEDED: usize = 100;
 
 /// The role that a command takes.
@@ -19,7 +19,7 @@ pub(crate) fn role_of(command: &Command) -> Role {
     }
 }
 
-/// Why a run does not take a command, whoever asks.
+/// Why a run does not take a command.
 pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<Problem> {
     let run = &seen.journal.reading.run;
     match command {
@@ -43,7 +43,7 @@ pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<Problem> {
     }
 }
 
-/// Leaves a command for whoever carries the run out; where nobody does, a process is started that heeds it.
+/// Leaves a command for the process that carries the run out; if there is none, one is started.
 pub(crate) async fn ask(
     shared: &Shared,
     caller: &Caller,

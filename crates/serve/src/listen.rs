@@ -147,7 +147,7 @@ pub async fn serve(
     }
 }
 
-/// All routes, behind a authentication.
+/// All routes, for callers who are authenticated.
 fn router(settings: Settings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {

@@ -407,7 +407,7 @@ async fn a_page_needs_no_script_and_nothing_from_elsewhere() {
         "Journal",
         "every law held",
         "Approve",
-        "Cannot be taken back",
+        "Cannot be undone",
     ] {
         assert!(page.body.contains(part), "no {part}");
     }

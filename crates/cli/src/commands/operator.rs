@@ -194,7 +194,10 @@ mod tests {
         std::fs::write(&file, good).unwrap();
         assert_eq!(gates(Some(&file)).unwrap().metric.len(), 1);
         for (text, part) in [
-            ("[[metric]]\nname = \"a\"\nquery = \"up\"\n", "nobody to ask"),
+            (
+                "[[metric]]\nname = \"a\"\nquery = \"up\"\n",
+                "needs [gates.prometheus]",
+            ),
             ("[[metrics]]\n", "unknown field `metrics`"),
         ] {
             std::fs::write(&file, text).unwrap();

@@ -240,7 +240,7 @@ mod tests {
         };
         let paused = ask(Command::Pause);
         assert!(
-            matches!(&paused, Next::Nothing(why) if why.contains("`stagger resume run-1` goes on")),
+            matches!(&paused, Next::Nothing(why) if why.contains("`stagger resume run-1` continues")),
             "{paused:?}"
         );
         assert_eq!(ask(Command::Resume), Next::Resume(run()));

@@ -350,7 +350,7 @@ mod tests {
         let expected = "\
 PROGRESSING  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
 rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
-operator   op-1 leads, as it said 3 s ago
+operator   leader op-1, renewed 3 s ago
 condition  Progressing since 2026-11-03T09:50:00Z
 condition  Degraded since 2026-11-03T09:50:00Z: osd.3 has no label
 command    pause#2: not heard yet
@@ -363,7 +363,7 @@ completed  mon, mgr
 now        osd since 2026-11-03T09:59:00Z
   changed    osd.3-4
   x pgs-clean: 3 of 160 are not
-held by    token 2, op-1 process 1";
+holder     token 2, op-1 process 1";
         assert_eq!(status(&told, at("2026-11-03T10:00:00Z"), false), expected);
     }
 
@@ -381,7 +381,7 @@ held by    token 2, op-1 process 1";
         let expected = "\
 READY  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
 rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
-operator   no operator leads: op-1 did, and said so 2 min ago
+operator   no leader: op-1 last renewed 2 min ago
            has not told of the newest spec yet
 condition  Progressing since 2026-11-03T09:50:00Z";
         assert_eq!(status(&told, at("2026-11-03T10:00:00Z"), false), expected);

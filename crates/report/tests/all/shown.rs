@@ -280,7 +280,7 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
     let (_, lines) = told(&entries).unwrap().unwrap();
     let back: Vec<&str> = lines
         .iter()
-        .filter(|line| line.word == "rollback")
+        .filter(|line| line.text.starts_with("previous release"))
         .map(|line| line.text.as_str())
         .collect();
     assert_eq!(back, ["previous release: osd.9-10,23"]);

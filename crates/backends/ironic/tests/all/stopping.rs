@@ -127,7 +127,7 @@ async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
     for (way, words) in [
         (StopMode::Drain, "drained to its peers; no request fails"),
         (StopMode::Mute, "writes into Ironic's table"),
-        (StopMode::Hold, "all requests wait at the API door"),
+        (StopMode::Hold, "all requests wait at the API until"),
     ] {
         let setup = stopped_by(way);
         let backend = setup.backend(None);

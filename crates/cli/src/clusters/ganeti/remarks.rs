@@ -180,7 +180,7 @@ mod tests {
         let words = said(&noted, &clean, &Task::Reboot);
         assert!(
             words.contains("node3 has notes of run run-7, since 2026-")
-                && words.ends_with("nothing of it is touched; `stagger ganeti recover node3` gives it back"),
+                && words.ends_with("it is not touched; `stagger ganeti recover node3` cleans up"),
             "{words}"
         );
         let unknown = said(&facts("3.2.0", &[]), &clean, &Task::Reboot);
