@@ -78,7 +78,10 @@ pub fn ensure() -> Result<Image> {
 }
 
 /// What the program of the image is asked, with a word that its answer has.
-const ASKED: [(&[&str], &str); 2] = [(&["--version"], "stagger "), (&["demo"], "done")];
+const ASKED: [(&[&str], &str); 2] = [
+    (&["--version"], "stagger "),
+    (&["--state", "/tmp/state", "demo"], "Done: every unit"),
+];
 
 /// Builds the image and runs its program as a container would: with the image's files, as its user, and with nothing to write to
 /// but `/tmp`.
@@ -112,7 +115,10 @@ pub fn try_image() -> Result<()> {
             .arg(&merged)
             .args(&image.entrypoint)
             .args(words)
-            .envs(&image.env);
+            .envs(&image.env)
+            .env("HOME", "/tmp")
+            .env_remove("TMPDIR")
+            .env_remove("XDG_STATE_HOME");
         let said = run(&mut command)?;
         ensure!(
             said.contains(word),

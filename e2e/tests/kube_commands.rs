@@ -164,7 +164,7 @@ fn nothing_has_to_be_installed(lab: &Lab) -> Result<()> {
         "metadata": { "name": "main", "namespace": NAMESPACE }, "spec": { "dataDirHostPath": "/var/lib/rook" },
     });
     lab.apply(&cluster, &[])?;
-    lab.says(&versions, 0, &["none in the cluster", "nobody holds its Lease"])?;
+    lab.says(&versions, 0, &["none in the cluster", "the Lease is not held"])?;
     lab.says(&status, 0, &["UNMANAGED", "rook-ceph/main", "0 of 0 are ready"])?;
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n9" }, "spec": { "unschedulable": true },
@@ -347,13 +347,13 @@ fn what_is_told_is_shown(lab: &Lab) -> Result<()> {
     lab.says(
         &["pause", "-n", NAMESPACE],
         3,
-        &["nobody would hear it", "op-1 did"],
+        &["nobody would hear it", "op-1 last renewed"],
     )?;
     lab.apply(&lease(&now()?), &[])?;
     lab.says(
         &words,
         3,
-        &["op-1 leads", "NEEDS YOU", "Blocked since 2026-11-03"],
+        &["leader op-1", "NEEDS YOU", "Blocked since 2026-11-03"],
     )
 }
 
@@ -411,7 +411,7 @@ fn versions_are_counted(lab: &Lab) -> Result<()> {
     lab.says(
         &words,
         0,
-        &["0 of 2 ready", "op-1 leads", "agents    none", "osd.1-2"],
+        &["0 of 2 ready", "leader op-1", "agents    none", "osd.1-2"],
     )?;
     lab.says(&["versions", "-n", NAMESPACE, "--all"], 0, &["0 of 1", "osd.2\n"])
 }

@@ -36,7 +36,7 @@ cargo xtask simulate --worlds N [--seed S]    random worlds against the real dri
 cargo xtask layers                            who may depend on whom, and that the core is pure
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
-cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root
+cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root; the container image, tried
 cargo xtask pictures                          those of README and guides, of a real upgrade; writes docs/pictures
 cargo xtask generate [--check]                make the generated pages anew, or say which are old";
 

@@ -308,8 +308,15 @@ impl Seen {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
             syn::UseTree::Path(path) => self.tree(&with(&path.ident), &path.tree),
-            syn::UseTree::Name(name) => drop(self.paths.insert(with(&name.ident))),
-            syn::UseTree::Rename(rename) => drop(self.paths.insert(with(&rename.ident))),
+            syn::UseTree::Name(syn::UseName { ident })
+            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
+                let path = if *ident == "self" {
+                    before.to_vec()
+                } else {
+                    with(ident)
+                };
+                self.paths.insert(path);
+            }
             syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.tree(before, tree)),
             syn::UseTree::Glob(_) => drop(self.paths.insert(before.to_vec())),
         }

@@ -205,7 +205,7 @@ impl Problem {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-carried-on",
-            "it is recorded, and the run is interrupted",
+            "it is recorded, and no process carries the run out",
             detail,
         )
     }

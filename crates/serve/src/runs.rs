@@ -229,7 +229,7 @@ impl Runs {
 
     /// A run.
     pub(crate) async fn run(&self, run: &RunId) -> Result<ReadRun, ReadError> {
-        let place = self.stores.run_path(run).await?;
+        let place = self.stores.of_run(run).await?;
         let (this, run) = (self.clone(), run.clone());
         let read = move |store: Box<dyn Store>| this.read(place, &*store, &run);
         self.stores.look(place, read).await
@@ -348,7 +348,7 @@ impl Runs {
 
     /// Leaves a command for whoever carries the run out.
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
-        let place = self.stores.run_path(run).await?;
+        let place = self.stores.of_run(run).await?;
         let run = run.clone();
         let ask = move |mut store: Box<dyn Store>| {
             let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by);

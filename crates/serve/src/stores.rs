@@ -133,7 +133,7 @@ impl Stores {
     /// # Errors
     /// It is in none; or in more than one, so that nobody knows which is meant; or it was not found, and one that may have it does
     /// not answer.
-    pub(crate) async fn run_path(&self, run: &RunId) -> Result<Place, ReadError> {
+    pub(crate) async fn of_run(&self, run: &RunId) -> Result<Place, ReadError> {
         if let Some(place) = self.one_place(run)? {
             return Ok(place);
         }

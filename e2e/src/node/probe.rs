@@ -51,9 +51,10 @@ struct Group(Option<u32>);
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
-            let mut kill = Command::new("kill");
+            let mut kill = Command::new("sh");
+            kill.args(["-c", "kill -KILL -- \"-$1\"", "kill", &leader.to_string()]);
             // Nobody is left to be told.
-            kill.args(["-KILL", "--", &format!("-{leader}")]).status().ok();
+            kill.status().ok();
         }
     }
 }

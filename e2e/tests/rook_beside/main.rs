@@ -6,7 +6,7 @@ mod meddled;
 mod releases;
 mod written;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -256,7 +256,13 @@ fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Res
     );
     let why = asked(&["explain", "osd.1", "upgrade", "--to", version])?;
     ensure!(why.contains("osd.1"), "{why}");
-    let observed = asked(&["observe"])?;
+    // A manager that has just become active has no reports of some groups for a moment: that is unknown, and told so.
+    let mut observed = asked(&["observe"])?;
+    let begun = Instant::now();
+    while observed.contains("? pgs-clean") && begun.elapsed() < Duration::from_mins(1) {
+        std::thread::sleep(Duration::from_secs(1));
+        observed = asked(&["observe"])?;
+    }
     ensure!(
         observed.contains("rook-ceph") && observed.contains("+ pgs-clean"),
         "{observed}"

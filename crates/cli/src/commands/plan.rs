@@ -110,10 +110,10 @@ pub(crate) fn run_command(cli: &Cli, flags: Vec<String>, file: Option<&Path>) ->
     shlex::try_join(words.iter().copied()).unwrap_or_else(|_| words.join(" "))
 }
 
-/// Whether hosts of guests are maintained, whatever is done to them.
+/// Whether hosts are maintained, with guests or daemons on them, whatever is done to them.
 fn is_maintenance(input: &PlanRequest, stage: &PlannedStage) -> bool {
     let spec = input.target.stage(&stage.name);
-    spec.is_some_and(|spec| spec.maintenance.is_some())
+    stage.kind.as_str() == "host" || spec.is_some_and(|spec| spec.maintenance.is_some())
 }
 
 /// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small

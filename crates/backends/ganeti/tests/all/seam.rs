@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use stagger_conformance::source::what_is_saved_is_read_back;
 use stagger_core::model::{ClusterName, Kind, Policy};
 use stagger_engine::cluster::{Planner as _, PlannerError, Source};
+use stagger_engine::inventory::Inventory;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::goal::MaintenanceGoal;
 use stagger_ganeti::loaders::rapi::FILES;
@@ -36,7 +37,12 @@ fn migrate() -> Kind {
 }
 
 async fn saved_and_read(source: &dyn Source<Facts = ClusterFacts>) -> ClusterFacts {
-    what_is_saved_is_read_back(source, |inventory| RecordedGaneti::read(inventory).unwrap()).await
+    let read = |inventory: &Inventory| {
+        let recorded = RecordedGaneti::read(inventory).unwrap();
+        assert_eq!(recorded.name(), &inventory.cluster);
+        recorded
+    };
+    what_is_saved_is_read_back(source, read).await
 }
 
 fn world() -> World {

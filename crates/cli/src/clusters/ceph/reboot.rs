@@ -112,13 +112,13 @@ pub(super) async fn ask(
 fn told_of<T>(
     hosts: BTreeSet<String>,
     answers: &BTreeMap<String, Known<T>>,
-    is_given: impl Fn(&T) -> bool,
+    is_meant: impl Fn(&T) -> bool,
     silent: impl Fn(&str, &str) -> CliError,
 ) -> Result<BTreeSet<String>, CliError> {
     let mut meant = BTreeSet::new();
     for host in hosts {
         match answers.get(&host) {
-            Some(Known::Yes(answer)) if is_given(answer) => {
+            Some(Known::Yes(answer)) if is_meant(answer) => {
                 meant.insert(host);
             }
             Some(Known::Yes(_)) => {}
