@@ -249,7 +249,7 @@ fn the_operator_itself_is_understood(lab: &Lab) -> Result<()> {
     command.env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
     let operator = Running(command.stdout(Stdio::null()).spawn()?);
     let words = ["status", "-n", "bare", "--operator-namespace", NAMESPACE];
-    let said = ["BLOCKED  NoImage", "op-2 leads", "Blocked since"];
+    let said = ["BLOCKED  NoImage", "leader op-2", "Blocked since"];
     let mut seen = Ok(());
     for _ in 0..60 {
         seen = lab.says(&words, 3, &said);
