@@ -227,7 +227,7 @@ impl Tokens {
         self.write(&kept)
     }
 
-    /// Who holds a token; `None`: it is none, or is good no more.
+    /// Who holds a token; `None`: it is none, or has expired or been revoked.
     ///
     /// # Errors
     /// The file cannot be read.
