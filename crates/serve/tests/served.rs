@@ -53,6 +53,25 @@ async fn runs_are_listed_and_told_and_told_again_only_when_something_is_new() {
     assert_eq!(served.with(OPEN, &[("if-none-match", &tag)]).await.status, 200);
 }
 
+/// The page of the reference has each metric, and no other.
+#[tokio::test]
+async fn each_metric_is_in_the_reference() {
+    let served = Served::at_socket().await;
+    let metrics = served.get("/metrics").await.body;
+    let answered: BTreeSet<&str> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge"))
+        .collect();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics-serve.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let documented: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0))
+        .collect();
+    assert_eq!(answered, documented);
+    assert_eq!(answered.len(), metrics.matches("# TYPE ").count(), "{metrics}");
+}
+
 /// A list has an end, and a cluster with few runs is not hidden by one with many.
 #[tokio::test]
 async fn the_runs_of_one_cluster_hide_none_of_another() {
