@@ -62,7 +62,10 @@ async fn each_metric_is_in_the_reference() {
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" gauge"))
         .collect();
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics-serve.md");
+    let page = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/metrics-serve.md"
+    );
     let page = std::fs::read_to_string(page).unwrap();
     let documented: BTreeSet<&str> = page
         .lines()

@@ -14,6 +14,7 @@
 #   ironicctl SERVICE give-back         the balancer sends to it again, and waits until it finds it healthy
 #   ironicctl SERVICE status            "running RELEASE PID" (exit 0) or "stopped" (exit 1)
 #   ironicctl db start|stop|kill|status
+#   ironicctl db save NAME              all of Ironic's database into NAME.sql, and says how much that is
 #   ironicctl balancer start|stop|status
 #   ironicctl balancer ask WORD…        a command of its admin socket
 #   ironicctl code RELEASE PROGRAM [WORD…]   ironic-dbsync or ironic-status of a release; its exit code
@@ -258,6 +259,16 @@ start_db() {
     await_start 60 db_answers
 }
 
+save() {
+    saved=$dir/$1.sql
+    case $engine in
+        postgres) pg_dump --host 127.0.0.1 --username postgres ironic >"$saved.part" ;;
+        *) mariadb-dump --no-defaults --socket="$dir/mysql.sock" --single-transaction ironic >"$saved.part" ;;
+    esac
+    mv "$saved.part" "$saved"
+    echo "$(wc -c <"$saved") bytes in $saved"
+}
+
 start_balancer() {
     pid_of
     [ -z "$pid" ] || return 0
@@ -293,6 +304,7 @@ case $name in
     c1 | c2 | a1 | a2 | db | balancer) ;;
     *) wrong "no service '$name'" ;;
 esac
+if [ "$name $verb" = "db save" ]; then save "$1"; exit; fi
 if [ "$name $verb" = "balancer ask" ]; then ask "$@"; exit; fi
 case $verb in
     status | release | pinned | ready) ;;

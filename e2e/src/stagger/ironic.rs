@@ -187,6 +187,7 @@ logs = "tail -n 200 {dir}/log/{{service}}.log"
 host = "h1"
 check = "{ctl} code {{release}} ironic-status upgrade check"
 pins = "{ctl} code {{release}} pins"
+backup = "{ctl} db save before-{{release}}"
 schema = "{ctl} code {{release}} ironic-dbsync upgrade"
 migrate = "{ctl} code {{release}} ironic-dbsync online_data_migrations --max-count {{count}}"
 batch = {batch}

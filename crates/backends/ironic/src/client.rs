@@ -11,6 +11,7 @@ use crate::config::Settings;
 use crate::credentials::{Auth, Credentials};
 use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
 use crate::http::Http;
+use crate::in_flight::{self, NodeInFlight};
 use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
 use crate::sql::{Engine, Sql, Statement, with_password};
@@ -259,6 +260,21 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     for row in sql.fetch(TRIED, &reserved, Vec::new()).await? {
         let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
         database.reserved.insert(text(TRIED, &row, 0)?, count);
+    }
+    let states = in_flight::STATES.map(|state| format!("'{state}'")).join(", ");
+    let nodes = format!(
+        "select cast(coalesce(n.name, n.uuid) as {cast}), cast(n.provision_state as {cast}), \
+         cast(n.provision_updated_at as {cast}), cast(coalesce(n.reservation, c.hostname) as {cast}) \
+         from nodes n left join conductors c on c.id = n.conductor_affinity \
+         where n.provision_state in ({states}) order by n.provision_updated_at, n.id"
+    );
+    for row in sql.fetch(TRIED, &nodes, Vec::new()).await? {
+        database.in_flight.push(NodeInFlight {
+            node: text(TRIED, &row, 0)?,
+            state: text(TRIED, &row, 1)?,
+            since: maybe(TRIED, &row, 2)?,
+            conductor: maybe(TRIED, &row, 3)?,
+        });
     }
     Ok(database)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
 use stagger_versioned::manifest::Place;
 
@@ -9,6 +10,7 @@ use crate::balancer::ServerState;
 use crate::config::{IronicConfig, Role, Server, StopMode};
 use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
+use crate::in_flight;
 use crate::records::Records;
 use crate::releases::Releases;
 use crate::runs::Runs;
@@ -28,6 +30,10 @@ pub const ROWS_HAVE_VERSIONS: &str = "rows-have-versions";
 pub const ROWS_READABLE: &str = "rows-readable";
 /// Conductors can be stopped in the way that is set.
 pub const PREPARED: &str = "prepared";
+/// No node is in flight, but for those that are accepted so.
+pub const NODES_STABLE: &str = "nodes-stable";
+/// The database was saved for this upgrade, or need not be.
+pub const BACKED_UP: &str = "backed-up";
 /// The schema is that of the wanted release.
 pub const SCHEMA_UPGRADED: &str = "schema-upgraded";
 /// Every service that starts is held to the older release.
@@ -51,6 +57,9 @@ pub const MARKS: [(&str, &str); 5] = [
     ("clients", "clients-told"),
     ("after", "after-done"),
 ];
+
+/// A backup that is older when the schema would be upgraded is made anew.
+const BACKUP_LASTS: SignedDuration = SignedDuration::from_hours(12);
 
 /// What stands against it, or what it says.
 type Found = Result<String, (Verdict, String)>;
@@ -82,6 +91,7 @@ pub fn conditions(
         (ROWS_HAVE_VERSIONS, rows_have_versions(facts)),
         (ROWS_READABLE, rows_readable(facts, table, statuses)),
         (PREPARED, prepared(facts, config)),
+        (NODES_STABLE, nodes_stable(facts, config)),
     ];
     if let Some(goal) = goal {
         let to = table.find(&goal.to);
@@ -95,6 +105,7 @@ pub fn conditions(
         match to {
             Ok(to) => {
                 found.push((SCHEMA_UPGRADED, wanted.schema(to.place)));
+                found.push((BACKED_UP, wanted.backed_up(to.place)));
                 found.push((PINNED, wanted.pinned(to.place)));
                 found.push((NO_OLD_SERVICE, wanted.no_old_service(config)));
                 found.push((UNPIN_BEGUN, wanted.marked("unpin")));
@@ -208,6 +219,19 @@ fn database_answers(facts: &Facts) -> Found {
     match &facts.database {
         Known::Yes(database) => Ok(format!("revision {}", database.revision)),
         Known::No(why) => unknown(why),
+    }
+}
+
+fn nodes_stable(facts: &Facts, config: &IronicConfig) -> Found {
+    let database = match &facts.database {
+        Known::No(why) => return unknown(why),
+        Known::Yes(database) => database,
+    };
+    let waited_for: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
+    match (in_flight::listed(&waited_for), database.in_flight.len()) {
+        (Some(nodes), _) => no(format!("nodes in flight: {nodes}")),
+        (None, 0) => Ok("no node is in flight".to_owned()),
+        (None, accepted) => Ok(format!("nodes in flight, which is accepted: {accepted}")),
     }
 }
 
@@ -378,6 +402,31 @@ impl UpgradeConditions<'_> {
             Some(revision) if revision == now => Ok(format!("revision {now}")),
             Some(revision) => no(format!("revision {now}, and it was brought to {revision}")),
             None => no(format!("revision {now}")),
+        }
+    }
+
+    /// What was saved before the schema is of no use after it.
+    fn backed_up(&self, to: Place) -> Found {
+        if self.schema(to).is_ok() {
+            return Ok("the schema is upgraded already".to_owned());
+        }
+        let records = match self.records {
+            Err(why) => return unknown(why),
+            Ok(records) => records,
+        };
+        let marks = records.marks.get(&self.goal.to);
+        let Some(saved) = marks.and_then(|marks| marks.get("backup")) else {
+            return no("it is not written down");
+        };
+        // A run that ended before its schema may lie far back.
+        let at = saved.split(' ').next().unwrap_or_default();
+        match at.parse::<Timestamp>() {
+            Ok(at) if self.facts.at.duration_since(at) <= BACKUP_LASTS => Ok(format!("saved {saved}")),
+            Ok(_) => no(format!(
+                "saved {saved}, and a backup counts for {} h",
+                BACKUP_LASTS.as_hours()
+            )),
+            Err(_) => unknown(format!("when it was saved cannot be read: {saved}")),
         }
     }
 

@@ -5,6 +5,9 @@
 //! refused: `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It is run once for each effect, also if
 //! stagger is killed meanwhile.
 
+mod in_flight;
+mod stopping;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +19,8 @@ use stagger_engine::redact::redact;
 use stagger_engine::secrets;
 
 use crate::credentials::Auth;
+pub use in_flight::{InFlight, NodesInFlight};
+pub use stopping::{StopMode, Stopping};
 
 /// An Ironic as the configuration has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +72,9 @@ pub struct IronicConfig {
     /// How conductors are stopped without failing requests.
     #[serde(default)]
     pub stopping: Stopping,
+    /// What Ironic is doing with its nodes meanwhile.
+    #[serde(default)]
+    pub in_flight: InFlight,
     /// What others do before and after.
     #[serde(default)]
     pub hooks: Hooks,
@@ -129,6 +137,17 @@ pub struct Conductor {
     /// Commands that differ from those of all services.
     #[serde(default)]
     pub commands: Commands,
+}
+
+impl Conductor {
+    /// Under which names it may reserve nodes: as it is registered, or by its host alone. That may be another one's on the
+    /// same host, and then this one counts as busy too.
+    pub(crate) fn reserves_as(&self) -> BTreeSet<&str> {
+        let registered = self.registered.as_str();
+        let host = registered.rsplit_once(':').map_or(registered, |(host, _)| host);
+        let also = self.also_registered.as_deref();
+        [registered, host].into_iter().chain(also).collect()
+    }
 }
 
 /// One API service.
@@ -244,6 +263,10 @@ pub struct Tools {
     /// Prints the pins that the new code lists, separated by white space. Without it they are those of our table.
     #[serde(default)]
     pub pins: Option<String>,
+    /// Saves Ironic's database before its schema is upgraded; it has to end well. `none` says that it is saved in another
+    /// way. Without either nothing is begun.
+    #[serde(default)]
+    pub backup: Option<String>,
     /// `ironic-dbsync upgrade`.
     pub schema: String,
     /// `ironic-dbsync online_data_migrations --max-count {count}`.
@@ -251,6 +274,16 @@ pub struct Tools {
     /// How many objects are migrated at once.
     #[serde(default = "batch")]
     pub batch: u32,
+}
+
+/// The word of `tools.backup` for a database that is saved in another way.
+const NO_BACKUP: &str = "none";
+
+impl Tools {
+    /// The command that saves Ironic's database, if there is one.
+    pub fn backup_command(&self) -> Option<&String> {
+        self.backup.as_ref().filter(|command| *command != NO_BACKUP)
+    }
 }
 
 fn batch() -> u32 {
@@ -268,61 +301,6 @@ pub struct Balancer {
     /// Brings a server into a state: `echo "set server {backend}/{server} state {state}" | socat - …`, where the
     /// state is `drain` or `ready`.
     pub set: String,
-}
-
-/// How conductors are stopped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Stopping {
-    /// In which way.
-    pub way: StopMode,
-    /// Whether stagger may write into Ironic's table of conductors, which `mute` does.
-    pub writes_into_ironic: bool,
-    /// Ironic's database, for that write: as `database`, with a user who may change `conductors`.
-    pub database: Option<String>,
-    /// Holds all requests at the door of the API, for `hold`; run on the balancer's host. It must end by itself.
-    pub hold: Option<String>,
-    /// Lets them go on.
-    pub let_go: Option<String>,
-    /// `[DEFAULT] hash_ring_reset_interval` of Ironic, in seconds: a stopped conductor is asked for so long.
-    pub ring: u64,
-}
-
-impl Default for Stopping {
-    fn default() -> Self {
-        Self {
-            way: StopMode::default(),
-            writes_into_ironic: false,
-            database: None,
-            hold: None,
-            let_go: None,
-            ring: 15,
-        }
-    }
-}
-
-/// The ways of stopping a conductor so that no request fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StopMode {
-    /// Its JSON-RPC port stands behind the balancer, and is drained to its peers.
-    #[default]
-    Drain,
-    /// It stops its heartbeat, and is written down as away in Ironic's table until it is gone.
-    Mute,
-    /// Requests wait at the door of the API until it is back.
-    Hold,
-}
-
-impl StopMode {
-    /// What it does and what it costs, for the plan.
-    pub fn cost(self) -> &'static str {
-        match self {
-            Self::Drain => "its RPC port is drained to its peers; no request fails or waits",
-            Self::Mute => "it is muted, which writes into Ironic's table of conductors; no request fails",
-            Self::Hold => "all requests wait at the API until it is back, which took 20 s each time on 26.1",
-        }
-    }
 }
 
 /// What others do, as commands on the host of the tools. Without one the step is confirmed or told.
@@ -365,6 +343,8 @@ pub struct Pace {
     pub ready: Duration,
     /// A service that was drained.
     pub drain: Duration,
+    /// The nodes in flight of a conductor that is drained.
+    pub in_flight: Duration,
     /// How long a conductor that is muted is still asked.
     pub ring: Duration,
 }
@@ -379,6 +359,7 @@ impl Settings {
             lock: seconds(cluster.lock_expires.max(6)),
             ready: seconds(cluster.ready_timeout.max(1)),
             drain: seconds(cluster.drain_timeout.max(1)),
+            in_flight: seconds(cluster.in_flight.timeout),
             ring: seconds(cluster.stopping.ring) + Duration::from_millis(500),
         };
         Self { cluster, hosts, pace }
@@ -541,153 +522,4 @@ impl IronicConfig {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// As the guide has it, with two of each.
-    pub(crate) const GUIDE: &str = r#"
-        name = "lab"
-        endpoint = "http://127.0.0.1:16385"
-        database = "mysql://reader@127.0.0.1:33306/ironic"
-        ours = "mysql://stagger@127.0.0.1:33306/stagger"
-        installed = "26.1.6"
-
-        [commands]
-        install = "ln -sfn /opt/ironic-{release} /opt/{service}"
-        write_pin = "printf '[DEFAULT]\\npin_release_version = %s\\n' {pin} > /etc/ironic/{service}-pin.conf"
-        remove_pin = ": > /etc/ironic/{service}-pin.conf"
-        read_pin = "sed -n 's/^pin_release_version *= *//p' /etc/ironic/{service}-pin.conf"
-        stop = "systemctl stop ironic-{service}"
-        start = "systemctl start ironic-{service}"
-
-        [[conductors]]
-        name = "c1"
-        host = "h1"
-        registered = "127.0.1.1:18081"
-        servers = ["rpc1/c1", "rpc2/c1"]
-
-        [[conductors]]
-        name = "c2"
-        host = "h2"
-        registered = "127.0.1.2:18082"
-        servers = ["rpc1/c2", "rpc2/c2"]
-
-        [[apis]]
-        name = "a1"
-        host = "h1"
-        url = "http://127.0.0.1:16386"
-        servers = ["b/a1"]
-
-        [[apis]]
-        name = "a2"
-        host = "h2"
-        url = "http://127.0.0.1:16387"
-        servers = ["b/a2"]
-
-        [tools]
-        host = "h1"
-        schema = "ironic-dbsync upgrade"
-        migrate = "ironic-dbsync online_data_migrations --max-count {count}"
-
-        [balancer]
-        host = "lb"
-        show = "echo 'show stat' | socat - /run/haproxy.sock"
-        set = "echo 'set server {backend}/{server} state {state}' | socat - /run/haproxy.sock"
-
-        [hooks]
-        ramdisk_is_done = true
-    "#;
-
-    #[test]
-    fn the_guide_s_configuration_is_read_and_fits() {
-        let config: IronicConfig = toml::from_str(GUIDE).unwrap();
-        config.verify().unwrap();
-        assert_eq!(config.services().count(), 4);
-        assert_eq!(config.hosts(), BTreeSet::from(["h1", "h2", "lb"]));
-        let c2 = config.conductor_registered("127.0.1.2:18082").unwrap();
-        assert_eq!(c2.servers[0].to_string(), "rpc1/c2");
-    }
-
-    #[test]
-    fn the_guide_shows_a_configuration_that_is_taken() {
-        let guide = include_str!("../../../../docs/guides/ironic.md");
-        let block = guide
-            .split("```toml\n")
-            .nth(1)
-            .unwrap()
-            .split("```")
-            .next()
-            .unwrap();
-        let mut whole: toml::Table = toml::from_str(block).unwrap();
-        let mut cluster: toml::Table = whole.remove("cluster").unwrap().try_into().unwrap();
-        assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ironic"));
-        let config: IronicConfig = cluster.try_into().unwrap();
-        config.verify().unwrap();
-        let hosts: Hosts = whole.remove("hosts").unwrap().try_into().unwrap();
-        assert_eq!(hosts.timeout, 900);
-        assert!(whole.is_empty());
-    }
-
-    #[test]
-    fn what_does_not_fit_is_named() {
-        let refused = |from: &str, to: &str| {
-            let text = GUIDE.replace(from, to);
-            assert_ne!(text, GUIDE, "{from} is not there");
-            toml::from_str::<IronicConfig>(&text)
-                .map_err(|error| error.to_string())
-                .and_then(|config| config.verify())
-                .unwrap_err()
-        };
-        assert!(refused("name = \"c2\"", "name = \"a1\"").contains("called a1"));
-        assert!(refused("127.0.1.2:18082", "127.0.1.1:18081").contains("registered as 127.0.1.1:18081"));
-        assert!(refused("[\"b/a2\"]", "[\"b/a1\"]").contains("server b/a1"));
-        assert!(refused("\"b/a2\"", "\"a2\"").contains("backend/server"));
-        assert!(refused(" --max-count {count}", "").contains("{count}"));
-        assert!(refused("mysql://reader", "oracle://reader").contains("no database"));
-        assert!(refused("installed", "instaled").contains("instaled"));
-        for host in ["-oProxyCommand=id", "h;id", "h'"] {
-            assert!(refused("host = \"h2\"", &format!("host = \"{host}\"")).contains("host"));
-        }
-        for (from, to) in [
-            ("mysql://reader@", "mysql://reader:hunter2hunter2@"),
-            (
-                "http://127.0.0.1:16385",
-                "http://admin:hunter2hunter2@127.0.0.1:16385",
-            ),
-            ("/stagger\"", "/stagger?password=hunter2hunter2\""),
-        ] {
-            let why = refused(from, to);
-            assert!(
-                why.contains("has a password in it") && !why.contains("hunter2"),
-                "{why}"
-            );
-        }
-        let auth = |text: &str| {
-            refused(
-                "[commands]",
-                &format!("{text}\npassword_file = \"/x\"\n[commands]"),
-            )
-        };
-        let keystone = "[auth]\nkind = \"keystone\"\nurl = \"https://k/v3\"";
-        assert!(auth(keystone).contains("give `application_credential`, or `user`"));
-        assert!(
-            auth(&format!(
-                "{keystone}\napplication_credential = \"a\"\nproject = \"p\""
-            ))
-            .contains("leave `project` out")
-        );
-        assert!(auth("[rpc_auth]\nkind = \"http-basic\"\nuser = \"a:b\"").contains("without a colon"));
-        assert!(auth("token = \"t\"\n[auth]\nkind = \"http-basic\"\nuser = \"a\"").contains("one of them"));
-        let shown = auth(
-            &keystone
-                .replace("k/v3", "me:hunter2hunter2@k/v3")
-                .replace("[auth]", "[auth]\nuser = \"u\""),
-        );
-        assert!(
-            shown.contains("has a password in it") && !shown.contains("hunter2"),
-            "{shown}"
-        );
-        assert!(refused("name = \"c2\"", "name = \"c;id\"").contains("c;id"));
-        assert!(refused("\"b/a2\"", "\"b/a2;id\"").contains("cannot be a server"));
-    }
-}
+pub(crate) mod tests;

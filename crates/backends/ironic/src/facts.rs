@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stagger_versioned::Version;
 
 use crate::balancer::BalancerStatus;
+use crate::in_flight::NodeInFlight;
 use crate::records::Records;
 
 /// A fact, or why nobody could tell.
@@ -108,6 +109,9 @@ pub struct Database {
     pub conductors: BTreeMap<String, ConductorRow>,
     /// How many nodes each conductor has reserved: tasks are under way there.
     pub reserved: BTreeMap<String, u64>,
+    /// The nodes in flight, those first that have been so for longest.
+    #[serde(default)]
+    pub in_flight: Vec<NodeInFlight>,
 }
 
 /// How many rows of a table have which version.

@@ -20,6 +20,7 @@ pub mod credentials;
 pub mod facts;
 pub mod goal;
 mod http;
+pub mod in_flight;
 mod lock;
 pub mod observe;
 mod operator_record;

@@ -7,9 +7,10 @@ use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
 use crate::conditions::{strange_apis, strange_conductors};
-use crate::config::{IronicConfig, Role, StopMode};
+use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
 use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
+use crate::in_flight;
 use crate::releases::Releases;
 use crate::services::{ServiceStatus, groups, statuses};
 
@@ -35,6 +36,7 @@ pub(crate) fn judge(
     let from = running(&services, table, release, to, &mut reasons);
     reasons.extend(too_few(facts, config, &services));
     reasons.extend(database(facts));
+    reasons.extend(nodes_in_flight(facts, config));
     reasons.extend(way(facts, config));
     reasons.extend(commands(config));
     let mut judged = None;
@@ -56,6 +58,7 @@ pub(crate) fn judge(
                 );
                 reasons.push(Reason::of_backend("pin-not-listed", why));
             }
+            reasons.extend(no_backup(config));
             let hooks = &config.hooks;
             if !asks(policy) && hooks.ramdisk.is_none() && !hooks.ramdisk_is_done {
                 let why = "points of no return pass unasked, and the ramdisk image is not confirmed as of the new release: give `hooks.ramdisk`, or set `hooks.ramdisk_is_done`";
@@ -230,6 +233,26 @@ fn database(facts: &Facts) -> Vec<Reason> {
         rows.join(", ")
     );
     vec![Reason::of_backend("rows-without-version", why)]
+}
+
+/// Nodes in flight, where an upgrade is to begin with none.
+fn nodes_in_flight(facts: &Facts, config: &IronicConfig) -> Option<Reason> {
+    let database = facts.database.yes()?;
+    if config.in_flight.nodes != NodesInFlight::Refuse {
+        return None;
+    }
+    let nodes: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
+    let why = in_flight::listed(&nodes)?;
+    Some(Reason::of_backend("nodes-in-flight", why))
+}
+
+/// A schema is not brought back: whoever upgrades it says how the database is saved, or that it need not be.
+fn no_backup(config: &IronicConfig) -> Option<Reason> {
+    config.tools.backup.is_none().then(|| {
+        let why = "Ironic brings no schema back, and nothing says how its database is saved before: give `tools.backup` a \
+                   command, or \"none\" if it is saved otherwise";
+        Reason::of_backend("backup-not-configured", why)
+    })
 }
 
 /// Rows of versions that the release to go to does not know, or that are newer than what runs.

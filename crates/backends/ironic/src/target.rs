@@ -14,10 +14,11 @@ use stagger_versioned::manifest::Named;
 use stagger_engine::cluster::Refusal;
 
 use crate::conditions::{
-    APIS_SERVE, CONDUCTORS_SERVE, CONDUCTORS_UNPINNED, DATABASE_ANSWERS, NO_OLD_SERVICE, PINNED, PREPARED,
-    ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED, SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
+    APIS_SERVE, BACKED_UP, CONDUCTORS_SERVE, CONDUCTORS_UNPINNED, DATABASE_ANSWERS, NO_OLD_SERVICE,
+    NODES_STABLE, PINNED, PREPARED, ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED,
+    SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
 };
-use crate::config::IronicConfig;
+use crate::config::{IronicConfig, NodesInFlight};
 use crate::facts::Facts;
 use crate::goal::UpgradeGoal;
 use crate::refusal::judge;
@@ -32,6 +33,8 @@ pub mod part {
     pub const RAMDISK: &str = "ramdisk";
     /// `ironic-status upgrade check`.
     pub const CHECK: &str = "check";
+    /// Ironic's database is saved.
+    pub const BACKUP: &str = "backup";
     /// `ironic-dbsync upgrade`.
     pub const SCHEMA: &str = "schema";
     /// The pins are written.
@@ -140,6 +143,10 @@ impl Compiler<'_> {
             let why = format!("`ironic-status upgrade check` of {to}, which is shown");
             parts.push(self.told(part::CHECK, "checked", &why)?);
         }
+        if self.config.tools.backup_command().is_some() {
+            let why = "Ironic's database is saved: no schema is brought back otherwise";
+            parts.push(self.step(part::BACKUP, BACKED_UP, &[DATABASE_ANSWERS], None, why.to_owned())?);
+        }
         parts.push(self.schema()?);
         let way = self.config.stopping.way.cost();
         let known = self.table.fails(self.from.place, self.to.place);
@@ -195,6 +202,23 @@ impl Compiler<'_> {
         names.iter().map(gate).collect()
     }
 
+    /// Nodes in flight are waited for before what cannot be undone, unless they are accepted.
+    fn waits_for_nodes(&self, step: Part) -> Result<Part, IdError> {
+        let in_flight = &self.config.in_flight;
+        match step {
+            Part::Step(mut step) if in_flight.nodes != NodesInFlight::Accept => {
+                let seconds = i64::try_from(in_flight.timeout).unwrap_or(i64::MAX);
+                step.before.push(Gate {
+                    condition: ConditionName::new(NODES_STABLE)?,
+                    hold: SignedDuration::ZERO,
+                    timeout: SignedDuration::from_secs(seconds),
+                });
+                Ok(Part::Step(step))
+            }
+            other @ (Part::Step(_) | Part::Stage(_)) => Ok(other),
+        }
+    }
+
     fn step(
         &self,
         name: &str,
@@ -245,7 +269,7 @@ impl Compiler<'_> {
             "Ironic brings no schema back: services of {from} go on working on that of {to}, and no tool of theirs does"
         );
         let why = format!("`ironic-dbsync upgrade` of {to}, under services of {from}");
-        self.step(
+        let step = self.step(
             part::SCHEMA,
             SCHEMA_UPGRADED,
             &[
@@ -258,7 +282,8 @@ impl Compiler<'_> {
             ],
             Some(door),
             why,
-        )
+        )?;
+        self.waits_for_nodes(step)
     }
 
     fn unpin(&self) -> Result<Part, IdError> {
@@ -275,7 +300,7 @@ impl Compiler<'_> {
         } else {
             format!("from here on services of {to} write as {to} does")
         };
-        self.step(
+        let step = self.step(
             part::UNPIN,
             UNPIN_BEGUN,
             &[
@@ -287,7 +312,8 @@ impl Compiler<'_> {
             ],
             Some(door),
             why,
-        )
+        )?;
+        self.waits_for_nodes(step)
     }
 
     /// New code, held to the old release: up to the unpin a service goes back by a start of the old code.

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::{BudgetsBuilder, Condition, IdError, Ix, Kind, Snapshot, SnapshotError, Unit};
 
-use crate::conditions::conditions;
+use crate::conditions::{NODES_STABLE, conditions};
 use crate::config::{IronicConfig, Role};
 use crate::facts::Facts;
 use crate::goal::UpgradeGoal;
@@ -123,7 +123,9 @@ fn generation(facts: &Facts, units: &[Unit], conditions: &[Condition]) -> String
     for unit in units {
         let _ = write!(text, "\n{} {:?} {:?}", unit.id, unit.state, unit.revision);
     }
-    for condition in conditions {
+    // Nodes come and go all day, and no plan is another one for it.
+    let lasting = conditions.iter().filter(|one| one.name.as_str() != NODES_STABLE);
+    for condition in lasting {
         let _ = write!(text, "\n{} {}", condition.name, condition.verdict);
     }
     let digest = Sha256::digest(text);

@@ -251,6 +251,7 @@ fn ironic(found: &FoundIronic) -> String {
          \n\
          [cluster.tools]\n\
          host = \"h1\"\n\
+         backup = \"echo 'save Ironic's database here, or write backup = none'; exit 1\"\n\
          schema = \"ironic-dbsync upgrade\"\n\
          migrate = \"ironic-dbsync online_data_migrations --max-count {count}\"\n\
          \n\

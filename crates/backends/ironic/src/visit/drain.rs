@@ -1,7 +1,6 @@
 //! Takes services out of service at the balancer, and gives them back.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stagger_core::model::UnitState;
 use stagger_engine::cluster::BackendError;
@@ -9,8 +8,9 @@ use stagger_engine::template::filled;
 
 use crate::balancer::{BalancerStatus, ServerState};
 use crate::commands;
-use crate::config::{Conductor, Role, Server, Service, StopMode};
-use crate::facts::Known;
+use crate::config::{Conductor, Pace, Role, Server, Service, StopMode};
+use crate::facts::{Database, Known};
+use crate::in_flight;
 use crate::observe::balancer;
 use crate::runs::serves;
 use crate::visit::perform::Performer;
@@ -43,25 +43,68 @@ impl<'a> Performer<'a> {
         }
         let begun = Instant::now();
         loop {
-            let mut left = None;
-            if is_drained {
-                left = self.requests(service, &tried).await?;
-            }
-            if left.is_none() {
-                left = self.tasks(service, &tried).await?;
-            }
-            let Some(left) = left else {
+            let Some((left, limit)) = self.work_left(service, is_drained, &tried).await? else {
                 return Ok(if is_drained {
                     format!("drained after {} s", begun.elapsed().as_secs())
                 } else {
                     self.settings.cluster.stopping.way.cost().to_owned()
                 });
             };
-            if begun.elapsed() > self.settings.pace.drain {
+            if begun.elapsed() > limit {
                 let why = format!("after {} s {left}", begun.elapsed().as_secs());
                 return Err(BackendError::transient(tried, why));
             }
             tokio::time::sleep(self.settings.pace.poll).await;
+        }
+    }
+
+    /// What a service still has to do, and for how long that is waited for; `None`: nothing.
+    async fn work_left(
+        &self,
+        service: &Service<'_>,
+        is_drained: bool,
+        tried: &str,
+    ) -> Result<Option<(String, Duration)>, BackendError> {
+        let Pace { drain, in_flight, .. } = self.settings.pace;
+        if is_drained && let Some(left) = self.requests(service, tried).await? {
+            return Ok(Some((left, drain)));
+        }
+        if let Some(left) = self.tasks(service, tried).await? {
+            return Ok(Some((left, drain)));
+        }
+        let left = self.nodes_in_flight(service, tried).await?;
+        Ok(left.map(|left| (left, in_flight)))
+    }
+
+    /// The nodes in flight that a conductor was the last to work on, where they are waited for; `None`: none, or it is no
+    /// conductor, or one that is away: it does nothing about them.
+    async fn nodes_in_flight(
+        &self,
+        service: &Service<'_>,
+        tried: &str,
+    ) -> Result<Option<String>, BackendError> {
+        let Some(conductor) = self.conductor(service) else {
+            return Ok(None);
+        };
+        let database = self.rows(tried).await?;
+        let is_online = |name: &&str| database.conductors.get(*name).is_some_and(|row| row.online);
+        if !conductor.reserves_as().iter().any(is_online) {
+            return Ok(None);
+        }
+        let waited_for = in_flight::waited_for(&database.in_flight, &self.settings.cluster.in_flight);
+        let listed = in_flight::listed(&in_flight::of_conductor(waited_for, conductor));
+        Ok(listed.map(|nodes| {
+            format!("it has nodes in flight: {nodes}; `[cluster.in_flight]` says which are waited for")
+        }))
+    }
+
+    async fn rows(&self, tried: &str) -> Result<Database, BackendError> {
+        match self.client.database().await {
+            Known::Yes(database) => Ok(database),
+            Known::No(why) => Err(BackendError::transient(
+                tried,
+                format!("whether it has tasks is not known: {why}"),
+            )),
         }
     }
 
@@ -108,11 +151,9 @@ impl<'a> Performer<'a> {
         let Some(conductor) = self.conductor(service) else {
             return Ok(None);
         };
-        let database = self.client.database().await;
-        let database = database.known().map_err(|why| {
-            BackendError::transient(tried, format!("whether it has tasks is not known: {why}"))
-        })?;
-        let reserved: u64 = reserves_as(conductor)
+        let database = self.rows(tried).await?;
+        let reserved: u64 = conductor
+            .reserves_as()
             .iter()
             .filter_map(|name| database.reserved.get(*name))
             .sum();
@@ -184,13 +225,4 @@ impl<'a> Performer<'a> {
             tokio::time::sleep(self.settings.pace.poll).await;
         }
     }
-}
-
-/// Under which names a conductor may reserve nodes: as it is registered, or by its host alone. That may be another one's on
-/// the same host, and then this one counts as busy too.
-fn reserves_as(conductor: &Conductor) -> BTreeSet<&str> {
-    let registered = conductor.registered.as_str();
-    let host = registered.rsplit_once(':').map_or(registered, |(host, _)| host);
-    let also = conductor.also_registered.as_deref();
-    [registered, host].into_iter().chain(also).collect()
 }

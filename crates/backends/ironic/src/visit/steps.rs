@@ -1,6 +1,7 @@
 //! Carries steps out: what is done once for all services.
 
 use futures::future::join_all;
+use jiff::Timestamp;
 use stagger_core::model::UnitState;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
@@ -73,6 +74,7 @@ impl Performer<'_> {
             }
             part::AFTER => self.hook(step, hooks.after.as_ref(), "").await,
             part::CHECK => self.check().await,
+            part::BACKUP => self.backup().await,
             part::SCHEMA => self.schema().await,
             part::PIN => self.pin_all().await,
             part::UNPIN => self.begin_unpin().await,
@@ -161,6 +163,26 @@ impl Performer<'_> {
         };
         self.mark(part::CHECK, &said).await?;
         Ok(said)
+    }
+
+    async fn backup(&self) -> Result<String, BackendError> {
+        const TRIED: &str = "save Ironic's database";
+        let Some(command) = self.settings.cluster.tools.backup_command() else {
+            return Err(BackendError::permanent(
+                TRIED,
+                "there is no command `tools.backup`",
+            ));
+        };
+        // Rows that are written while it is saved are not in it.
+        let begun = Timestamp::now();
+        let ran = self.tool("backup", command).await?;
+        if ran.code != 0 {
+            let why = format!("it ended with {}: {}", ran.code, last_words(&ran.output));
+            return Err(BackendError::permanent(TRIED, why));
+        }
+        let said = format!("{begun:.0} {}", last_words(&ran.output));
+        self.mark(part::BACKUP, said.trim()).await?;
+        Ok(format!("saved {}", said.trim()))
     }
 
     async fn schema(&self) -> Result<String, BackendError> {

@@ -60,6 +60,7 @@ pub const CONFIG: &str = r#"
     [tools]
     host = "t"
     check = "check"
+    backup = "hook backup"
     schema = "schema {release}"
     migrate = "migrate {count}"
     batch = 5
@@ -102,6 +103,7 @@ pub fn setup(from: &str) -> Setup {
         lock: Duration::from_millis(300),
         ready: Duration::from_millis(40),
         drain: Duration::from_millis(40),
+        in_flight: Duration::from_millis(40),
         ring: Duration::from_millis(5),
     };
     Setup {

@@ -10,6 +10,7 @@ use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
+use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::releases::Releases;
 use tokio::sync::Notify;
 
@@ -57,6 +58,8 @@ pub struct Inner {
     /// Backends that calls go past.
     pub passed: BTreeSet<String>,
     pub reserved: BTreeMap<String, u64>,
+    /// Each with how many more looks at the database find it in flight.
+    pub in_flight: Vec<(NodeInFlight, u64)>,
     pub schema: String,
     pub rows: BTreeMap<String, BTreeMap<String, u64>>,
     pub null: BTreeMap<String, u64>,
@@ -567,6 +570,13 @@ impl IronicClient for Lab {
                     *looks > 0
                 });
                 tasks
+            },
+            in_flight: {
+                for (_, looks) in &mut inner.in_flight {
+                    *looks = looks.saturating_sub(1);
+                }
+                inner.in_flight.retain(|(_, looks)| *looks > 0);
+                inner.in_flight.iter().map(|(node, _)| node.clone()).collect()
             },
         })
     }

@@ -97,6 +97,7 @@ fn facts() -> impl Strategy<Value = Facts> {
             },
         )]),
         reserved: BTreeMap::new(),
+        in_flight: Vec::new(),
     });
     let records = proptest::collection::btree_map("c1|c2|a1|a2", record(), 0..4);
     let marks = proptest::collection::btree_set("schema|unpin|migrate|check", 0..3);
@@ -178,6 +179,7 @@ fn well() -> Facts {
             rows: BTreeMap::from([("nodes".to_owned(), rows)]),
             conductors: ["c1", "c2"].map(row).into(),
             reserved: BTreeMap::new(),
+            in_flight: Vec::new(),
         }),
         balancer: Known::Yes(BalancerStatus {
             servers: servers.map(up).into(),

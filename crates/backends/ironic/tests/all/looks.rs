@@ -28,11 +28,19 @@ use crate::common::CONFIG;
 const TABLES: &str = "
     create table alembic_version (version_num varchar(32) not null);
     insert into alembic_version values ('21c48150dea9');
-    create table nodes (id integer primary key, version varchar(15), reservation varchar(255));
-    insert into nodes values (1, '1.40', null), (2, '1.41', 'c1:8089'), (3, null, 'c1:8089'), (4, '1.40', 'c2:8089');
+    create table nodes (id integer primary key, version varchar(15), reservation varchar(255), uuid varchar(36),
+        name varchar(255), provision_state varchar(15), provision_updated_at datetime, conductor_affinity integer);
+    insert into nodes values
+        (1, '1.40', null, 'u1', 'lab-1', 'wait call-back', '2026-11-30 00:31:05', 2),
+        (2, '1.41', 'c1:8089', 'u2', null, 'deploying', '2026-11-30 00:30:00', 2),
+        (3, null, 'c1:8089', 'u3', 'lab-3', 'active', '2026-01-01 00:00:00', 1),
+        (4, '1.40', 'c2:8089', 'u4', 'lab-4', 'clean failed', null, null),
+        (5, '1.40', null, 'u5', 'lab-5', null, null, null),
+        (6, '1.40', null, 'u6', 'lab-6', 'inspect wait', null, null);
     create table ports (id integer primary key, version varchar(15));
-    create table conductors (hostname varchar(255), version varchar(15), online boolean, updated_at datetime);
-    insert into conductors values ('c1:8089', '1.4', 1, '2026-01-01'), ('c2:8089', null, 0, '2026-01-01');
+    create table conductors (id integer primary key, hostname varchar(255), version varchar(15), online boolean,
+        updated_at datetime);
+    insert into conductors values (1, 'c1:8089', '1.4', 1, '2026-01-01'), (2, 'c2:8089', null, 0, '2026-01-01');
     create table conductor_hardware_interfaces (id integer primary key, version varchar(15));
     insert into conductor_hardware_interfaces values (1, null);
 ";
@@ -162,7 +170,7 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     let nodes = &database.rows["nodes"];
     assert_eq!(
         nodes.versions,
-        BTreeMap::from([("1.40".to_owned(), 2), ("1.41".to_owned(), 1)])
+        BTreeMap::from([("1.40".to_owned(), 4), ("1.41".to_owned(), 1)])
     );
     assert_eq!((nodes.null, database.rows["ports"].null), (1, 0));
     assert!(
@@ -172,6 +180,15 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     assert_eq!(
         database.reserved,
         BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)])
+    );
+    let in_flight: Vec<String> = database.in_flight.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        in_flight,
+        [
+            "lab-6: inspect wait",
+            "u2: deploying since 2026-11-30 00:30:00 on c1:8089",
+            "lab-1: wait call-back since 2026-11-30 00:31:05 on c2:8089",
+        ]
     );
     assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
     assert!(!database.conductors["c2:8089"].online);

@@ -17,6 +17,7 @@ mod by_hand;
 mod common;
 mod crash;
 mod double;
+mod in_flight;
 mod laws;
 mod lives;
 mod lock;

@@ -61,6 +61,7 @@ async fn the_whole_way_is_in_the_plan_with_its_doors() {
             "before",
             "ramdisk",
             "check",
+            "backup",
             "schema",
             "pin",
             "conductors to 29.0.6-pinned-2024.2: conductor.c1, conductor.c2",
