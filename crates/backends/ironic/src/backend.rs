@@ -1,7 +1,7 @@
 //! The backend: an Ironic as plans and runs see it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,13 +10,14 @@ use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
-use crate::config::{Pace, Role, Settings, StopMode};
+use crate::config::{Pace, Role, Service, Settings, StopMode};
 use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
 use crate::observe::{balancer, look};
 use crate::planner::snapshot;
 use crate::records::RecordStore;
 use crate::releases::Releases;
+use crate::rings::is_permitted;
 use crate::sql::with_password;
 use crate::visit::perform::Performer;
 use crate::visit::steps::raise;
@@ -29,6 +30,8 @@ pub struct IronicBackend {
     settings: Settings,
     table: Releases,
     goal: Option<UpgradeGoal>,
+    /// The interruptions that a person permits, by name or by sort.
+    permitted: Mutex<BTreeSet<String>>,
 }
 
 impl IronicBackend {
@@ -63,6 +66,10 @@ impl IronicBackend {
             client,
             settings,
             table: Releases::known(),
+            permitted: Mutex::new(
+                goal.as_ref()
+                    .map_or_else(BTreeSet::new, |goal| goal.interruptions.clone()),
+            ),
             goal,
         })
     }
@@ -81,7 +88,13 @@ impl IronicBackend {
     /// # Errors
     /// Facts that make none.
     pub fn snapshot(&self, facts: &Facts, goal: Option<&UpgradeGoal>) -> Result<Snapshot, BackendError> {
-        snapshot(facts, &self.settings.cluster, &self.table, goal)
+        let permitted = goal.map_or_else(|| self.permitted(), |goal| goal.interruptions.clone());
+        snapshot(facts, &self.settings.cluster, &self.table, goal, &permitted)
+    }
+
+    fn permitted(&self) -> BTreeSet<String> {
+        let permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
+        permitted.clone()
     }
 
     pub(crate) fn book(&self) -> &RecordStore {
@@ -99,6 +112,7 @@ impl IronicBackend {
             settings: &self.settings,
             table: &self.table,
             goal: self.goal.as_ref(),
+            permitted: self.permitted(),
             call,
         }
     }
@@ -114,7 +128,12 @@ impl IronicBackend {
 impl Executor for IronicBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.look().await;
-        self.snapshot(&facts, self.goal.as_ref())
+        let (config, goal) = (&self.settings.cluster, self.goal.as_ref());
+        snapshot(&facts, config, &self.table, goal, &self.permitted())
+    }
+
+    fn permit(&self, interruptions: BTreeSet<String>) {
+        *self.permitted.lock().unwrap_or_else(PoisonError::into_inner) = interruptions;
     }
 
     /// The balancer is asked: whether what comes to these units finds somebody else.
@@ -124,9 +143,20 @@ impl Executor for IronicBackend {
             let id = format!("{}.{}", service.role.as_str(), service.name);
             units.iter().any(|unit| unit.as_str() == id)
         });
-        let servers: Vec<_> = services.flat_map(|service| service.servers).collect();
+        let permitted = self.permitted();
+        let by_word = |service: &Service<'_>| is_permitted(&permitted, service.role, service.name);
+        let (alone, others): (Vec<_>, Vec<_>) = services.partition(by_word);
+        let servers: Vec<_> = others.iter().flat_map(|service| service.servers).collect();
+        let of_alone: Vec<&str> = alone.iter().map(|service| service.name).collect();
         if servers.is_empty() {
-            return Ok(Answer::NoOracle);
+            let why = format!(
+                "whether somebody stands in for {} is not asked: its interruption is permitted",
+                of_alone.join(" ")
+            );
+            return Ok(match of_alone.is_empty() {
+                true => Answer::NoOracle,
+                false => Answer::Overridden { why },
+            });
         }
         let shown = match balancer(&*self.client, config).await {
             Known::Yes(shown) => shown,

@@ -9,7 +9,7 @@ use stagger_engine::hosts::{Hosts, Ran, WHENEVER};
 
 use crate::config::Settings;
 use crate::credentials::{Auth, Credentials};
-use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
+use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
 use crate::records::{maybe, text, whole};
@@ -260,6 +260,25 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     for row in sql.fetch(TRIED, &reserved, Vec::new()).await? {
         let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
         database.reserved.insert(text(TRIED, &row, 0)?, count);
+    }
+    let drivers = format!(
+        "select distinct cast(c.hostname as {cast}), cast(i.hardware_type as {cast}) \
+         from conductor_hardware_interfaces i join conductors c on c.id = i.conductor_id"
+    );
+    for row in sql.fetch(TRIED, &drivers, Vec::new()).await? {
+        let of_conductor = database.drivers.entry(text(TRIED, &row, 0)?).or_default();
+        of_conductor.insert(text(TRIED, &row, 1)?);
+    }
+    let counts = format!(
+        "select cast(coalesce(conductor_group, '') as {cast}), cast(driver as {cast}), count(*) from nodes \
+         where driver is not null group by conductor_group, driver order by conductor_group, driver"
+    );
+    for row in sql.fetch(TRIED, &counts, Vec::new()).await? {
+        database.nodes.push(NodeCount {
+            group: text(TRIED, &row, 0)?,
+            driver: text(TRIED, &row, 1)?,
+            nodes: u64::try_from(whole(TRIED, &row, 2)?).unwrap_or(0),
+        });
     }
     let states = in_flight::STATES.map(|state| format!("'{state}'")).join(", ");
     let nodes = format!(

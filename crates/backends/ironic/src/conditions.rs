@@ -13,6 +13,7 @@ use crate::goal::UpgradeGoal;
 use crate::in_flight;
 use crate::records::Records;
 use crate::releases::Releases;
+use crate::rings::{rings, stand_ins};
 use crate::runs::Runs;
 use crate::services::ServiceStatus;
 
@@ -302,8 +303,10 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
         Known::No(why) => return unknown(why),
         Known::Yes(shown) => shown,
     };
+    let rings = rings(facts, config);
     for conductor in &config.conductors {
         let name = &conductor.name;
+        let stand_ins = stand_ins(&rings, name);
         if conductor.servers.is_empty() {
             return no(format!(
                 "the RPC port of {name} does not stand behind the balancer: it has no `servers`"
@@ -313,11 +316,19 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
             if !shown.servers.contains_key(server) {
                 return no(format!("the balancer has no {server}, of {name}"));
             }
-            let others = config.conductors.iter().filter(|other| other.name != *name);
+            // It has no stand-in: that is an interruption, and asked for by its name.
+            if stand_ins.is_empty() {
+                continue;
+            }
+            let others = config
+                .conductors
+                .iter()
+                .filter(|other| stand_ins.contains(other.name.as_str()));
             let mut peers = others.flat_map(|other| &other.servers);
             if !peers.any(|peer| peer.backend == server.backend && shown.servers.contains_key(peer)) {
                 return no(format!(
-                    "no other conductor is in {}: the calls of {name} have nowhere to go while it is away",
+                    "no conductor of the same group with the same drivers is in {}: the calls of {name} have nowhere to go \
+                     while it is away",
                     server.backend
                 ));
             }

@@ -1,6 +1,6 @@
 //! What can be seen of an Ironic, each part with why not where it cannot be seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -109,9 +109,27 @@ pub struct Database {
     pub conductors: BTreeMap<String, ConductorRow>,
     /// How many nodes each conductor has reserved: tasks are under way there.
     pub reserved: BTreeMap<String, u64>,
+    /// The drivers (hardware types) that each conductor has enabled, by the name under which it is registered.
+    #[serde(default)]
+    pub drivers: BTreeMap<String, BTreeSet<String>>,
+    /// How many nodes there are of each conductor group and driver.
+    #[serde(default)]
+    pub nodes: Vec<NodeCount>,
     /// The nodes in flight, those first that have been so for longest.
     #[serde(default)]
     pub in_flight: Vec<NodeInFlight>,
+}
+
+/// How many nodes have a conductor group and a driver in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeCount {
+    /// The group; empty for that without a name.
+    pub group: String,
+    /// The driver: `ipmi`.
+    pub driver: String,
+    /// How many.
+    pub nodes: u64,
 }
 
 /// How many rows of a table have which version.

@@ -1,5 +1,7 @@
 //! The goal of an upgrade.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 /// The release to which a cluster is upgraded, as a run's journal keeps it.
@@ -12,4 +14,7 @@ pub struct UpgradeGoal {
     pub from: String,
     /// The pin while both run.
     pub pin: String,
+    /// The interruptions that a person permitted when the run began.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub interruptions: BTreeSet<String>,
 }

@@ -29,6 +29,7 @@ pub mod preflight;
 pub mod records;
 mod refusal;
 pub mod releases;
+mod rings;
 pub mod runs;
 pub mod services;
 pub mod source;

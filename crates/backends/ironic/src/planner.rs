@@ -44,18 +44,19 @@ impl IronicPlanner {
     /// # Errors
     /// Facts that make no snapshot.
     pub fn recorded(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
-        snapshot(facts, &self.config, &self.table, None)
+        snapshot(facts, &self.config, &self.table, None, &BTreeSet::new())
     }
 }
 
-/// The snapshot of these facts, on the way to that goal.
+/// The snapshot of these facts, on the way to that goal, with these interruptions permitted.
 pub(crate) fn snapshot(
     facts: &Facts,
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
+    permitted: &BTreeSet<String>,
 ) -> Result<Snapshot, BackendError> {
-    translate(facts, config, table, goal)
+    translate(facts, config, table, goal, permitted)
         .map_err(|error| BackendError::permanent("make sense of Ironic's facts", in_full(&error)))
 }
 
@@ -82,7 +83,14 @@ impl Planner for IronicPlanner {
         policy: &Policy,
     ) -> Result<Planned<UpgradeGoal>, PlannerError> {
         let upgrade = upgrade(facts, &self.config, &self.table, release, policy)?;
-        let snapshot = snapshot(facts, &self.config, &self.table, Some(&upgrade.goal))?;
+        let UpgradeGoal { interruptions, .. } = &upgrade.goal;
+        let snapshot = snapshot(
+            facts,
+            &self.config,
+            &self.table,
+            Some(&upgrade.goal),
+            interruptions,
+        )?;
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         names_are_known(&snapshot, policy, BTreeSet::from(["host", "group"]), &kinds)?;
         Ok(Planned {

@@ -12,7 +12,7 @@ use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
 use crate::in_flight;
 use crate::releases::Releases;
-use crate::services::{ServiceStatus, groups, statuses};
+use crate::services::{ServiceStatus, statuses};
 
 /// An upgrade that nothing speaks against.
 #[derive(Debug, Clone)]
@@ -34,7 +34,7 @@ pub(crate) fn judge(
     let services = statuses(facts, config, table);
     let to = wanted(table, release, &mut reasons);
     let from = running(&services, table, release, to, &mut reasons);
-    reasons.extend(too_few(facts, config, &services));
+    reasons.extend(not_serving(facts, config, &services));
     reasons.extend(database(facts));
     reasons.extend(nodes_in_flight(facts, config));
     reasons.extend(way(facts, config));
@@ -69,6 +69,7 @@ pub(crate) fn judge(
             to: release.to_owned(),
             from: text,
             pin,
+            interruptions: policy.interruptions.clone(),
         };
         judged = Some(AcceptedUpgrade { goal, from, to });
     }
@@ -161,36 +162,9 @@ fn before(table: &Releases, to: Named) -> Option<(Named, String)> {
     Some((table.find(&number).ok()?, number))
 }
 
-fn too_few(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'_>]) -> Vec<Reason> {
+fn not_serving(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'_>]) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let down = |status: &&ServiceStatus<'_>| status.state.0 != UnitState::Serving;
-    if config.apis.len() < 2 {
-        let why = format!(
-            "{} API service, and the other one serves while one is changed",
-            config.apis.len()
-        );
-        reasons.push(Reason::of_backend("too-few-apis", why));
-    }
-    if config.conductors.len() < 2 {
-        let why = format!(
-            "{} conductor, and the other one serves while one is changed",
-            config.conductors.len()
-        );
-        reasons.push(Reason::of_backend("too-few-conductors", why));
-    } else {
-        let mut sizes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (conductor, group) in groups(facts, config) {
-            sizes.entry(group).or_default().push(conductor);
-        }
-        for (group, members) in sizes.iter().filter(|(_, members)| members.len() < 2) {
-            let group = if group.is_empty() { "without a name" } else { group };
-            let why = format!(
-                "{} is the only conductor of the group {group}: nobody serves its nodes while it is changed",
-                members.join(" ")
-            );
-            reasons.push(Reason::of_backend("too-few-conductors", why));
-        }
-    }
     for status in services.iter().filter(down) {
         let (slug, words) = if status.state.0 == UnitState::Down {
             ("service-down", "does not serve")

@@ -18,7 +18,7 @@ use crate::conditions::{
     NODES_STABLE, PINNED, PREPARED, ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED,
     SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
 };
-use crate::config::{IronicConfig, NodesInFlight};
+use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
 use crate::facts::Facts;
 use crate::goal::UpgradeGoal;
 use crate::refusal::judge;
@@ -329,6 +329,16 @@ impl Compiler<'_> {
         self.stage(name, kind, revision, &gates, GoingBack::Impossible { why })
     }
 
+    /// Conductors of several rings go together, if each is drained by itself. Otherwise one goes at a time: what holds all
+    /// requests, or writes into Ironic's table, is not done for two at once.
+    fn width(&self, kind: &str) -> Width {
+        if kind == Role::Conductor.as_str() && self.config.stopping.way == StopMode::Drain {
+            Width::Policy
+        } else {
+            Width::Single
+        }
+    }
+
     fn stage(
         &self,
         name: &str,
@@ -341,7 +351,7 @@ impl Compiler<'_> {
             name: PartName::new(name)?,
             kind: Kind::new(kind)?,
             revision: revision.clone(),
-            width: Width::Single,
+            width: self.width(kind),
             phases: Phase::all(),
             guards: Vec::new(),
             gates: self.gates(gates)?,

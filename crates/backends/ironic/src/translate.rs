@@ -11,6 +11,7 @@ use crate::config::{IronicConfig, Role};
 use crate::facts::Facts;
 use crate::goal::UpgradeGoal;
 use crate::releases::Releases;
+use crate::rings::{Ring, interruptions, is_permitted, rings};
 use crate::services::{ServiceStatus, groups, statuses, unit_id};
 
 /// Facts that make no snapshot.
@@ -28,7 +29,7 @@ pub enum TranslateError {
 /// nothing to do.
 const USUAL: [(Role, u32); 2] = [(Role::Conductor, 30), (Role::Api, 10)];
 
-/// The snapshot of these facts, for what is wished.
+/// The snapshot of these facts, for what is wanted; `permitted` are interruptions, by name or by sort.
 ///
 /// # Errors
 /// Names that are none.
@@ -37,6 +38,7 @@ pub fn translate(
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
+    permitted: &BTreeSet<String>,
 ) -> Result<Snapshot, TranslateError> {
     let statuses = statuses(facts, config, table);
     let groups = groups(facts, config);
@@ -70,21 +72,24 @@ pub fn translate(
         .into_iter()
         .map(|(kind, seconds)| (kind, SignedDuration::from_secs(i64::from(seconds))))
         .collect();
+    let rings = rings(facts, config);
     Ok(Snapshot::new(
         config.name.clone(),
         facts.at,
         generation(facts, &units, &conditions),
         units,
-        budgets(&statuses, &groups),
+        budgets(&statuses, &rings, permitted),
         conditions,
         durations,
-    )?)
+    )?
+    .with_interruptions(interruptions(&rings, config, permitted)?))
 }
 
-/// One conductor of each group and one API stay.
+/// One conductor of each ring is away at a time, and one API stays. Whoever has no stand-in goes by a person's word.
 fn budgets(
     statuses: &[ServiceStatus<'_>],
-    groups: &BTreeMap<String, String>,
+    rings: &[Ring<'_>],
+    permitted: &BTreeSet<String>,
 ) -> stagger_core::model::Budgets {
     let mut builder = BudgetsBuilder::default();
     let members = |wanted: &dyn Fn(&ServiceStatus<'_>) -> bool| -> Vec<(Ix, u32)> {
@@ -94,19 +99,22 @@ fn budgets(
             .map(|(at, _)| (Ix(at), 1))
             .collect()
     };
-    let all: BTreeSet<&str> = groups.values().map(String::as_str).collect();
-    for group in all {
-        let of_it = members(&|status| {
-            let own = groups.get(status.name).map_or("", String::as_str);
-            status.role == Role::Conductor && own == group
-        });
-        let limit = (of_it.len() as u32).saturating_sub(1);
-        let name = if group.is_empty() { "without a name" } else { group };
-        builder.add("conductors of a group", name, limit, &of_it);
+    let alone = |of_it: &[(Ix, u32)]| match of_it {
+        [(only, _)] => {
+            let ServiceStatus { name, role, .. } = statuses[only.at()];
+            Some(u32::from(is_permitted(permitted, role, name)))
+        }
+        _ => None,
+    };
+    for ring in rings {
+        let of_it =
+            members(&|status| status.role == Role::Conductor && ring.conductors.contains(status.name));
+        let limit = alone(&of_it).unwrap_or(1);
+        builder.add("conductors of a hash ring", &ring.to_string(), limit, &of_it);
     }
     let apis = members(&|status| status.role == Role::Api);
     if !apis.is_empty() {
-        let limit = (apis.len() as u32).saturating_sub(1);
+        let limit = alone(&apis).unwrap_or((apis.len() as u32).saturating_sub(1));
         builder.add("API services", "api", limit, &apis);
     }
     builder.build()

@@ -12,6 +12,7 @@ use crate::config::{Conductor, Pace, Role, Server, Service, StopMode};
 use crate::facts::{Database, Known};
 use crate::in_flight;
 use crate::observe::balancer;
+use crate::rings::is_permitted;
 use crate::runs::serves;
 use crate::visit::perform::Performer;
 
@@ -118,8 +119,9 @@ impl<'a> Performer<'a> {
             ));
         }
         // Never both: with nobody left a request fails at once.
+        let by_word = is_permitted(&self.permitted, service.role, service.name);
         for server in service.servers {
-            if shown.peers(server).next().is_none() {
+            if !by_word && shown.peers(server).next().is_none() {
                 let why = format!("nobody else in {} gets requests", server.backend);
                 return Err(BackendError::transient(tried, why));
             }

@@ -1,5 +1,6 @@
 //! Carries visits out: drained, changed, given back, each part as an ensure.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use stagger_core::model::{Phase, Revision, UnitId, UnitState};
@@ -26,6 +27,8 @@ pub(crate) struct Performer<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) table: &'a Releases,
     pub(crate) goal: Option<&'a UpgradeGoal>,
+    /// The interruptions that a person permits.
+    pub(crate) permitted: BTreeSet<String>,
     pub(crate) call: &'a Call,
 }
 
@@ -153,7 +156,7 @@ impl<'a> Performer<'a> {
         let tried = format!("take the pin of {} away", service.name);
         let goal = self.goal()?;
         for other in statuses(facts, &self.settings.cluster, self.table) {
-            if other.name == service.name {
+            if other.name == service.name || self.is_being_unpinned(other.name, facts) {
                 continue;
             }
             let other_runs = other.runs.map_err(|reason| {
@@ -179,6 +182,17 @@ impl<'a> Performer<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a service of the same wave is losing its pin: it runs the new code with it and without it.
+    fn is_being_unpinned(&self, name: &str, facts: &Facts) -> bool {
+        let record = facts.records.yes().and_then(|records| records.services.get(name));
+        record.is_some_and(|record| {
+            record.state == RecordState::Changing
+                && record.pin.is_none()
+                && record.run == self.call.run.as_str()
+                && self.goal.is_some_and(|goal| record.release == goal.to)
+        })
     }
 
     /// What the next start reads as its pin, once it is as it should be. An old release keeps what is written: to be held

@@ -70,28 +70,6 @@ async fn d12_rows_of_a_newer_release_are_called_that() {
 }
 
 #[tokio::test]
-async fn too_few_of_a_kind_or_of_a_group() {
-    let mut setup = setup("26.1.6");
-    setup
-        .lab
-        .now()
-        .groups
-        .insert("c2".to_owned(), "rack-b".to_owned());
-    let refused = setup.refused("29.0.6").await;
-    assert_eq!(
-        refused
-            .iter()
-            .filter(|slug| *slug == "too-few-conductors")
-            .count(),
-        2,
-        "{refused:?}"
-    );
-    setup.lab.now().groups.clear();
-    setup.settings.cluster.apis.pop();
-    assert!(setup.refused("29.0.6").await.contains(&"too-few-apis".to_owned()));
-}
-
-#[tokio::test]
 async fn what_cannot_be_seen_is_no_reason_to_begin() {
     let setup = setup("26.1.6");
     setup.lab.now().away = u32::MAX;

@@ -83,12 +83,37 @@ pub struct Setup {
     pub folder: tempfile::TempDir,
 }
 
+/// Two conductors more, in a group of their own.
+const MORE: &str = r#"
+    [[conductors]]
+    name = "c3"
+    host = "h3"
+    registered = "c3:8089"
+    servers = ["rpc3/c3", "rpc4/c3"]
+
+    [[conductors]]
+    name = "c4"
+    host = "h4"
+    registered = "c4:8089"
+    servers = ["rpc3/c4", "rpc4/c4"]
+"#;
+
 pub fn setup(from: &str) -> Setup {
+    setup_of(from, CONFIG, Lab::new(from))
+}
+
+/// Four conductors in two groups.
+pub fn setup_of_two_groups(from: &str) -> Setup {
+    let lab = Lab::of_groups(from, &[("rack1", ["c1", "c2"]), ("rack2", ["c3", "c4"])]);
+    setup_of(from, &format!("{CONFIG}{MORE}"), lab)
+}
+
+fn setup_of(from: &str, config: &str, lab: Lab) -> Setup {
     let folder = tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap();
     let ours = format!("sqlite://{}/ours.db?mode=rwc", folder.path().display());
-    let text = CONFIG.replace("OURS", &ours).replace("26.1.6", from);
+    let text = config.replace("OURS", &ours).replace("26.1.6", from);
     let config: IronicConfig = toml::from_str(&text).unwrap();
     config.verify().unwrap();
     let hosts = Hosts {
@@ -107,7 +132,7 @@ pub fn setup(from: &str) -> Setup {
         ring: Duration::from_millis(5),
     };
     Setup {
-        lab: Arc::new(Lab::new(from)),
+        lab: Arc::new(lab),
         settings,
         folder,
     }
@@ -156,6 +181,7 @@ pub fn policy() -> Policy {
         on_failure = "rollback"
         doors = { auto-after = 0 }
         search = { steps = 100 }
+        growth = "none"
         "#,
     )
     .unwrap()
@@ -166,6 +192,7 @@ pub fn goal() -> UpgradeGoal {
         to: "29.0.6".to_owned(),
         from: "26.1.6".to_owned(),
         pin: "26.1".to_owned(),
+        interruptions: std::collections::BTreeSet::new(),
     }
 }
 

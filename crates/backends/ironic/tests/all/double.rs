@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
-use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, Rows};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::releases::Releases;
 use tokio::sync::Notify;
@@ -66,6 +66,11 @@ pub struct Inner {
     /// Conductors that nobody has configured.
     pub strangers: Vec<String>,
     pub groups: BTreeMap<String, String>,
+    /// By the conductor's name.
+    pub drivers: BTreeMap<String, BTreeSet<String>>,
+    pub nodes: Vec<NodeCount>,
+    /// The most conductors that were drained at once.
+    pub drained_at_once: usize,
     pub conductor_rows: BTreeMap<String, (String, bool)>,
     results: BTreeMap<(String, String), Ran>,
     fences: BTreeMap<String, u64>,
@@ -130,6 +135,12 @@ pub fn registered(name: &str) -> String {
 impl Lab {
     /// Two conductors and two API services of that release, with some rows.
     pub fn new(release: &str) -> Self {
+        Self::of_groups(release, &[("", ["c1", "c2"])])
+    }
+
+    /// The same with two conductors in each of these groups.
+    pub fn of_groups(release: &str, groups: &[(&str, [&str; 2])]) -> Self {
+        let conductors: Vec<&str> = groups.iter().flat_map(|(_, pair)| *pair).collect();
         let lab = Self {
             inner: Mutex::new(Inner::default()),
             table: Releases::known(),
@@ -140,24 +151,27 @@ impl Lab {
             let number = &release[..4];
             let head = HEADS.iter().find(|(known, _)| *known == number).unwrap().1;
             head.clone_into(&mut inner.schema);
-            for name in ["a1", "a2", "c1", "c2"] {
+            for name in ["a1", "a2"].iter().chain(&conductors) {
                 let service = Service {
                     is_api: name.starts_with('a'),
                     installed: release.to_owned(),
                     runs: Some((release.to_owned(), None)),
                     ..Service::default()
                 };
-                inner.services.insert(name.to_owned(), service);
+                inner.services.insert((*name).to_owned(), service);
             }
-            for (backend, servers) in [
-                ("b", ["a1", "a2"]),
-                ("rpc1", ["c1", "c2"]),
-                ("rpc2", ["c1", "c2"]),
-            ] {
+            let of_conductors = groups.iter().flat_map(|(_, pair)| {
+                let of_one = |name: &str| (format!("rpc{}", name.trim_start_matches('c')), *pair);
+                pair.map(of_one)
+            });
+            for (backend, servers) in of_conductors.chain([("b".to_owned(), ["a1", "a2"])]) {
                 for server in servers {
-                    inner
-                        .servers
-                        .insert((backend.to_owned(), server.to_owned()), false);
+                    inner.servers.insert((backend.clone(), server.to_owned()), false);
+                }
+            }
+            for (group, pair) in groups {
+                for name in pair {
+                    inner.groups.insert((*name).to_owned(), (*group).to_owned());
                 }
             }
             let place = lab.table.find(release).unwrap().place;
@@ -174,7 +188,7 @@ impl Lab {
                 };
                 inner.rows.insert(table.to_owned(), rows);
             }
-            for name in ["c1", "c2"] {
+            for name in conductors {
                 let version = lab.table.conductor_row(place, None).unwrap().to_string();
                 inner.conductor_rows.insert(registered(name), (version, true));
             }
@@ -269,6 +283,9 @@ impl Lab {
                 inner
                     .servers
                     .insert(((*backend).to_owned(), (*server).to_owned()), *state == "drain");
+                let drained = inner.servers.iter().filter(|(_, drained)| **drained);
+                let drained: BTreeSet<&String> = drained.map(|((_, server), _)| server).collect();
+                inner.drained_at_once = inner.drained_at_once.max(drained.len());
                 for backend in inner
                     .servers
                     .keys()
@@ -338,10 +355,12 @@ impl Lab {
                     .violations
                     .push(format!("{name} was stopped with requests under way"));
             }
-            let others = inner
-                .services
-                .iter()
-                .filter(|(other, of)| *other != name && of.is_api == is_api && of.runs.is_some());
+            let others = inner.services.iter().filter(|(other, of)| {
+                *other != name
+                    && of.is_api == is_api
+                    && of.runs.is_some()
+                    && inner.groups.get(*other) == inner.groups.get(name)
+            });
             if others.count() == 0 {
                 inner.violations.push(format!("{name} was the last of its kind"));
             }
@@ -563,6 +582,14 @@ impl IronicClient for Lab {
             revision: inner.schema.clone(),
             rows: rows.collect(),
             conductors: conductors.collect(),
+            drivers: {
+                let runs = |name: &str| inner.services[name].runs.is_some();
+                let drivers = inner.drivers.iter().filter(|(name, _)| runs(name));
+                drivers
+                    .map(|(name, drivers)| (registered(name), drivers.clone()))
+                    .collect()
+            },
+            nodes: inner.nodes.clone(),
             reserved: {
                 let tasks = inner.tasks();
                 inner.ending.retain(|_, looks| {

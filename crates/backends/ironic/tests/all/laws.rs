@@ -1,6 +1,6 @@
 //! Laws of what is made of facts, on random ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stagger_core::model::{UnitState, Verdict};
@@ -96,8 +96,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 online: true,
             },
         )]),
-        reserved: BTreeMap::new(),
-        in_flight: Vec::new(),
+        ..Database::default()
     });
     let records = proptest::collection::btree_map("c1|c2|a1|a2", record(), 0..4);
     let marks = proptest::collection::btree_set("schema|unpin|migrate|check", 0..3);
@@ -178,8 +177,7 @@ fn well() -> Facts {
             revision: "66bd9c5604d5".to_owned(),
             rows: BTreeMap::from([("nodes".to_owned(), rows)]),
             conductors: ["c1", "c2"].map(row).into(),
-            reserved: BTreeMap::new(),
-            in_flight: Vec::new(),
+            ..Database::default()
         }),
         balancer: Known::Yes(BalancerStatus {
             servers: servers.map(up).into(),
@@ -200,7 +198,7 @@ proptest! {
     #[test]
     fn unknown_is_never_yes(facts in facts()) {
         let (config, table) = (config(), Releases::known());
-        let make = || translate(&facts, &config, &table, Some(&goal())).unwrap();
+        let make = || translate(&facts, &config, &table, Some(&goal()), &BTreeSet::new()).unwrap();
         let snapshot = make();
         prop_assert_eq!(snapshot.digest(), make().digest());
         let verdict = |name: &str| snapshot.condition(&name.parse().unwrap()).verdict;
@@ -256,7 +254,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let snapshot = translate(&facts, &config, &table, Some(&upgrade.goal)).unwrap();
+        let snapshot = translate(&facts, &config, &table, Some(&upgrade.goal), &BTreeSet::new()).unwrap();
         for name in [conditions::APIS_SERVE, conditions::CONDUCTORS_SERVE, conditions::SERVICES_KNOWN,
             conditions::DATABASE_ANSWERS, conditions::ROWS_HAVE_VERSIONS] {
             let condition = snapshot.condition(&name.parse().unwrap());
@@ -269,7 +267,7 @@ proptest! {
     #[test]
     fn one_of_each_kind_stays(facts in facts()) {
         let (config, table) = (config(), Releases::known());
-        let snapshot = translate(&facts, &config, &table, None).unwrap();
+        let snapshot = translate(&facts, &config, &table, None, &BTreeSet::new()).unwrap();
         for (one, other) in [("conductor.c1", "conductor.c2"), ("api.a1", "api.a2")] {
             let ix = |unit: &str| snapshot.find(&unit.parse().unwrap()).unwrap();
             let down = |unit: &str| snapshot.unit(ix(unit)).state != UnitState::Serving;

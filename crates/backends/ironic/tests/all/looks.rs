@@ -29,20 +29,21 @@ const TABLES: &str = "
     create table alembic_version (version_num varchar(32) not null);
     insert into alembic_version values ('21c48150dea9');
     create table nodes (id integer primary key, version varchar(15), reservation varchar(255), uuid varchar(36),
-        name varchar(255), provision_state varchar(15), provision_updated_at datetime, conductor_affinity integer);
+        driver varchar(255), conductor_group varchar(255), name varchar(255), provision_state varchar(15), provision_updated_at datetime, conductor_affinity integer);
     insert into nodes values
-        (1, '1.40', null, 'u1', 'lab-1', 'wait call-back', '2026-11-30 00:31:05', 2),
-        (2, '1.41', 'c1:8089', 'u2', null, 'deploying', '2026-11-30 00:30:00', 2),
-        (3, null, 'c1:8089', 'u3', 'lab-3', 'active', '2026-01-01 00:00:00', 1),
-        (4, '1.40', 'c2:8089', 'u4', 'lab-4', 'clean failed', null, null),
-        (5, '1.40', null, 'u5', 'lab-5', null, null, null),
-        (6, '1.40', null, 'u6', 'lab-6', 'inspect wait', null, null);
+        (1, '1.40', null, 'u1', 'ipmi', '', 'lab-1', 'wait call-back', '2026-11-30 00:31:05', 2),
+        (2, '1.41', 'c1:8089', 'u2', 'ipmi', '', null, 'deploying', '2026-11-30 00:30:00', 2),
+        (3, null, 'c1:8089', 'u3', 'redfish', '', 'lab-3', 'active', '2026-01-01 00:00:00', 1),
+        (4, '1.40', 'c2:8089', 'u4', 'ipmi', 'rack1', 'lab-4', 'clean failed', null, null),
+        (5, '1.40', null, 'u5', null, '', 'lab-5', null, null, null),
+        (6, '1.40', null, 'u6', 'ipmi', 'rack1', 'lab-6', 'inspect wait', null, null);
     create table ports (id integer primary key, version varchar(15));
     create table conductors (id integer primary key, hostname varchar(255), version varchar(15), online boolean,
         updated_at datetime);
     insert into conductors values (1, 'c1:8089', '1.4', 1, '2026-01-01'), (2, 'c2:8089', null, 0, '2026-01-01');
-    create table conductor_hardware_interfaces (id integer primary key, version varchar(15));
-    insert into conductor_hardware_interfaces values (1, null);
+    create table conductor_hardware_interfaces (id integer primary key, version varchar(15), conductor_id integer,
+        hardware_type varchar(255));
+    insert into conductor_hardware_interfaces values (1, null, 1, 'ipmi'), (2, null, 1, 'ipmi'), (3, null, 1, 'redfish');
 ";
 
 async fn serve(app: Router) -> String {
@@ -180,6 +181,19 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     assert_eq!(
         database.reserved,
         BTreeMap::from([("c1:8089".to_owned(), 2), ("c2:8089".to_owned(), 1)])
+    );
+    let of_c1 = ["ipmi", "redfish"].map(str::to_owned);
+    assert_eq!(
+        database.drivers,
+        BTreeMap::from([("c1:8089".to_owned(), of_c1.into())])
+    );
+    let counts = database.nodes.iter();
+    let counts: Vec<_> = counts
+        .map(|one| (one.group.as_str(), one.driver.as_str(), one.nodes))
+        .collect();
+    assert_eq!(
+        counts,
+        [("", "ipmi", 2), ("", "redfish", 1), ("rack1", "ipmi", 2)]
     );
     let in_flight: Vec<String> = database.in_flight.iter().map(ToString::to_string).collect();
     assert_eq!(

@@ -25,5 +25,6 @@ mod looks;
 mod migrations;
 mod orders;
 mod plans;
+mod rings;
 mod saved;
 mod stopping;

@@ -3,24 +3,27 @@
 use std::collections::BTreeMap;
 
 use stagger_core::check::check;
-use stagger_core::model::Snapshot;
+use stagger_core::model::{Policy, Snapshot};
 use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan};
 use stagger_ironic::target::Upgrade;
 
 use crate::common::{Setup, policy, setup};
 
 async fn planned(setup: &Setup, to: &str) -> (Snapshot, Upgrade, Plan) {
+    planned_by(setup, to, &policy()).await
+}
+
+pub async fn planned_by(setup: &Setup, to: &str, policy: &Policy) -> (Snapshot, Upgrade, Plan) {
     let backend = setup.backend(None);
     let facts = backend.look().await;
-    let upgrade = setup.upgrade(&facts, to, &policy()).unwrap();
+    let upgrade = setup.upgrade(&facts, to, policy).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
-    let policy = policy();
     let aside = BTreeMap::new();
     let earned = BTreeMap::new();
     let ask = PlanningInput {
         snapshot: &snapshot,
         target: &upgrade.target,
-        policy: &policy,
+        policy,
         aside: &aside,
         earned: &earned,
         parent: None,
