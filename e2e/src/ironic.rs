@@ -297,7 +297,7 @@ impl Cluster {
     /// A log cannot be read.
     pub fn log(&self) -> Result<Vec<String>> {
         let mut all = Vec::new();
-        for service in Service::ALL {
+        for service in self.spec.services() {
             let path = self.dir().join("log").join(format!("{service}.log"));
             let text = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
             all.extend(String::from_utf8_lossy(&text).lines().map(str::to_owned));

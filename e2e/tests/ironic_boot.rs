@@ -38,19 +38,19 @@ fn a_drained_conductor_is_restarted_without_a_failed_request() -> Result<()> {
     on_ironic("ironic-drained", IronicSpec::default(), |cluster, phases| {
         let report = ironic_loaded(cluster, phases, |load, phases| {
             let mut hand = Hand::new(cluster);
-            for service in Service::ALL {
+            for service in cluster.spec().services() {
                 hand.restart(service, "drained", |_| Ok(()))?;
                 phases.lap(format!("{service} restarted"));
             }
             ensure!(load.failures().is_empty(), "{:?}", load.failures());
             // Had nothing been able to fail, that would be no news.
-            for conductor in Service::CONDUCTORS {
+            for conductor in [Service::Conductor1, Service::Conductor2] {
                 cluster.service(conductor, "kill", &[])?;
             }
             cluster.wait_for("requests fail without conductors", SOON, |_| {
                 Ok(!load.failures().is_empty())
             })?;
-            for conductor in Service::CONDUCTORS {
+            for conductor in [Service::Conductor1, Service::Conductor2] {
                 cluster.service(conductor, "start", &[])?;
             }
             phases.lap("both conductors crashed and started");
@@ -82,7 +82,7 @@ fn what_does_not_start_is_told_and_gone() -> Result<()> {
 }
 
 fn a_conductor_that_does_not_start(cluster: &Cluster) -> Result<()> {
-    let [c1, c2] = Service::CONDUCTORS;
+    let [c1, c2] = [Service::Conductor1, Service::Conductor2];
     let told = |result: Result<String>, part: &str| {
         let error = match result {
             Ok(said) => bail!("it succeeded, and should have told {part:?}: {said}"),
@@ -134,7 +134,7 @@ fn a_conductor_that_does_not_start(cluster: &Cluster) -> Result<()> {
 /// Release, microversion, conductors, the balancer's view, versions in the database, and programs of another release.
 fn what_is_seen_from_outside(cluster: &Cluster) -> Result<()> {
     let release = cluster.spec().release;
-    for service in Service::ALL {
+    for service in cluster.spec().services() {
         let status = cluster.service(service, "status", &[])?;
         ensure!(
             status.starts_with(&format!("running {release} ")),
@@ -153,7 +153,9 @@ fn what_is_seen_from_outside(cluster: &Cluster) -> Result<()> {
         );
     }
     let conductors = cluster.conductors()?;
-    for name in Service::CONDUCTORS
+    for name in cluster
+        .spec()
+        .conductors()
         .iter()
         .filter_map(|conductor| cluster.spec().registered(*conductor))
     {

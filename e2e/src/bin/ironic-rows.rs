@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use serde::Serialize;
 use stagger_e2e::command::say;
-use stagger_e2e::ironic::{Cluster, DATABASE, IronicSpec, Release, Service};
+use stagger_e2e::ironic::{Cluster, DATABASE, IronicSpec, Release};
 
 /// How fast `ironic-dbsync online_data_migrations` is.
 #[derive(Debug, Parser)]
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
         release: NEW,
         ..IronicSpec::default()
     })?;
-    for service in Service::ALL {
+    for service in cluster.spec().services() {
         cluster.service(service, "kill", &[])?;
     }
     say(format!("{rows} nodes as {OLD} writes them"));

@@ -66,10 +66,14 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
     lap("schema");
     run(&mut cluster.ironicctl("balancer", "start", &[]))?;
     // Those of one kind at once: most of it is one program reading its code.
-    for (kind, part) in [(Service::CONDUCTORS, "conductors"), (Service::APIS, "APIs")] {
+    let conductors = cluster.spec.conductors();
+    for (kind, part) in [(conductors, "conductors"), (&Service::APIS[..], "APIs")] {
         let started = &*cluster;
         thread::scope(|scope| {
-            let starts = kind.map(|service| scope.spawn(move || started.service(service, "start", &[])));
+            let starts = kind
+                .iter()
+                .map(|service| scope.spawn(move || started.service(*service, "start", &[])));
+            let starts: Vec<_> = starts.collect();
             starts.into_iter().try_for_each(|start| {
                 let start = start.join();
                 start
@@ -79,14 +83,14 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
         })?;
         lap(part);
     }
-    for service in Service::ALL {
+    for service in cluster.spec.services() {
         cluster.service(service, "give-back", &[])?;
     }
-    cluster.wait_for("both conductors are alive", LIMIT, |cluster| {
+    cluster.wait_for("all conductors are alive", LIMIT, |cluster| {
         // An API that has just started answers nothing at first.
         Ok(cluster
             .conductors()
-            .is_ok_and(|all| all.len() == Service::CONDUCTORS.len() && all.values().all(|&alive| alive)))
+            .is_ok_and(|all| all.len() == conductors.len() && all.values().all(|&alive| alive)))
     })?;
     lap("all healthy");
     cluster.laps = laps;

@@ -60,7 +60,7 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
         &dir.join("lib/hold.lua"),
         &HOLD_LUA.replace("FILE", &dir.join(HOLD).display().to_string()),
     )?;
-    for service in Service::ALL {
+    for service in spec.services() {
         put(&dir.join("log").join(format!("{service}.log")), "")?;
         write_service(&dir.join("services").join(service.name()), service, spec)?;
     }
@@ -74,7 +74,11 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
     let conf = match spec.registered(service) {
         Some(name) => {
             put(&home.join("registered"), name)?;
-            format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n")
+            let group = spec.group(service);
+            format!(
+                "[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n\
+                 [conductor]\nconductor_group = {group}\n"
+            )
         }
         None => format!("[api]\nhost_ip = {address}\nport = {port}\n"),
     };
@@ -88,7 +92,7 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
 /// What all services share. Hardware is Ironic's own fake; services find each other by JSON-RPC; nobody has to log in.
 fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let dir = dir.display();
-    let ring = spec.ring_seconds;
+    let (ring, deploy) = (spec.ring_seconds, spec.deploy_seconds);
     let (user, password) = DATABASE_USER;
     let connection = match spec.database {
         Database::MariaDb => {
@@ -129,6 +133,8 @@ automated_clean = false
 heartbeat_interval = 2
 heartbeat_timeout = 8
 api_url = http://127.0.0.1:{API_PORT}
+[fake]
+deploy_delay = {deploy}
 [dhcp]
 dhcp_provider = none
 [json_rpc]
@@ -196,8 +202,11 @@ backend api
     if !spec.rpc_behind_balancer {
         return text;
     }
-    let [first, second] = Service::CONDUCTORS;
-    for (number, own, other) in [(1, first, second), (2, second, first)] {
+    let pairs = spec.conductors().as_chunks::<2>().0;
+    let both_ways = pairs
+        .iter()
+        .flat_map(|[one, other]| [(*one, *other), (*other, *one)]);
+    for (number, (own, other)) in (1..).zip(both_ways) {
         let both = format!(
             "frontend in-rpc{number}
   bind {host}:{port}

@@ -107,15 +107,15 @@ impl<'a> Hand<'a> {
                 _ => bail!("exit code {code}: {}", last_lines(&said, 12)),
             }
         })?;
-        for service in Service::ALL {
+        for service in self.cluster.spec().services() {
             cluster.service(service, "pin", &[from.pin()])?;
         }
-        for service in Service::ALL {
+        for service in self.cluster.spec().services() {
             self.restart(service, &format!("to {to}"), |cluster| {
                 cluster.service(service, "install", &[to.version()]).map(drop)
             })?;
         }
-        for service in Service::ALL {
+        for service in self.cluster.spec().services() {
             self.restart(service, "unpinned", |cluster| {
                 cluster.service(service, "pin", &[]).map(drop)
             })?;

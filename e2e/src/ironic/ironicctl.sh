@@ -20,7 +20,7 @@
 #   ironicctl code RELEASE PROGRAM [WORD…]   ironic-dbsync or ironic-status of a release; its exit code
 #   ironicctl code RELEASE pins         what a service of that release may be pinned to
 #
-# SERVICE is c1, c2 (conductors), a1 or a2 (APIs). It runs with the root's files, in the cluster's namespaces. Each verb
+# SERVICE is c1 to c4 (conductors; there may be two), a1 or a2 (APIs). It runs with the root's files, in the cluster's namespaces. Each verb
 # may be repeated, and different services may be worked on at the same time; one service's verbs take turns.
 #
 # A line "RELEASE fail" in <cluster>/fault/SERVICE makes the start of that release fail.
@@ -142,6 +142,8 @@ service() {
     case $name in
         c1) peer=c2 program=ironic-conductor ;;
         c2) peer=c1 program=ironic-conductor ;;
+        c3) peer=c4 program=ironic-conductor ;;
+        c4) peer=c3 program=ironic-conductor ;;
         a1) peer=a2 program=ironic-api ;;
         a2) peer=a1 program=ironic-api ;;
         *) wrong "no service '$name'" ;;
@@ -301,7 +303,7 @@ if [ "$name" = code ]; then
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$code/$release/bin/$program" "$@"
 fi
 case $name in
-    c1 | c2 | a1 | a2 | db | balancer) ;;
+    c1 | c2 | c3 | c4 | a1 | a2 | db | balancer) ;;
     *) wrong "no service '$name'" ;;
 esac
 if [ "$name $verb" = "db save" ]; then save "$1"; exit; fi

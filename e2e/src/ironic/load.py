@@ -1,6 +1,6 @@
 """The load on an Ironic: clients that list, patch, switch power, provision and make ports, and notice everything.
 
-Argument: the address of the API, HOST:PORT. Each kind of client is a thread with nodes of its own, so that none waits
+Arguments: the address of the API, HOST:PORT, and the conductor groups that nodes are spread over, if there are any. Each kind of client is a thread with nodes of its own, so that none waits
 for another's lock. Lines on stdout, each a JSON object: {"event": "ready"} when each client has succeeded once,
 {"event": "failure", ...} for each request that failed, and {"event": "end", ...} for each client, after everything
 that was acknowledged has been read back. It ends when stdin closes.
@@ -31,6 +31,7 @@ GOOD = (200, 201, 202, 204)
 ACCEPTED = "accepted"
 
 host, port = sys.argv[1].rsplit(":", 1)
+groups = sys.argv[2:] or [""]
 begun = time.time()
 out = threading.Lock()
 stopping = threading.Event()
@@ -428,7 +429,8 @@ class Setup(Client):
 
     def make(self, number):
         """The ids of node and port."""
-        node = self.must("POST", "/v1/nodes", {"name": f"n{number}", "driver": "fake-hardware", "resource_class": "x"})
+        made = {"name": f"n{number}", "driver": "fake-hardware", "resource_class": "x"}
+        node = self.must("POST", "/v1/nodes", made | {"conductor_group": groups[number % len(groups)]})
         address = "52:54:00:00:00:%02x" % number
         made = self.must("POST", "/v1/ports", {"node_uuid": node["uuid"], "address": address})
         return node["uuid"], made["uuid"]

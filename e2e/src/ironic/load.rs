@@ -36,7 +36,8 @@ impl Load {
         let mut command = cluster.command("python3");
         command
             .arg(cluster.dir().join("lib/load.py"))
-            .arg(format!("127.0.0.1:{API_PORT}"));
+            .arg(format!("127.0.0.1:{API_PORT}"))
+            .args(cluster.spec().groups());
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

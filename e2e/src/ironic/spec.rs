@@ -93,6 +93,10 @@ pub enum Service {
     Conductor1,
     /// The second conductor, `c2`.
     Conductor2,
+    /// The third, `c3`, where there are two groups of them.
+    Conductor3,
+    /// The fourth, `c4`, where there are two groups of them.
+    Conductor4,
     /// The first API, `a1`.
     Api1,
     /// The second API, `a2`.
@@ -100,10 +104,13 @@ pub enum Service {
 }
 
 impl Service {
-    /// All of them, conductors first.
-    pub const ALL: [Self; 4] = [Self::Conductor1, Self::Conductor2, Self::Api1, Self::Api2];
-    /// The conductors.
-    pub const CONDUCTORS: [Self; 2] = [Self::Conductor1, Self::Conductor2];
+    /// The conductors, those of one group side by side.
+    const CONDUCTORS: [Self; 4] = [
+        Self::Conductor1,
+        Self::Conductor2,
+        Self::Conductor3,
+        Self::Conductor4,
+    ];
     /// The APIs.
     pub const APIS: [Self; 2] = [Self::Api1, Self::Api2];
 
@@ -112,6 +119,8 @@ impl Service {
         match self {
             Self::Conductor1 => "c1",
             Self::Conductor2 => "c2",
+            Self::Conductor3 => "c3",
+            Self::Conductor4 => "c4",
             Self::Api1 => "a1",
             Self::Api2 => "a2",
         }
@@ -127,6 +136,8 @@ impl Service {
         match self {
             Self::Conductor1 => "127.0.2.1",
             Self::Conductor2 => "127.0.2.2",
+            Self::Conductor3 => "127.0.2.5",
+            Self::Conductor4 => "127.0.2.6",
             Self::Api1 => "127.0.2.3",
             Self::Api2 => "127.0.2.4",
         }
@@ -149,6 +160,8 @@ impl Service {
         match self {
             Self::Conductor1 => Some("127.0.1.1"),
             Self::Conductor2 => Some("127.0.1.2"),
+            Self::Conductor3 => Some("127.0.1.3"),
+            Self::Conductor4 => Some("127.0.1.4"),
             Self::Api1 | Self::Api2 => None,
         }
     }
@@ -187,7 +200,7 @@ impl Database {
     }
 }
 
-/// A cluster: two conductors and two APIs, behind a balancer, with a database.
+/// A cluster: conductors and two APIs, behind a balancer, with a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IronicSpec {
     /// The release that it begins with.
@@ -200,9 +213,43 @@ pub struct IronicSpec {
     pub rpc_behind_balancer: bool,
     /// What its tables are in.
     pub database: Database,
+    /// Whether there are four conductors, two in each of the groups `rack1` and `rack2`. If not, there are two, in the group
+    /// without a name.
+    pub has_groups: bool,
+    /// What Ironic's fake hardware takes for each part of a deployment, in seconds.
+    pub deploy_seconds: u32,
 }
 
 impl IronicSpec {
+    /// All conductors.
+    pub fn conductors(self) -> &'static [Service] {
+        if self.has_groups {
+            &Service::CONDUCTORS
+        } else {
+            &Service::CONDUCTORS[..2]
+        }
+    }
+
+    /// All services, conductors first.
+    pub fn services(self) -> impl Iterator<Item = Service> {
+        self.conductors().iter().chain(&Service::APIS).copied()
+    }
+
+    /// The groups with a name.
+    pub(super) fn groups(self) -> &'static [&'static str] {
+        if self.has_groups { &["rack1", "rack2"] } else { &[] }
+    }
+
+    /// The group of a conductor; empty: that without a name.
+    pub(super) fn group(self, conductor: Service) -> &'static str {
+        match conductor {
+            _ if !self.has_groups => "",
+            Service::Conductor1 | Service::Conductor2 => "rack1",
+            Service::Conductor3 | Service::Conductor4 => "rack2",
+            Service::Api1 | Service::Api2 => "",
+        }
+    }
+
     /// The name under which a conductor is registered: where the APIs ask it. None for an API.
     pub fn registered(self, service: Service) -> Option<&'static str> {
         let behind = service.registered()?;
@@ -221,6 +268,8 @@ impl Default for IronicSpec {
             ring_seconds: 3,
             rpc_behind_balancer: true,
             database: Database::MariaDb,
+            has_groups: false,
+            deploy_seconds: 0,
         }
     }
 }

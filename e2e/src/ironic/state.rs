@@ -44,7 +44,7 @@ impl Cluster {
     /// What is not so.
     pub fn ensure_runs(&self, release: Release, pin: Option<Release>) -> Result<()> {
         let wanted = (release.version().to_owned(), pin.map(|pin| pin.pin().to_owned()));
-        for service in Service::ALL {
+        for service in self.spec().services() {
             let runs = self.runs(service)?;
             ensure!(runs == wanted, "{service} runs {runs:?}, and not {wanted:?}");
         }
@@ -55,7 +55,7 @@ impl Cluster {
         }
         let conductors = self.conductors()?;
         ensure!(
-            conductors.len() == Service::CONDUCTORS.len() && conductors.values().all(|alive| *alive),
+            conductors.len() == self.spec().conductors().len() && conductors.values().all(|alive| *alive),
             "{conductors:?}"
         );
         let servers = self.servers()?;

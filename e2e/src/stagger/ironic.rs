@@ -27,6 +27,10 @@ pub struct IronicSetup {
     pub ready_timeout: u32,
     /// `gate_timeout`, in seconds.
     pub gate_timeout: u32,
+    /// `max_in_parallel`.
+    pub max_in_parallel: &'static str,
+    /// What is done about nodes in flight, and for how many seconds they are waited for.
+    pub in_flight: (&'static str, u32),
     /// `on_failure`: rollback, continue or stop.
     pub on_failure: &'static str,
     /// Services of which it is told nothing.
@@ -57,6 +61,8 @@ impl Default for IronicSetup {
             batch: 50,
             ready_timeout: 180,
             gate_timeout: 120,
+            max_in_parallel: "15%",
+            in_flight: ("wait", 1800),
             on_failure: "rollback",
             without: Vec::new(),
             way: Way::Drain,
@@ -92,7 +98,8 @@ impl IronicSetup {
     /// The services, each with where its commands are run.
     fn services(&self, spec: IronicSpec) -> Result<String> {
         let mut text = String::new();
-        for (service, host) in Service::ALL.into_iter().zip(["h1", "h2", "h1", "h2"]) {
+        let hosts = ["h1", "h2"].into_iter().cycle();
+        for (service, host) in spec.services().zip(hosts) {
             if self.without.contains(&service) {
                 continue;
             }
@@ -103,7 +110,15 @@ impl IronicSetup {
                         "\n[[cluster.conductors]]\nname = \"{service}\"\nhost = \"{host}\"\nregistered = \"{registered}\"\n"
                     )?;
                     if spec.rpc_behind_balancer {
-                        writeln!(text, "servers = [\"rpc1/{service}\", \"rpc2/{service}\"]")?;
+                        let of_pair = if ["c1", "c2"].contains(&service.name()) {
+                            [1, 2]
+                        } else {
+                            [3, 4]
+                        };
+                        let servers = of_pair
+                            .map(|backend| format!("\"rpc{backend}/{service}\""))
+                            .join(", ");
+                        writeln!(text, "servers = [{servers}]")?;
                     } else {
                         writeln!(text, "rpc = \"{}\"", service.url())?;
                     }
@@ -142,6 +157,8 @@ impl Setting for IronicSetup {
             batch,
             ready_timeout,
             gate_timeout,
+            max_in_parallel,
+            in_flight: (nodes_in_flight, in_flight_seconds),
             on_failure,
             without: _,
             way: _,
@@ -199,6 +216,10 @@ set = "{ctl} balancer ask set server {{backend}}/{{server}} state {{state}}"
 
 [cluster.hooks]
 ramdisk_is_done = true
+
+[cluster.in_flight]
+nodes = "{nodes_in_flight}"
+timeout = {in_flight_seconds}
 "#,
             password_file = password_file.display(),
         )?;
@@ -214,6 +235,7 @@ canary_soak = 0
 gate_hold = 1
 gate_timeout = {gate_timeout}
 on_failure = "{on_failure}"
+max_in_parallel = "{max_in_parallel}"
 
 [hosts]
 folder = "{dir}/hosts"

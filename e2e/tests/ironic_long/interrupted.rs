@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use stagger_e2e::case::ironic_loaded;
-use stagger_e2e::ironic::{Cluster, Release, Service};
+use stagger_e2e::ironic::{Cluster, Release};
 use stagger_e2e::stagger::{IronicSetup, Journal, Machine, says};
 
 use super::{LIMIT, case, hasty, loaded, resume, run};
@@ -133,7 +133,7 @@ fn aborted_after_a_kill_with_a_conductor_drained() -> Result<()> {
         let after = cluster.servers()?;
         ensure!(after == before, "the balancer has {after:?}");
         cluster.ensure_let_go()?;
-        let changed = Service::ALL.into_iter().filter(|service| {
+        let changed = cluster.spec().services().filter(|service| {
             cluster
                 .runs(*service)
                 .is_ok_and(|(release, _)| release == "29.0.6")

@@ -5,6 +5,8 @@
 
 mod back;
 mod broken;
+mod groups;
+mod in_flight;
 mod interrupted;
 mod order;
 mod postgres;

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct InFlight {
     /// Whether they are waited for.
     pub nodes: NodesInFlight,
-    /// How long they are waited for, in seconds; then the run is held, and names them.
+    /// How long they are waited for, in seconds, and before a point of no return no less than the policy's `gate_timeout`;
+    /// then the run is held, and names them.
     pub timeout: u64,
     /// Nodes, by name (or UUID, of one without a name), that are not waited for: one that has been stuck for days.
     pub except: Vec<String>,

@@ -69,13 +69,9 @@ fn the_guide_s_configuration_is_read_and_fits() {
 #[test]
 fn the_guide_shows_a_configuration_that_is_taken() {
     let guide = include_str!("../../../../../docs/guides/ironic.md");
-    let block = guide
-        .split("```toml\n")
-        .nth(1)
-        .unwrap()
-        .split("```")
-        .next()
-        .unwrap();
+    let blocks = guide.split("```toml\n").skip(1);
+    let mut blocks = blocks.filter_map(|block| block.split("```").next());
+    let block = blocks.find(|block| block.starts_with("[cluster]\n")).unwrap();
     let mut whole: toml::Table = toml::from_str(block).unwrap();
     let mut cluster: toml::Table = whole.remove("cluster").unwrap().try_into().unwrap();
     assert_eq!(cluster.remove("kind").unwrap().as_str(), Some("ironic"));
