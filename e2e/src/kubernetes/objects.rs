@@ -88,19 +88,38 @@ impl Plane {
     /// # Errors
     /// It says something else, as that there is no such pod.
     pub fn evict(&self, namespace: &str, pod: &str) -> Result<Option<String>> {
+        let Some(why) = self.eviction(namespace, pod, &json!({}))? else {
+            return Ok(None);
+        };
+        ensure!(why.contains("(TooManyRequests)"), "evicting {pod}: {why}");
+        Ok(Some(why))
+    }
+
+    /// Whether a pod may be evicted now. It is not.
+    ///
+    /// # Errors
+    /// The answer is neither yes nor no. Two budgets over one pod are a no.
+    pub fn may_be_evicted(&self, namespace: &str, pod: &str) -> Result<bool> {
+        let Some(why) = self.eviction(namespace, pod, &json!({ "dryRun": ["All"] }))? else {
+            return Ok(true);
+        };
+        let nos = ["(TooManyRequests)", "more than one PodDisruptionBudget"];
+        ensure!(nos.iter().any(|no| why.contains(no)), "asking about {pod}: {why}");
+        Ok(false)
+    }
+
+    /// What the server says to an eviction; `None`: yes.
+    fn eviction(&self, namespace: &str, pod: &str, options: &Value) -> Result<Option<String>> {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/eviction");
         let eviction = json!({
             "apiVersion": "policy/v1", "kind": "Eviction",
             "metadata": { "name": pod, "namespace": namespace },
+            "deleteOptions": options,
         });
         let words = ["create", "--raw", &path, "-f", "-"];
         let out = self.kubectl_reading(&words, &eviction.to_string())?;
-        if out.status.success() {
-            return Ok(None);
-        }
-        let why = String::from_utf8_lossy(&out.stderr).into_owned();
-        ensure!(why.contains("(TooManyRequests)"), "evicting {pod}: {why}");
-        Ok(Some(why))
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        Ok((!out.status.success()).then_some(said))
     }
 
     /// Runs `kubectl` with a text on its stdin, to its end.

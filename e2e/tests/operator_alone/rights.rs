@@ -1,6 +1,7 @@
 //! The operator's account may do what its roles say, and nothing else.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -163,6 +164,55 @@ impl World {
                     ensure!(error.contains(why), "{error}");
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// An agent is known by the node of its pod, which the API server has put into its token.
+    pub(crate) fn an_agent_writes_of_its_own_node(&self) -> Result<()> {
+        let account = format!("system:serviceaccount:{NAMESPACE}:stagger-agent");
+        let of_n0 = "authentication.kubernetes.io/node-name=n0";
+        let as_agent = ["--as", account.as_str(), "--as-user-extra", of_n0];
+        let journal = "stagger-my-cluster-journal";
+        self.plane
+            .ask(&["create", "configmap", journal, "-n", NAMESPACE])?;
+        // Made, and written again; another one is neither.
+        let own = "stagger-devices-n0";
+        for (name, may) in [
+            (own, true),
+            (own, true),
+            ("stagger-devices-n1", false),
+            (journal, false),
+        ] {
+            let text = format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: {name}, namespace: {NAMESPACE} }}\ndata: {{ a: b }}\n"
+            );
+            let file = self.sandbox.dir().join("written-by-an-agent.yaml");
+            fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+            let file = file.display().to_string();
+            // Nothing is read before it is written: an agent may not.
+            let words = [
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--validate=false",
+                "-f",
+                &file,
+            ];
+            match (self.plane.ask(&[&words, &as_agent[..]].concat()), may) {
+                (Ok(_), true) => {}
+                (Ok(said), false) => bail!("the agent of n0 may write {name}: {said}"),
+                (Err(error), true) => {
+                    return Err(error.context(format!("the agent of n0 may not write {name}")));
+                }
+                (Err(error), false) => {
+                    let error = format!("{error:#}");
+                    ensure!(error.contains("of its own node alone"), "{name}: {error}");
+                }
+            }
+        }
+        for name in [own, journal] {
+            self.plane.ask(&["delete", "configmap", name, "-n", NAMESPACE])?;
         }
         Ok(())
     }

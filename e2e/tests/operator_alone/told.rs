@@ -40,6 +40,7 @@ fn events_metrics_health_missing_rights_and_agents() -> Result<()> {
     let told = told.and_then(|()| world.no_right_is_granted_that_no_role_names());
     let told = told.and_then(|()| world.what_is_not_granted_is_refused());
     let told = told.and_then(|()| world.an_agent_writes_no_other_configmap());
+    let told = told.and_then(|()| world.an_agent_writes_of_its_own_node());
     told.with_context(|| format!("the operator's log:\n{}", operator.log()))?;
     // A second one cannot take the same port, and says so.
     let mut second = Operator::start(&world, "two", &config, &[])?;

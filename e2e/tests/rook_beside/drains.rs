@@ -1,11 +1,13 @@
 //! Drains of nodes that Rook has laid out, while Rook runs.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde_json::{Value, json};
 use stagger_e2e::ceph::out_of_reach;
-use stagger_e2e::command::output;
+use stagger_e2e::command::{output, say};
 use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::load::Load;
 use stagger_e2e::rados::Target;
@@ -77,13 +79,17 @@ fn taken_over_from_rook_in_mid_drain() -> Result<()> {
         })?;
         phases.lap("Rook has a drain in hand");
 
-        cluster
-            .patch_cluster(&json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }))?;
-        cluster.maintain(&json!(["drains"]))?;
-        let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
-        evictions_are_asked_about(cluster)?;
-        is_ours(cluster).with_context(|| operator.log())?;
-        phases.lap("stagger has it in hand");
+        let operator = nothing_goes_meanwhile(cluster, "n2", || {
+            cluster.patch_cluster(
+                &json!({ "spec": { "disruptionManagement": { "managePodBudgets": false } } }),
+            )?;
+            cluster.maintain(&json!(["drains"]))?;
+            let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
+            evictions_are_asked_about(cluster)?;
+            is_ours(cluster).with_context(|| operator.log())?;
+            Ok(operator)
+        })?;
+        phases.lap("stagger has it in hand, and nothing of n2 could go meanwhile");
 
         operator.kill()?;
         let operator = cluster.operators().start("two", &ASKED_ABOUT_EVICTIONS)?;
@@ -109,6 +115,39 @@ fn taken_over_from_rook_in_mid_drain() -> Result<()> {
         drained.with_context(|| operator.log())?;
         cluster.plane.ask(&["uncordon", "n2"])?;
         cluster.wait_clean(Duration::from_mins(3))
+    })
+}
+
+/// Does something while it is asked again and again whether the OSD of a node may go: it never may, whoever's budgets there
+/// are. What is asked changes nothing.
+fn nothing_goes_meanwhile<T>(
+    cluster: &RookCluster,
+    node: &str,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let pods = cluster.plane.objects(NAMESPACE, "pods")?;
+    let is_osd =
+        |pod: &&Value| pod["metadata"]["labels"]["app"] == "rook-ceph-osd" && pod["spec"]["nodeName"] == node;
+    let pod = pods.iter().find(is_osd).context("the node has no OSD")?;
+    let name = pod["metadata"]["name"].as_str().context("a pod without a name")?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut asked = 0_u32;
+            while !is_over.load(Ordering::SeqCst) {
+                if cluster.plane.may_be_evicted(NAMESPACE, name)? {
+                    bail!("{name} on {node} might have gone, after {asked} refusals");
+                }
+                asked += 1;
+            }
+            ensure!(asked > 20, "it was asked {asked} times only");
+            Ok(asked)
+        });
+        let done = work();
+        is_over.store(true, Ordering::SeqCst);
+        let asked = watch.join().map_err(|_| anyhow!("asking panicked"))??;
+        say(format!("{asked} times {name} might not go"));
+        done
     })
 }
 

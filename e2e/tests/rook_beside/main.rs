@@ -85,7 +85,7 @@ fn rook_updates_by_itself_and_restarts_each_daemon_once() -> Result<()> {
     )
 }
 
-/// With Rook on all the time, and restarted while OSDs are changed: each daemon is restarted once, by us.
+/// With Rook on all the time, and killed while OSDs are changed: each daemon is restarted once, by us.
 #[test]
 #[ignore = "needs root, Go, Ceph and Rook; cargo xtask test runs it"]
 fn stagger_updates_while_rook_runs() -> Result<()> {
@@ -120,8 +120,11 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     let (old, image) = (cluster.image(), cluster.next_image());
     asked_before_anything_is_installed(cluster, &image)?;
     phases.lap("asked by a kubeconfig");
-    cluster.maintain(&json!(["drains", "updates"]))?;
+    cluster.maintain(&json!([]))?;
     let operator = cluster.operators().start("one", &ASKED_ABOUT_EVICTIONS)?;
+    looked_at_alone(cluster, &image).with_context(|| operator.log())?;
+    phases.lap("looked at");
+    cluster.maintain(&json!(["drains", "updates"]))?;
     evictions_are_asked_about(cluster).with_context(|| operator.log())?;
     let both = cluster.wait_ours(
         "that Rook manages budgets too",
@@ -147,8 +150,8 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     rook_is_kept_from_osds_alone(cluster)?;
     ensure!(named(cluster)? == image, "the CephCluster names another image");
     rook_has_updated_metadata_servers(cluster, &image)?;
-    cluster.restart_operator()?;
-    phases.lap("Rook was restarted");
+    cluster.kill_operator()?;
+    phases.lap("Rook was killed");
     let updated = cluster.wait_ours("all is updated", Duration::from_mins(10), |status| {
         let run = &status["run"];
         Ok(run["verdict"] == "done" && status["conditions"][0]["reason"] == "UpToDate")
@@ -182,6 +185,33 @@ fn updated_while_rook_runs(cluster: &RookCluster, phases: &mut Phases) -> Result
     deleted_in_mid_drain(cluster, "n2").with_context(|| operator.log())?;
     phases.lap("the CephMaintenance is gone, in mid-drain");
     Ok(())
+}
+
+/// A CephMaintenance that manages nothing, also where it names another image: what is Rook's stays as it is, and what would be
+/// done is told.
+fn looked_at_alone(cluster: &RookCluster, image: &str) -> Result<()> {
+    let before = cluster.incarnations()?;
+    let budgets = cluster.plane.objects(NAMESPACE, "poddisruptionbudgets")?.len();
+    cluster.patch_maintenance(&json!({ "spec": { "image": image } }))?;
+    cluster.wait_ours("the cluster is looked at", Duration::from_mins(2), |status| {
+        let told = status["conditions"].as_array().into_iter().flatten();
+        let mut available = told.filter(|one| one["type"] == "Available");
+        Ok(available.any(|one| one["status"] == "True"))
+    })?;
+    let status = cluster.wait_ours("nothing is begun", Duration::from_mins(1), |status| {
+        Ok(status["run"].is_null() && status["drains"].is_null())
+    })?;
+    let after = cluster.plane.objects(NAMESPACE, "poddisruptionbudgets")?.len();
+    ensure!(
+        after == budgets,
+        "of {budgets} budgets there are {after}: {status:#}"
+    );
+    ensure!(named(cluster)? != *image, "the CephCluster names another image");
+    let left = held(cluster)?;
+    ensure!(left.is_empty(), "Rook is kept from {left:?}");
+    let restarts = cluster.restarts_since(&before)?;
+    ensure!(restarts.is_empty(), "{restarts:?}");
+    cluster.patch_maintenance(&json!({ "spec": { "image": Value::Null } }))
 }
 
 /// While OSDs are changed, of which there are three.
@@ -256,6 +286,13 @@ fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Res
     );
     let why = asked(&["explain", "osd.1", "upgrade", "--to", version])?;
     ensure!(why.contains("osd.1"), "{why}");
+    let rehearsed = asked(&[&["simulate", "upgrade", "--to", version], permitted].concat())?;
+    ensure!(
+        rehearsed.contains("done: every unit serves on the target"),
+        "{rehearsed}"
+    );
+    let versions = asked(&["versions"])?;
+    ensure!(versions.contains("osd"), "{versions}");
     // A manager that has just become active has no reports of some groups for a moment: that is unknown, and told so.
     let mut observed = asked(&["observe"])?;
     let begun = Instant::now();
@@ -281,6 +318,7 @@ fn drained_and_back(cluster: &RookCluster, node: &str, other: &str) -> Result<()
     drain(cluster, node, 180)?;
     one_domain_drains(cluster)?;
     refused_by_the_webhook(cluster, other)?;
+    why_it_stays(cluster, node, other)?;
     cluster.plane.ask(&["uncordon", node, other])?;
     cluster.wait_clean(Duration::from_mins(3))?;
     cluster.wait_ours("the drain is over", Duration::from_mins(1), |status| {
@@ -321,6 +359,30 @@ fn refused_by_the_webhook(cluster: &RookCluster, node: &str) -> Result<()> {
         .lines()
         .any(|line| words.iter().all(|word| line.contains(word)));
     ensure!(is_told, "{said}");
+    Ok(())
+}
+
+/// Who asks why a second node does not get empty is told, by `stagger status` and by an Event.
+fn why_it_stays(cluster: &RookCluster, node: &str, other: &str) -> Result<()> {
+    let status = cluster.operators().asked(&["status"])?;
+    let is_told = status
+        .lines()
+        .any(|line| line.starts_with("drains") && line.contains(node) && line.contains(other));
+    ensure!(is_told, "neither {node} nor {other}: {status}");
+    let words = [
+        "get",
+        "events",
+        "-n",
+        NAMESPACE,
+        "--field-selector",
+        "reason=DrainBlocked",
+    ];
+    cluster.wait_ours("an Event names it", Duration::from_mins(1), |_| {
+        let events = cluster
+            .plane
+            .ask(&[&words[..], &["-o", "jsonpath={.items[*].message}"]].concat())?;
+        Ok(events.contains(other))
+    })?;
     Ok(())
 }
 

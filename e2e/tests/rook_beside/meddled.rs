@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::laid_out::Operator;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 
 use crate::{AGENT, held, named};
@@ -29,6 +30,8 @@ fn others_meddle_and_it_is_ended_in_its_midst() -> Result<()> {
             let image = cluster.next_image();
             cluster.patch_maintenance(&json!({ "spec": { "image": image, "updatePolicy": one_by_one } }))?;
             let operator = cluster.operators().start("one", &[])?;
+            let operator = killed_with_labels_held(cluster, operator)?;
+            phases.lap("the operator was killed with labels held, and another one goes on");
             let meddled = meddled(cluster, &image);
             meddled.with_context(|| operator.log())?;
             phases.lap("others meddled");
@@ -39,11 +42,31 @@ fn others_meddle_and_it_is_ended_in_its_midst() -> Result<()> {
     )
 }
 
+/// What keeps Rook from daemons outlives the operator that set it, and the next one goes on with the same run.
+fn killed_with_labels_held(cluster: &RookCluster, operator: Operator) -> Result<Operator> {
+    let at_osds = cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
+        Ok(status["run"]["current"]["stage"] == "osd")
+    });
+    let before = at_osds.with_context(|| operator.log())?;
+    let labels = held(cluster)?;
+    ensure!(!labels.is_empty(), "Rook is kept from no daemon");
+    operator.kill()?;
+    ensure!(held(cluster)? == labels, "labels went with the operator");
+    let operator = cluster.operators().start("two", &[])?;
+    let goes_on = cluster.wait_ours(
+        "another operator goes on with the run",
+        Duration::from_mins(3),
+        |status| {
+            let (was, now) = (&before["run"], &status["run"]);
+            Ok(now["run"] == was["run"] && now["changed"].as_u64() > was["changed"].as_u64())
+        },
+    );
+    goes_on.with_context(|| operator.log())?;
+    Ok(operator)
+}
+
 fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
     let old = cluster.image();
-    cluster.wait_ours("OSDs are changed", Duration::from_mins(8), |status| {
-        Ok(status["run"]["current"]["stage"] == "osd")
-    })?;
     let held = held(cluster)?;
     let last = held.last().context("Rook is kept from no daemon")?;
     let deployment = format!("deployment/{last}");
@@ -64,6 +87,11 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
             Ok(why.contains("took the label") && why.contains("kubectl-annotate wrote it last"))
         },
     )?;
+    // An operator of Rook that has just come writes every daemon that it is not kept from.
+    cluster.kill_operator()?;
+    cluster.wait_ours("Rook itself is named", Duration::from_mins(6), |status| {
+        Ok(why(status).contains("; rook wrote it last"))
+    })?;
     label("ceph.rook.io/do-not-reconcile=stagger")?;
     cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {
         Ok(!why(status).contains("took the label"))
@@ -89,7 +117,22 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
     Ok(())
 }
 
+/// The units of the open wave of a run.
+fn of_open_wave(status: &Value) -> Vec<&str> {
+    let by_what_is_done = status["run"]["current"]["units"].as_object();
+    let units = by_what_is_done.into_iter().flat_map(|all| all.values());
+    units
+        .filter_map(Value::as_array)
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// The wave that is open is finished first.
 fn ended(cluster: &RookCluster, image: &str) -> Result<()> {
+    let open = cluster.wait_ours("a wave of OSDs is open", Duration::from_mins(3), |status| {
+        Ok(status["run"]["current"]["stage"] == "osd" && !of_open_wave(status).is_empty())
+    })?;
     let words = [
         "delete",
         "cephmaintenance",
@@ -99,6 +142,15 @@ fn ended(cluster: &RookCluster, image: &str) -> Result<()> {
         "--timeout=240s",
     ];
     cluster.plane.ask(&words)?;
+    for unit in of_open_wave(&open) {
+        let name = format!("rook-ceph-{}", unit.replace('.', "-"));
+        let found = cluster.plane.object(NAMESPACE, "deployment", &name)?;
+        let (pods, state) = (&found["spec"]["template"]["spec"], &found["status"]);
+        ensure!(
+            pods["containers"][0]["image"] == image && state["readyReplicas"] == 1,
+            "{unit} of the wave that was open is not on {image}: {found:#}"
+        );
+    }
     let left = held(cluster)?;
     ensure!(left.is_empty(), "Rook is still kept from {left:?}");
     ensure!(named(cluster)? == image, "the CephCluster names another image");
