@@ -29,6 +29,85 @@ fn the_definitions_on_a_real_api_server() -> Result<()> {
     run(sandbox
         .command(env!("CARGO_BIN_EXE_journal-laws"))
         .arg(plane.kubeconfig()))?;
+    what_the_operator_runs_by_goes_last(&plane)
+}
+
+/// While something may be held for a CephMaintenance nothing is deleted by which the operator would give it back; the
+/// resource definition takes CephMaintenances away, and then all goes.
+fn what_the_operator_runs_by_goes_last(plane: &Plane) -> Result<()> {
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
+    plane.ask(&["apply", "--server-side", "-k", base])?;
+    let held = r#"{"metadata":{"finalizers":["stagger.dev/give-back"]}}"#;
+    let free = r#"{"metadata":{"finalizers":null}}"#;
+    let finalizers = |patch: &str| {
+        plane.ask(&[
+            "patch",
+            "cephmaint",
+            "main",
+            "-n",
+            "rook-ceph",
+            "--type=merge",
+            "-p",
+            patch,
+        ])
+    };
+    let parts = [
+        "deployment/stagger-operator",
+        "serviceaccount/stagger-operator",
+        "role/stagger-cluster",
+        "rolebinding/stagger-cluster",
+        "role/stagger-operator",
+        "rolebinding/stagger-operator",
+        "clusterrole/stagger-operator",
+        "clusterrolebinding/stagger-operator",
+    ];
+    let try_delete = |part: &str| plane.ask(&["delete", part, "-n", "rook-ceph", "--dry-run=server"]);
+    // A policy is heeded some moments after it was written.
+    finalizers(held)?;
+    let begun = std::time::Instant::now();
+    for part in parts {
+        loop {
+            match try_delete(part) {
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    ensure!(
+                        error.contains("may be held for CephMaintenance rook-ceph/main"),
+                        "{part}: {error}"
+                    );
+                    break;
+                }
+                Ok(_) if begun.elapsed() < Duration::from_secs(60) => {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                Ok(said) => bail!("{part} may go: {said}"),
+            }
+        }
+    }
+    // Others are not asked about.
+    plane.ask(&["delete", "deployment/osd", "-n", "rook-ceph", "--dry-run=server"])?;
+    let refused = plane.ask(&["delete", "-k", base, "--wait=false"]);
+    ensure!(refused.is_err(), "all of it went while something may be held");
+    for part in parts {
+        plane.ask(&["get", part, "-n", "rook-ceph"])?;
+    }
+    // As the operator does when it has given everything back.
+    finalizers(free)?;
+    plane.ask(&[
+        "wait",
+        "--for=delete",
+        "crd/cephmaintenances.stagger.dev",
+        "--timeout=60s",
+    ])?;
+    plane.ask(&["delete", "-k", base, "--ignore-not-found"])?;
+    let left = plane.ask(&[
+        "get",
+        "deployments,serviceaccounts,roles,rolebindings",
+        "-n",
+        "rook-ceph",
+        "-o",
+        "name",
+    ])?;
+    ensure!(!left.contains("stagger"), "left behind: {left}");
     Ok(())
 }
 

@@ -11,12 +11,13 @@ const CHART: &str = "deploy/helm/stagger";
 /// Its templates, of which it has no others.
 pub(crate) const TEMPLATES: &str = "deploy/helm/stagger/templates";
 /// The files of the base that become templates.
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "rbac.yaml",
     "rbac-namespace.yaml",
     "deployment.yaml",
     "budget.yaml",
     "webhook.yaml",
+    "deletion.yaml",
 ];
 /// The rights for new OSDs, which become a template of that name.
 const PROVISIONING: (&str, &str) = ("deploy/provisioning/rbac.yaml", "provisioning.yaml");

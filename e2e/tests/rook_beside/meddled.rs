@@ -87,11 +87,6 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
             Ok(why.contains("took the label") && why.contains("kubectl-annotate wrote it last"))
         },
     )?;
-    // An operator of Rook that has just come writes every daemon that it is not kept from.
-    cluster.kill_operator()?;
-    cluster.wait_ours("Rook itself is named", Duration::from_mins(6), |status| {
-        Ok(why(status).contains("; rook wrote it last"))
-    })?;
     label("ceph.rook.io/do-not-reconcile=stagger")?;
     cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {
         Ok(!why(status).contains("took the label"))
