@@ -76,7 +76,7 @@ fn what_the_operator_runs_by_goes_last(plane: &Plane) -> Result<()> {
                     );
                     break;
                 }
-                Ok(_) if begun.elapsed() < Duration::from_secs(60) => {
+                Ok(_) if begun.elapsed() < Duration::from_mins(1) => {
                     std::thread::sleep(Duration::from_millis(500));
                 }
                 Ok(said) => bail!("{part} may go: {said}"),

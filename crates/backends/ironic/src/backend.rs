@@ -153,9 +153,10 @@ impl Executor for IronicBackend {
                 "whether somebody stands in for {} is not asked: its interruption is permitted",
                 of_alone.join(" ")
             );
-            return Ok(match of_alone.is_empty() {
-                true => Answer::NoOracle,
-                false => Answer::Overridden { why },
+            return Ok(if of_alone.is_empty() {
+                Answer::NoOracle
+            } else {
+                Answer::Overridden { why }
             });
         }
         let shown = match balancer(&*self.client, config).await {

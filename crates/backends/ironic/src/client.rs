@@ -254,6 +254,13 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
         };
         database.conductors.insert(text(TRIED, &row, 0)?, says);
     }
+    read_nodes(sql, cast, &mut database).await?;
+    Ok(database)
+}
+
+/// What Ironic's nodes are, and what is being done with them; `cast` is the database's word for a text.
+async fn read_nodes(sql: &Sql, cast: &str, database: &mut Database) -> Result<(), BackendError> {
+    const TRIED: &str = "look at Ironic's nodes";
     let reserved = format!(
         "select cast(reservation as {cast}), count(*) from nodes where reservation is not null group by reservation"
     );
@@ -295,5 +302,5 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
             conductor: maybe(TRIED, &row, 3)?,
         });
     }
-    Ok(database)
+    Ok(())
 }
