@@ -74,11 +74,11 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
     let conf = match spec.registered(service) {
         Some(name) => {
             put(&home.join("registered"), name)?;
-            let group = spec.group(service);
-            format!(
-                "[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n\
-                 [conductor]\nconductor_group = {group}\n"
-            )
+            let group = match spec.group(service) {
+                "" => String::new(),
+                group => format!("[conductor]\nconductor_group = {group}\n"),
+            };
+            format!("[DEFAULT]\nhost = {name}\n[json_rpc]\nhost_ip = {address}\nport = {port}\n{group}")
         }
         None => format!("[api]\nhost_ip = {address}\nport = {port}\n"),
     };
