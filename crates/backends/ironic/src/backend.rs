@@ -17,7 +17,7 @@ use crate::observe::{balancer, look};
 use crate::planner::snapshot;
 use crate::records::RecordStore;
 use crate::releases::Releases;
-use crate::rings::is_permitted;
+use crate::rings::goes_by_word;
 use crate::sql::with_password;
 use crate::visit::perform::Performer;
 use crate::visit::steps::raise;
@@ -144,7 +144,16 @@ impl Executor for IronicBackend {
             units.iter().any(|unit| unit.as_str() == id)
         });
         let permitted = self.permitted();
-        let by_word = |service: &Service<'_>| is_permitted(&permitted, service.role, service.name);
+        let facts = if permitted.is_empty() {
+            None
+        } else {
+            Some(self.look().await)
+        };
+        let by_word = |service: &Service<'_>| {
+            let of = (service.role, service.name);
+            let facts = facts.as_ref();
+            facts.is_some_and(|facts| goes_by_word(facts, config, &permitted, of))
+        };
         let (alone, others): (Vec<_>, Vec<_>) = services.partition(by_word);
         let servers: Vec<_> = others.iter().flat_map(|service| service.servers).collect();
         let of_alone: Vec<&str> = alone.iter().map(|service| service.name).collect();

@@ -104,6 +104,21 @@ pub(crate) fn is_permitted(permitted: &BTreeSet<String>, role: Role, name: &str)
     permitted.contains(sort) || permitted.contains(&format!("{sort}.{name}"))
 }
 
+/// Whether a service has no stand-in, and a person permits that it is away all the same. Of one that has a word permits
+/// nothing.
+pub(crate) fn goes_by_word(
+    facts: &Facts,
+    config: &IronicConfig,
+    permitted: &BTreeSet<String>,
+    (role, name): (Role, &str),
+) -> bool {
+    let is_alone = match role {
+        Role::Api => config.apis.len() == 1,
+        Role::Conductor => stand_ins(&rings(facts, config), name).is_empty(),
+    };
+    is_alone && is_permitted(permitted, role, name)
+}
+
 /// What is gone while a service without a stand-in has its turn.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use crate::config::{Conductor, Pace, Role, Server, Service, StopMode};
 use crate::facts::{Database, Known};
 use crate::in_flight;
 use crate::observe::balancer;
-use crate::rings::is_permitted;
+use crate::rings::goes_by_word;
 use crate::runs::serves;
 use crate::visit::perform::Performer;
 
@@ -119,7 +119,9 @@ impl<'a> Performer<'a> {
             ));
         }
         // Never both: with nobody left a request fails at once.
-        let by_word = is_permitted(&self.permitted, service.role, service.name);
+        let of = (service.role, service.name);
+        let by_word = !self.permitted.is_empty()
+            && goes_by_word(&self.look().await, &self.settings.cluster, &self.permitted, of);
         for server in service.servers {
             if !by_word && shown.peers(server).next().is_none() {
                 let why = format!("nobody else in {} gets requests", server.backend);

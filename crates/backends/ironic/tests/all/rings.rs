@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use stagger_core::model::{Code, Limit, Policy};
+use stagger_conformance::lock::claim;
+use stagger_core::model::{Code, Limit, Phase, Policy};
+use stagger_core::run::{Action, Answer};
+use stagger_engine::cluster::{Executor as _, Lock as _};
 use stagger_ironic::facts::NodeCount;
+use stagger_ironic::goal::UpgradeGoal;
 
-use crate::common::{Setup, policy, setup, setup_of_two_groups};
+use crate::common::{Setup, call, goal, policy, setup, setup_of_two_groups};
 use crate::lives::{Lives, all_is_well};
 use crate::plans::planned_by;
 
@@ -111,6 +115,34 @@ async fn a_conductor_without_a_stand_in_is_not_stopped_unless_that_is_permitted(
     assert_eq!(inner.services["c2"].runs.clone().unwrap().0, "29.0.6");
     let other = |said: &&String| !said.contains("the last of its kind") && !said.contains("nobody in rpc");
     assert_eq!(inner.violations.iter().find(other), None);
+}
+
+/// A word for a conductor that stands alone is none for one whose stand-in is away just now.
+#[tokio::test]
+async fn a_word_permits_nothing_of_who_has_a_stand_in() {
+    let setup = setup("26.1.6");
+    let goal = UpgradeGoal {
+        interruptions: BTreeSet::from(["conductor".to_owned()]),
+        ..goal()
+    };
+    let backend = setup.backend(Some(goal));
+    let token = backend.lock(&claim("one"), 0).await.unwrap();
+    let enter = |unit: &str| Action::Visit {
+        unit: unit.parse().unwrap(),
+        phase: Phase::Enter,
+        revision: "29.0.6-pinned-2024.2".parse().unwrap(),
+        moves: Vec::new(),
+    };
+    backend
+        .perform(&call(token, 1), &enter("conductor.c1"))
+        .await
+        .unwrap();
+    let other = ["conductor.c2".parse().unwrap()];
+    let answer = backend.check_stop(&other).await.unwrap();
+    assert!(matches!(answer, Answer::No { .. }), "{answer:?}");
+    let refused = backend.perform(&call(token, 2), &enter("conductor.c2")).await;
+    assert!(refused.unwrap_err().why.contains("nobody else in rpc1"));
+    assert_eq!(setup.lab.now().violations, [""; 0]);
 }
 
 #[tokio::test]
