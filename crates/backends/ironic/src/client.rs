@@ -258,6 +258,13 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     Ok(database)
 }
 
+/// PostgreSQL has microseconds where MariaDB has none.
+fn to_seconds(time: String) -> String {
+    time.split_once('.')
+        .map(|(whole, _)| whole.to_owned())
+        .unwrap_or(time)
+}
+
 /// What Ironic's nodes are, and what is being done with them; `cast` is the database's word for a text.
 async fn read_nodes(sql: &Sql, cast: &str, database: &mut Database) -> Result<(), BackendError> {
     const TRIED: &str = "look at Ironic's nodes";
@@ -298,7 +305,7 @@ async fn read_nodes(sql: &Sql, cast: &str, database: &mut Database) -> Result<()
         database.in_flight.push(NodeInFlight {
             node: text(TRIED, &row, 0)?,
             state: text(TRIED, &row, 1)?,
-            since: maybe(TRIED, &row, 2)?,
+            since: maybe(TRIED, &row, 2)?.map(to_seconds),
             conductor: maybe(TRIED, &row, 3)?,
         });
     }

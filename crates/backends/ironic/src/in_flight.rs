@@ -56,7 +56,7 @@ impl std::fmt::Display for NodeInFlight {
         } = self;
         write!(f, "{node}: {state}")?;
         if let Some(since) = since {
-            write!(f, " since {since}")?;
+            write!(f, " since {since} UTC")?;
         }
         conductor
             .as_ref()
@@ -120,12 +120,12 @@ mod tests {
         assert_eq!(listed(&[]), None);
         assert_eq!(
             listed(&all[..1]).unwrap(),
-            "n1: wait call-back since 2026-11-30 00:31:05 on c1"
+            "n1: wait call-back since 2026-11-30 00:31:05 UTC on c1"
         );
         assert!(
             listed(&all[..5])
                 .unwrap()
-                .ends_with("n5: wait call-back since 2026-11-30 00:31:05 on c1")
+                .ends_with("n5: wait call-back since 2026-11-30 00:31:05 UTC on c1")
         );
         assert!(listed(&all).unwrap().ends_with(", 2 more"));
     }

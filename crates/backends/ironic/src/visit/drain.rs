@@ -8,7 +8,7 @@ use stagger_engine::template::filled;
 
 use crate::balancer::{BalancerStatus, ServerState};
 use crate::commands;
-use crate::config::{Conductor, Pace, Role, Server, Service, StopMode};
+use crate::config::{Conductor, InFlight, Pace, Role, Server, Service, StopMode};
 use crate::facts::{Database, Known};
 use crate::in_flight;
 use crate::observe::balancer;
@@ -70,33 +70,15 @@ impl<'a> Performer<'a> {
         if is_drained && let Some(left) = self.requests(service, tried).await? {
             return Ok(Some((left, drain)));
         }
-        if let Some(left) = self.tasks(service, tried).await? {
-            return Ok(Some((left, drain)));
-        }
-        let left = self.nodes_in_flight(service, tried).await?;
-        Ok(left.map(|left| (left, in_flight)))
-    }
-
-    /// The nodes in flight that a conductor was the last to work on, where they are waited for; `None`: none, or it is no
-    /// conductor, or one that is away: it does nothing about them.
-    async fn nodes_in_flight(
-        &self,
-        service: &Service<'_>,
-        tried: &str,
-    ) -> Result<Option<String>, BackendError> {
         let Some(conductor) = self.conductor(service) else {
             return Ok(None);
         };
         let database = self.rows(tried).await?;
-        let is_online = |name: &&str| database.conductors.get(*name).is_some_and(|row| row.online);
-        if !conductor.reserves_as().iter().any(is_online) {
-            return Ok(None);
+        if let Some(left) = tasks_of(conductor, &database) {
+            return Ok(Some((left, drain)));
         }
-        let waited_for = in_flight::waited_for(&database.in_flight, &self.settings.cluster.in_flight);
-        let listed = in_flight::listed(&in_flight::of_conductor(waited_for, conductor));
-        Ok(listed.map(|nodes| {
-            format!("it has nodes in flight: {nodes}; `[cluster.in_flight]` says which are waited for")
-        }))
+        let left = nodes_in_flight(conductor, &database, &self.settings.cluster.in_flight);
+        Ok(left.map(|left| (left, in_flight)))
     }
 
     async fn rows(&self, tried: &str) -> Result<Database, BackendError> {
@@ -155,13 +137,7 @@ impl<'a> Performer<'a> {
         let Some(conductor) = self.conductor(service) else {
             return Ok(None);
         };
-        let database = self.rows(tried).await?;
-        let reserved: u64 = conductor
-            .reserves_as()
-            .iter()
-            .filter_map(|name| database.reserved.get(*name))
-            .sum();
-        Ok((reserved > 0).then(|| format!("it has reserved {reserved} nodes: tasks are under way")))
+        Ok(tasks_of(conductor, &self.rows(tried).await?))
     }
 
     pub(crate) fn conductor(&self, service: &Service<'_>) -> Option<&'a Conductor> {
@@ -229,4 +205,28 @@ impl<'a> Performer<'a> {
             tokio::time::sleep(self.settings.pace.poll).await;
         }
     }
+}
+
+/// The tasks that a conductor has; `None`: none.
+fn tasks_of(conductor: &Conductor, database: &Database) -> Option<String> {
+    let reserved: u64 = conductor
+        .reserves_as()
+        .iter()
+        .filter_map(|name| database.reserved.get(*name))
+        .sum();
+    (reserved > 0).then(|| format!("it has reserved {reserved} nodes: tasks are under way"))
+}
+
+/// The nodes in flight that a conductor was the last to work on, where they are waited for; `None`: none, or it is away and
+/// does nothing about them.
+fn nodes_in_flight(conductor: &Conductor, database: &Database, config: &InFlight) -> Option<String> {
+    let is_online = |name: &&str| database.conductors.get(*name).is_some_and(|row| row.online);
+    if !conductor.reserves_as().iter().any(is_online) {
+        return None;
+    }
+    let waited_for = in_flight::waited_for(&database.in_flight, config);
+    let nodes = in_flight::listed(&in_flight::of_conductor(waited_for, conductor))?;
+    Some(format!(
+        "it has nodes in flight: {nodes}; `[cluster.in_flight]` says which are waited for"
+    ))
 }

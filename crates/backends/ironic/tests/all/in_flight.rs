@@ -77,7 +77,7 @@ async fn nodes_in_flight_are_named_with_their_state_and_its_time() {
     assert_eq!(generation(&setup).await, before, "no plan is another one for it");
     assert_eq!(
         why_of(&setup, NODES_STABLE).await,
-        "no: nodes in flight: lab-3: wait call-back since 2026-11-30 00:31:05 on c1:8089"
+        "no: nodes in flight: lab-3: wait call-back since 2026-11-30 00:31:05 UTC on c1:8089"
     );
     setup.settings.cluster.in_flight.nodes = NodesInFlight::Accept;
     assert_eq!(

@@ -32,7 +32,7 @@ const TABLES: &str = "
         driver varchar(255), conductor_group varchar(255), name varchar(255), provision_state varchar(15), provision_updated_at datetime, conductor_affinity integer);
     insert into nodes values
         (1, '1.40', null, 'u1', 'ipmi', '', 'lab-1', 'wait call-back', '2026-11-30 00:31:05', 2),
-        (2, '1.41', 'c1:8089', 'u2', 'ipmi', '', null, 'deploying', '2026-11-30 00:30:00', 2),
+        (2, '1.41', 'c1:8089', 'u2', 'ipmi', '', null, 'deploying', '2026-11-30 00:30:00.123456', 2),
         (3, null, 'c1:8089', 'u3', 'redfish', '', 'lab-3', 'active', '2026-01-01 00:00:00', 1),
         (4, '1.40', 'c2:8089', 'u4', 'ipmi', 'rack1', 'lab-4', 'clean failed', null, null),
         (5, '1.40', null, 'u5', null, '', 'lab-5', null, null, null),
@@ -200,8 +200,8 @@ async fn everything_is_seen_and_what_is_not_says_why() {
         in_flight,
         [
             "lab-6: inspect wait",
-            "u2: deploying since 2026-11-30 00:30:00 on c1:8089",
-            "lab-1: wait call-back since 2026-11-30 00:31:05 on c2:8089",
+            "u2: deploying since 2026-11-30 00:30:00 UTC on c1:8089",
+            "lab-1: wait call-back since 2026-11-30 00:31:05 UTC on c2:8089",
         ]
     );
     assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
