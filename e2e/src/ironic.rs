@@ -83,7 +83,7 @@ impl Cluster {
     /// # Errors
     /// Something does not come up; the ends of the logs are told.
     pub fn boot(spec: IronicSpec) -> Result<Self> {
-        boot::boot(Root::ensure()?, spec)
+        boot::boot(Root::ensure(spec.releases)?, spec)
     }
 
     /// The folder of the cluster: the same path outside and in the root inside.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chart;
+mod disk;
 mod fuzz;
 mod generate;
 mod krew;

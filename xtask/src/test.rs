@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::report::{Outcome, Report, built, cargo, root, target_folder, workspace};
 use crate::story::STORIES;
-use crate::{fuzz, generate, layers, postgres, prometheus, schemathesis, simulate, tools};
+use crate::{disk, fuzz, generate, layers, postgres, prometheus, schemathesis, simulate, tools};
 
 /// How much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub(crate) fn test(extent: Extent) -> Result<()> {
     let mut report = Report::default();
     if extent != Extent::Quick {
         must_be_root()?;
+        disk::ensure_room()?;
     }
     let build = report.run("build", &mut workspace("build", &["--all-targets"]))?;
     if build == Outcome::Passed {

@@ -13,9 +13,12 @@ use stagger_e2e::stagger::{Doors, IronicSetup, Machine};
 /// A real, throwaway Ironic with fake hardware on this machine.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The release to begin with: 26.1, 29.0 or 32.0.
+    /// The release to begin with: 26.1, 29.0 or 32.0; with `--later` 29.0, 35.0, 36.0 or 39.0.
     #[arg(long, default_value_t = IronicSpec::default().release)]
     release: Release,
+    /// Have the later releases in its root.
+    #[arg(long)]
+    later: bool,
     /// Run clients with load all the while, and print their figures at the end.
     #[arg(long)]
     load: bool,
@@ -28,6 +31,11 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let cluster = Cluster::boot(IronicSpec {
         release: args.release,
+        releases: if args.later {
+            &Release::LATER
+        } else {
+            &Release::USUAL
+        },
         ..IronicSpec::default()
     })?;
     if args.keep {

@@ -12,7 +12,7 @@ use stagger_e2e::ironic::{Release, Root};
     reason = "which versions these are is data, and so is where"
 )]
 fn main() -> Result<()> {
-    let root = Root::ensure()?;
+    let root = Root::ensure(&Release::USUAL)?;
     if env::args().nth(1).is_some_and(|word| word == "--path") {
         println!("{}", root.path.display());
         return Ok(());
@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     };
     println!(
         "Ironic {}, MariaDB {}, haproxy {}",
-        Release::ALL.map(Release::version).join(" and "),
+        Release::USUAL.map(Release::version).join(" and "),
         debian("mariadb-server")?,
         debian("haproxy")?
     );

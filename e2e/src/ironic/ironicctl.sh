@@ -295,7 +295,7 @@ if [ "$name" = code ]; then
     [ $# -eq 0 ] || shift
     case $program in
         ironic-dbsync | ironic-status) set -- "$program" --config-file "$dir/ironic.conf" "$@" ;;
-        pins) set -- python3 -c 'from ironic.common import release_mappings as m; print(*m.RELEASE_VERSIONS)' ;;
+        python3) set -- "$program" "$@" ;;
         *) wrong "no program '$program'" ;;
     esac
     program=$1

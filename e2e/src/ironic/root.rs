@@ -67,18 +67,22 @@ pub struct Root {
 }
 
 impl Root {
-    /// Gives the one in the cache, built if it is not there yet, which takes minutes.
-    pub fn ensure() -> Result<Self> {
+    /// Gives the one with these releases in the cache, built if it is not there yet, which takes minutes.
+    pub fn ensure(releases: &[Release]) -> Result<Self> {
         let base = cache::dir()?.join("ironic-roots");
         fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
-        let recipe_digest = recipe_digest()?;
+        let recipe_digest = recipe_digest(releases)?;
         let recipe = Recipe {
             what: "Ironic",
-            key: "ironic",
+            key: if releases == Release::USUAL {
+                "ironic"
+            } else {
+                "ironic-later"
+            },
             suite: SUITE,
             packages: &PACKAGES,
             named_by: "mariadb-server",
-            finish: &finish,
+            finish: &|builder| finish(builder, releases),
             name: &|version| {
                 // Without the epoch: a colon in a path is something else to too many programs.
                 let version = version.rsplit(':').next().unwrap_or(version);
@@ -107,17 +111,21 @@ fn find(base: &Path, recipe_digest: &str) -> Result<Option<Root>> {
 }
 
 /// What the recipe comes to, in a few letters.
-fn recipe_digest() -> Result<String> {
+fn recipe_digest(releases: &[Release]) -> Result<String> {
     let mut texts = vec![PACKAGES.join(" "), INSTALL.join(" ")];
-    texts.extend(Release::ALL.map(|release| release.requirements().to_owned()));
+    texts.extend(releases.iter().map(|release| release.requirements().to_owned()));
     digest(texts.iter().map(String::as_str))
 }
 
-fn finish(builder: &Builder<'_>) -> Result<()> {
+fn finish(builder: &Builder<'_>, releases: &[Release]) -> Result<()> {
     lend(builder)?;
     // What is slow is one program in each, and most machines have more than one core.
     thread::scope(|scope| {
-        let installs = Release::ALL.map(|release| scope.spawn(move || install(builder, release)));
+        let begin = |release: &Release| {
+            let release = *release;
+            scope.spawn(move || install(builder, release))
+        };
+        let installs: Vec<_> = releases.iter().map(begin).collect();
         installs.into_iter().try_for_each(|install| {
             install
                 .join()
@@ -182,7 +190,8 @@ mod tests {
 
     #[test]
     fn another_version_of_anything_is_another_root() {
-        let one = recipe_digest().unwrap();
+        let one = recipe_digest(&Release::USUAL).unwrap();
+        assert_ne!(one, recipe_digest(&Release::LATER).unwrap());
         assert_eq!(one.len(), 8);
         let base = tempfile::tempdir().unwrap();
         fs::create_dir(base.path().join("10.11.1-ffffffff")).unwrap();

@@ -16,11 +16,28 @@ pub enum Release {
     Epoxy,
     /// 32.0, the last of the series 2025.2.
     Flamingo,
+    /// 35.0, of the series 2026.1.
+    Gazpacho,
+    /// 36.0, between two series.
+    Intermediate,
+    /// 39.0, of the series 2026.2.
+    Hibiscus,
 }
 
 impl Release {
+    /// Those of the stories and of most cases, oldest first.
+    pub const USUAL: [Self; 3] = [Self::Dalmatian, Self::Epoxy, Self::Flamingo];
+    /// Those of the cases on later releases, in a root of their own.
+    pub const LATER: [Self; 4] = [Self::Epoxy, Self::Gazpacho, Self::Intermediate, Self::Hibiscus];
     /// All of them, oldest first.
-    pub const ALL: [Self; 3] = [Self::Dalmatian, Self::Epoxy, Self::Flamingo];
+    pub const ALL: [Self; 6] = [
+        Self::Dalmatian,
+        Self::Epoxy,
+        Self::Flamingo,
+        Self::Gazpacho,
+        Self::Intermediate,
+        Self::Hibiscus,
+    ];
 
     /// The version on PyPI.
     pub fn version(self) -> &'static str {
@@ -28,6 +45,9 @@ impl Release {
             Self::Dalmatian => "26.1.6",
             Self::Epoxy => "29.0.6",
             Self::Flamingo => "32.0.1",
+            Self::Gazpacho => "35.0.1",
+            Self::Intermediate => "36.0.0",
+            Self::Hibiscus => "39.0.0",
         }
     }
 
@@ -38,6 +58,9 @@ impl Release {
             Self::Dalmatian => "26.1",
             Self::Epoxy => "29.0",
             Self::Flamingo => "32.0",
+            Self::Gazpacho => "35.0",
+            Self::Intermediate => "36.0",
+            Self::Hibiscus => "39.0",
         }
     }
 
@@ -47,6 +70,9 @@ impl Release {
             Self::Dalmatian => "1.93",
             Self::Epoxy => "1.96",
             Self::Flamingo => "1.101",
+            Self::Gazpacho => "1.111",
+            Self::Intermediate => "1.112",
+            Self::Hibiscus => "1.115",
         }
     }
 
@@ -56,6 +82,7 @@ impl Release {
             Self::Dalmatian => "1.40",
             Self::Epoxy => "1.41",
             Self::Flamingo => "1.42",
+            Self::Gazpacho | Self::Intermediate | Self::Hibiscus => "1.44",
         }
     }
 
@@ -65,6 +92,9 @@ impl Release {
             Self::Dalmatian => include_str!("constraints/26.1.6.txt"),
             Self::Epoxy => include_str!("constraints/29.0.6.txt"),
             Self::Flamingo => include_str!("constraints/32.0.1.txt"),
+            Self::Gazpacho => include_str!("constraints/35.0.1.txt"),
+            Self::Intermediate => include_str!("constraints/36.0.0.txt"),
+            Self::Hibiscus => include_str!("constraints/39.0.0.txt"),
         }
     }
 }
@@ -82,7 +112,8 @@ impl FromStr for Release {
         let found = Self::ALL
             .into_iter()
             .find(|release| [release.version(), release.pin()].contains(&text));
-        found.with_context(|| format!("no Ironic `{text}` here: there are 26.1.6, 29.0.6 and 32.0.1"))
+        let known = Self::ALL.map(Self::version).join(", ");
+        found.with_context(|| format!("no Ironic `{text}` here: there are {known}"))
     }
 }
 
@@ -218,6 +249,8 @@ pub struct IronicSpec {
     pub has_groups: bool,
     /// What Ironic's fake hardware takes for each part of a deployment, in seconds.
     pub deploy_seconds: u32,
+    /// Which releases are in its root.
+    pub releases: &'static [Release],
 }
 
 impl IronicSpec {
@@ -270,6 +303,7 @@ impl Default for IronicSpec {
             database: Database::MariaDb,
             has_groups: false,
             deploy_seconds: 0,
+            releases: &Release::USUAL,
         }
     }
 }

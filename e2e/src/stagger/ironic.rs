@@ -203,7 +203,7 @@ logs = "tail -n 200 {dir}/log/{{service}}.log"
 [cluster.tools]
 host = "h1"
 check = "{ctl} code {{release}} ironic-status upgrade check"
-pins = "{ctl} code {{release}} pins"
+python = "{ctl} code {{release}} python3"
 backup = "{ctl} db save before-{{release}}"
 schema = "{ctl} code {{release}} ironic-dbsync upgrade"
 migrate = "{ctl} code {{release}} ironic-dbsync online_data_migrations --max-count {{count}}"

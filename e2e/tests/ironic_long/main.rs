@@ -8,6 +8,7 @@ mod broken;
 mod groups;
 mod in_flight;
 mod interrupted;
+mod later;
 mod order;
 mod postgres;
 mod refused;

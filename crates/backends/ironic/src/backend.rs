@@ -1,7 +1,7 @@
 //! The backend: an Ironic as plans and runs see it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,10 +10,11 @@ use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
+use crate::code::ReleaseCode;
 use crate::config::{Pace, Role, Service, Settings, StopMode};
 use crate::facts::{Facts, Known};
 use crate::goal::UpgradeGoal;
-use crate::observe::{balancer, look};
+use crate::observe::{balancer, look, release_code, unknown_release};
 use crate::planner::snapshot;
 use crate::records::RecordStore;
 use crate::releases::Releases;
@@ -32,6 +33,8 @@ pub struct IronicBackend {
     goal: Option<UpgradeGoal>,
     /// The interruptions that a person permits, by name or by sort.
     permitted: Mutex<BTreeSet<String>>,
+    /// What the code of a release said that `table` does not have.
+    asked: OnceLock<ReleaseCode>,
 }
 
 impl IronicBackend {
@@ -55,6 +58,15 @@ impl IronicBackend {
     ) -> Result<Self, BackendError> {
         let config = &settings.cluster;
         let url = with_password(&config.ours, config.password_file.as_deref())?;
+        let mut table = Releases::known();
+        if let Some(code) = goal.as_ref().and_then(|goal| goal.code.as_ref()) {
+            table = table.with(code).map_err(|error| {
+                BackendError::permanent(
+                    "go by what the new code lists, as the run remembers it",
+                    error.to_string(),
+                )
+            })?;
+        }
         Ok(Self {
             book: RecordStore::open(
                 &url,
@@ -65,7 +77,8 @@ impl IronicBackend {
             )?,
             client,
             settings,
-            table: Releases::known(),
+            table,
+            asked: OnceLock::new(),
             permitted: Mutex::new(
                 goal.as_ref()
                     .map_or_else(BTreeSet::new, |goal| goal.interruptions.clone()),
@@ -76,7 +89,25 @@ impl IronicBackend {
 
     /// All facts, now.
     pub async fn look(&self) -> Facts {
-        look(&*self.client, &self.book, &self.settings.cluster).await
+        let config = &self.settings.cluster;
+        let mut facts = look(&*self.client, &self.book, config).await;
+        if let Some(release) = unknown_release(&facts, config, &self.table) {
+            facts.code = self.code(release).await;
+        }
+        facts
+    }
+
+    /// What the code of a release says about itself, asked once: it does not change.
+    pub(crate) async fn code(&self, release: &str) -> Option<Known<ReleaseCode>> {
+        if let Some(code) = self.asked.get().filter(|code| code.version == release) {
+            return Some(Known::Yes(code.clone()));
+        }
+        let code = release_code(&*self.client, &self.settings.cluster.tools, release).await?;
+        if let Known::Yes(code) = &code {
+            // One release is asked for, and whoever was faster has asked for the same.
+            drop(self.asked.set(code.clone()));
+        }
+        Some(code)
     }
 
     pub(crate) fn table(&self) -> &Releases {
@@ -89,7 +120,8 @@ impl IronicBackend {
     /// Facts that make none.
     pub fn snapshot(&self, facts: &Facts, goal: Option<&UpgradeGoal>) -> Result<Snapshot, BackendError> {
         let permitted = goal.map_or_else(|| self.permitted(), |goal| goal.interruptions.clone());
-        snapshot(facts, &self.settings.cluster, &self.table, goal, &permitted)
+        let table = self.table.of_facts(facts);
+        snapshot(facts, &self.settings.cluster, &table, goal, &permitted)
     }
 
     fn permitted(&self) -> BTreeSet<String> {
@@ -129,7 +161,8 @@ impl Executor for IronicBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
         let facts = self.look().await;
         let (config, goal) = (&self.settings.cluster, self.goal.as_ref());
-        snapshot(&facts, config, &self.table, goal, &self.permitted())
+        let table = self.table.of_facts(&facts);
+        snapshot(&facts, config, &table, goal, &self.permitted())
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {

@@ -225,7 +225,11 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
     let mut names = Vec::new();
     for row in sql.fetch(TRIED, tables, Vec::new()).await? {
         let name = text(TRIED, &row, 0)?;
-        if holds_an_object(&name) {
+        // It stands in the next question as it is, and Ironic's own need no quotes.
+        if name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
             names.push(name);
         }
     }
@@ -241,7 +245,15 @@ async fn read(sql: &Sql) -> Result<Database, BackendError> {
                 None => rows.null = count,
             }
         }
-        database.rows.insert(name, rows);
+        // Each table of Ironic's has that column, and those that hold no object never fill it. A newer release may have
+        // objects of which nobody here has heard: what is seen of them counts, and what is not there does not.
+        let is_known = holds_an_object(&name);
+        if !is_known {
+            rows.null = 0;
+        }
+        if is_known || !rows.versions.is_empty() {
+            database.rows.insert(name, rows);
+        }
     }
     let conductors = format!(
         "select cast(hostname as {cast}), cast(version as {cast}), case when online then 'yes' else 'no' end \

@@ -389,7 +389,7 @@ impl UpgradeConditions<'_> {
         };
         let now = &database.revision;
         if let Some(head) = self.table.head(to) {
-            return if now == head {
+            return if *now == head {
                 Ok(format!("revision {now}"))
             } else {
                 no(format!("revision {now}, not {head}"))

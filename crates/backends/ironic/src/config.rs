@@ -260,9 +260,11 @@ pub struct Tools {
     /// `ironic-status upgrade check`.
     #[serde(default)]
     pub check: Option<String>,
-    /// Prints the pins that the new code lists, separated by white space. Without it they are those of our table.
+    /// The Python that has `{release}`: `/opt/ironic/{release}/bin/python3`, `podman run --rm -i ironic:{release} python3`. It is given
+    /// a few lines on its standard input that print what this release lists: releases, versions, pins, the head of its schema.
+    /// Without it they are those of our table.
     #[serde(default)]
-    pub pins: Option<String>,
+    pub python: Option<String>,
     /// Saves Ironic's database before its schema is upgraded; it has to end well. `none` says that it is saved in another
     /// way. Without either nothing is begun.
     #[serde(default)]

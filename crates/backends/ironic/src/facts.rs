@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use stagger_versioned::Version;
 
 use crate::balancer::BalancerStatus;
+use crate::code::ReleaseCode;
 use crate::in_flight::NodeInFlight;
 use crate::records::Records;
 
@@ -59,6 +60,9 @@ pub struct Facts {
     pub pins: BTreeMap<String, Known<Option<String>>>,
     /// What stagger installed where, and how far it has come.
     pub records: Known<Records>,
+    /// What the code of the newest release among its services says about itself, where this program does not know that release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Known<ReleaseCode>>,
 }
 
 impl Facts {
@@ -185,7 +189,7 @@ impl Database {
     }
 
     /// How many rows are in another version than these.
-    pub fn left_over(&self, current: &BTreeMap<&'static str, Version>) -> BTreeMap<&str, u64> {
+    pub fn left_over(&self, current: &BTreeMap<&str, Version>) -> BTreeMap<&str, u64> {
         self.rows
             .iter()
             .filter_map(|(table, rows)| {

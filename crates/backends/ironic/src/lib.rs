@@ -13,6 +13,7 @@
 pub mod backend;
 pub mod balancer;
 pub mod client;
+pub mod code;
 pub mod commands;
 pub mod conditions;
 pub mod config;

@@ -1,15 +1,18 @@
-//! One look at everything.
+//! One look at everything, and the question of what the code of a release lists.
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use stagger_engine::hosts::last_words;
+use stagger_engine::hosts::{Ran, last_words};
+use stagger_engine::template;
 
 use crate::balancer::BalancerStatus;
 use crate::client::IronicClient;
+use crate::code::{QUESTION, ReleaseCode};
 use crate::commands::filled;
-use crate::config::IronicConfig;
+use crate::config::{IronicConfig, Tools};
 use crate::facts::{Facts, Known};
 use crate::records::RecordStore;
+use crate::releases::Releases;
 
 /// All facts, now.
 pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> Facts {
@@ -43,6 +46,7 @@ pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &Ironic
             Ok(records) => Known::Yes(records),
             Err(error) => Known::No(error.to_string()),
         },
+        code: None,
     }
 }
 
@@ -82,6 +86,118 @@ pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Known<
                     ran.output
                 )),
             }
+        }
+    }
+}
+
+/// The newest release among the services of which the table knows nothing, as it is written down.
+pub(crate) fn unknown_release<'a>(
+    facts: &'a Facts,
+    config: &'a IronicConfig,
+    table: &Releases,
+) -> Option<&'a str> {
+    let written = facts
+        .records
+        .yes()
+        .into_iter()
+        .flat_map(|records| records.services.values());
+    let running = written.map(|record| record.release.as_str());
+    let parts =
+        |release: &&str| -> Vec<u32> { release.split('.').map_while(|part| part.parse().ok()).collect() };
+    running
+        .chain([config.installed.as_str()])
+        .filter(|release| !table.has(release))
+        .max_by_key(parts)
+}
+
+/// What the code of that release says, asked where the tools are; `None`: nothing says by which Python.
+pub async fn release_code(
+    client: &dyn IronicClient,
+    tools: &Tools,
+    release: &str,
+) -> Option<Known<ReleaseCode>> {
+    let python = tools.python.as_ref()?;
+    Some(match ask(client, &tools.host, python, release).await {
+        Ok(code) => Known::Yes(code),
+        Err(why) => Known::No(format!("the code of {release} on {}: {why}", tools.host)),
+    })
+}
+
+async fn ask(
+    client: &dyn IronicClient,
+    host: &str,
+    python: &str,
+    release: &str,
+) -> Result<ReleaseCode, String> {
+    let python = template::filled(python, &[("release", release)]).map_err(|error| error.to_string())?;
+    let question = format!("{python} - <<'END_OF_QUESTION'\n{QUESTION}END_OF_QUESTION\n");
+    let ran = client
+        .ask(host, &question)
+        .await
+        .map_err(|error| error.to_string())?;
+    let code = answer(&ran, &python)?;
+    if code.version != release {
+        return Err(format!("`{python}` has Ironic {}", code.version));
+    }
+    Ok(code)
+}
+
+/// What was printed, if a table can be made of it.
+fn answer(ran: &Ran, python: &str) -> Result<ReleaseCode, String> {
+    if ran.code != 0 {
+        return Err(format!(
+            "`{python}` ended with {}: {}",
+            ran.code,
+            last_words(&ran.output)
+        ));
+    }
+    // Libraries may warn before.
+    let line = ran.output.lines().rfind(|line| line.starts_with('{'));
+    let line = line.ok_or_else(|| format!("`{python}` printed {:?}", last_words(&ran.output)))?;
+    let code: ReleaseCode = serde_json::from_str(line).map_err(|error| format!("its answer: {error}"))?;
+    Releases::known()
+        .with(&code)
+        .map_err(|faults| format!("its list of releases: {faults}"))?;
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(code: i32, output: &str) -> Ran {
+        Ran {
+            code,
+            output: output.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_a_library_warns_of_stands_before_the_answer() {
+        let said = include_str!("code/39.0.0.json");
+        let code = answer(&ran(0, &format!("a warning\n{said}")), "python3").unwrap();
+        assert_eq!(code.version, "39.0.0");
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_as_it_came() {
+        for (ran, told) in [
+            (
+                ran(127, "sh: python3: not found"),
+                "ended with 127: sh: python3: not found",
+            ),
+            (ran(0, "Hello"), "printed \"Hello\""),
+            (ran(0, "{\"version\": 1}"), "its answer: invalid type"),
+            (
+                ran(
+                    0,
+                    "{\"version\":\"40.0.0\",\"releases\":[],\"heads\":[],\"tables\":{}}",
+                ),
+                "its list of releases: it does not list itself",
+            ),
+        ] {
+            let why = answer(&ran, "python3").unwrap_err();
+            assert!(why.contains(told), "{why}");
         }
     }
 }

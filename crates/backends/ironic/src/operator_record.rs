@@ -8,6 +8,7 @@ use stagger_engine::supervisor::{Identity, new_run_id};
 use crate::backend::IronicBackend;
 use crate::facts::{Facts, Known};
 use crate::records::{Record, RecordState};
+use crate::releases::Releases;
 use crate::runs::{runs, serves};
 
 impl IronicBackend {
@@ -41,7 +42,15 @@ impl IronicBackend {
             deadline: None,
         };
         let written = async {
-            self.may_be(service, &record, self.look().await)?;
+            let facts = self.look().await;
+            let mut table = self.table().of_facts(&facts).into_owned();
+            if !table.has(release)
+                && let Some(Known::Yes(code)) = self.code(release).await
+                && let Ok(with) = table.with(&code)
+            {
+                table = with;
+            }
+            self.may_be(service, &record, facts, &table)?;
             self.book().note(&call, service, &record).await
         };
         let written = written.await;
@@ -50,7 +59,13 @@ impl IronicBackend {
     }
 
     /// Whether a service may run that, by all that can be seen.
-    fn may_be(&self, name: &str, record: &Record, mut facts: Facts) -> Result<(), BackendError> {
+    fn may_be(
+        &self,
+        name: &str,
+        record: &Record,
+        mut facts: Facts,
+        table: &Releases,
+    ) -> Result<(), BackendError> {
         let tried = format!("write down what {name} runs");
         let config = &self.settings().cluster;
         let service = config.service(name).ok_or_else(|| {
@@ -58,7 +73,7 @@ impl IronicBackend {
             BackendError::permanent(&tried, "the configuration has no such service")
                 .hint(format!("it has {}", known.join(", ")))
         })?;
-        let named = self.table().find(&record.release);
+        let named = table.find(&record.release);
         if named.is_ok_and(|named| named.patch.is_none()) {
             let why = format!("{} is a release without its patch", record.release);
             return Err(BackendError::permanent(tried, why).hint("as 29.0.6"));
@@ -67,7 +82,7 @@ impl IronicBackend {
             Known::Yes(records) => records.services.insert(name.to_owned(), record.clone()),
             Known::No(why) => return Err(BackendError::transient(tried, why.clone())),
         };
-        runs(&service, &facts, config, self.table())
+        runs(&service, &facts, config, table)
             .map_err(|reason| BackendError::permanent(&tried, reason.detail))?;
         let (state, why) = serves(&service, &facts, config);
         if state != UnitState::Serving {

@@ -1,5 +1,6 @@
 //! From what an Ironic says to what a plan is made of.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use stagger_core::model::{Policy, Snapshot};
@@ -7,9 +8,9 @@ use stagger_engine::cluster::names::names_are_known;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
 use crate::config::{IronicConfig, Role};
-use crate::facts::Facts;
-use crate::goal::UpgradeGoal;
-use crate::releases::Releases;
+use crate::facts::{Facts, Known};
+use crate::goal::{UpgradeGoal, WantedRelease};
+use crate::releases::{Releases, UnusableCode};
 use crate::target::upgrade;
 use crate::translate::translate;
 
@@ -34,9 +35,9 @@ impl IronicPlanner {
         &self.config
     }
 
-    /// The table of releases.
-    pub fn table(&self) -> &Releases {
-        &self.table
+    /// The releases that are known by this program, and by the code that was asked.
+    pub fn table(&self, facts: &Facts) -> Cow<'_, Releases> {
+        self.table.of_facts(facts)
     }
 
     /// What there is, also where nothing answers: then it is what was written down.
@@ -44,8 +45,14 @@ impl IronicPlanner {
     /// # Errors
     /// Facts that make no snapshot.
     pub fn recorded(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
-        snapshot(facts, &self.config, &self.table, None, &BTreeSet::new())
+        let table = self.table.of_facts(facts);
+        snapshot(facts, &self.config, &table, None, &BTreeSet::new())
     }
+}
+
+/// A code is asked before it is planned by, and one without sense is not taken.
+fn unusable(error: UnusableCode) -> BackendError {
+    BackendError::permanent("plan by what the new code lists", error.to_string())
 }
 
 /// The snapshot of these facts, on the way to that goal, with these interruptions permitted.
@@ -62,8 +69,7 @@ pub(crate) fn snapshot(
 
 impl Planner for IronicPlanner {
     type Facts = Facts;
-    /// The release: `29.0.6`.
-    type Goal = String;
+    type Goal = WantedRelease;
     type Memory = UpgradeGoal;
 
     fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
@@ -79,18 +85,18 @@ impl Planner for IronicPlanner {
     fn plan(
         &self,
         facts: &Facts,
-        release: &String,
+        wanted: &WantedRelease,
         policy: &Policy,
     ) -> Result<Planned<UpgradeGoal>, PlannerError> {
-        let upgrade = upgrade(facts, &self.config, &self.table, release, policy)?;
+        let table = self.table.of_facts(facts);
+        // That of the wanted release knows all that came before it.
+        let table = match &wanted.code {
+            Some(Known::Yes(code)) => Cow::Owned(self.table.with(code).map_err(unusable)?),
+            Some(Known::No(_)) | None => table,
+        };
+        let upgrade = upgrade(facts, &self.config, &table, wanted, policy)?;
         let UpgradeGoal { interruptions, .. } = &upgrade.goal;
-        let snapshot = snapshot(
-            facts,
-            &self.config,
-            &self.table,
-            Some(&upgrade.goal),
-            interruptions,
-        )?;
+        let snapshot = snapshot(facts, &self.config, &table, Some(&upgrade.goal), interruptions)?;
         let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
         names_are_known(&snapshot, policy, BTreeSet::from(["host", "group"]), &kinds)?;
         Ok(Planned {

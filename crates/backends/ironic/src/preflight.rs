@@ -112,7 +112,7 @@ fn on_hosts(config: &IronicConfig) -> Vec<OnHost<'_>> {
     let of_tools = [
         ("[cluster.tools] install", tools.install.as_ref(), OF_RELEASES),
         ("[cluster.tools] check", tools.check.as_ref(), OF_RELEASES),
-        ("[cluster.tools] pins", tools.pins.as_ref(), OF_RELEASES),
+        ("[cluster.tools] python", tools.python.as_ref(), OF_RELEASES),
         ("[cluster.tools] backup", tools.backup_command(), OF_RELEASES),
         ("[cluster.tools] schema", Some(&tools.schema), OF_RELEASES),
         ("[cluster.tools] migrate", Some(&tools.migrate), OF_MIGRATIONS),

@@ -6,10 +6,11 @@ use stagger_core::model::{Doors, Policy, Reason, UnitState};
 use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
+use crate::code::ReleaseCode;
 use crate::conditions::{strange_apis, strange_conductors};
 use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
 use crate::facts::{Facts, Known};
-use crate::goal::UpgradeGoal;
+use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::in_flight;
 use crate::releases::Releases;
 use crate::services::{ServiceStatus, statuses};
@@ -27,12 +28,13 @@ pub(crate) fn judge(
     facts: &Facts,
     config: &IronicConfig,
     table: &Releases,
-    release: &str,
+    wanted: &WantedRelease,
     policy: &Policy,
 ) -> Result<AcceptedUpgrade, Refusal> {
     let mut reasons = Vec::new();
     let services = statuses(facts, config, table);
-    let to = wanted(table, release, &mut reasons);
+    let release = wanted.release.as_str();
+    let to = found(table, wanted, config, &mut reasons);
     let from = running(&services, table, release, to, &mut reasons);
     reasons.extend(not_serving(facts, config, &services));
     reasons.extend(database(facts));
@@ -70,6 +72,7 @@ pub(crate) fn judge(
             from: text,
             pin,
             interruptions: policy.interruptions.clone(),
+            code: remembered(table, wanted, from.place),
         };
         judged = Some(AcceptedUpgrade { goal, from, to });
     }
@@ -79,7 +82,20 @@ pub(crate) fn judge(
     }
 }
 
-fn wanted(table: &Releases, release: &str, reasons: &mut Vec<Reason>) -> Option<Named> {
+/// What a run keeps of what the new code has said.
+fn remembered(table: &Releases, wanted: &WantedRelease, from: Place) -> Option<ReleaseCode> {
+    let code = wanted.code.as_ref()?.yes()?;
+    let oldest = table.number(from).parse().ok()?;
+    Some(code.clone().since(oldest))
+}
+
+fn found(
+    table: &Releases,
+    wanted: &WantedRelease,
+    config: &IronicConfig,
+    reasons: &mut Vec<Reason>,
+) -> Option<Named> {
+    let release = wanted.release.as_str();
     match table.find(release) {
         // What is installed is always one patch of a release.
         Ok(named) if named.patch.is_some() => Some(named),
@@ -90,7 +106,14 @@ fn wanted(table: &Releases, release: &str, reasons: &mut Vec<Reason>) -> Option<
             None
         }
         Err(error) => {
-            reasons.push(Reason::of_backend("unknown-release", error.to_string()));
+            let asked = match &wanted.code {
+                Some(Known::No(why)) => format!("; {why}: install it where the tools are, then plan once more"),
+                None if config.tools.python.is_none() => {
+                    "; the code of a newer one tells what it is, if `tools.python` says by which Python it is asked".to_owned()
+                }
+                Some(Known::Yes(_)) | None => String::new(),
+            };
+            reasons.push(Reason::of_backend("unknown-release", format!("{error}{asked}")));
             None
         }
     }

@@ -8,8 +8,11 @@ use stagger_engine::inventory::{Inventory, InventoryError};
 use stagger_engine::redact::redact;
 
 use crate::backend::IronicBackend;
+use crate::client::RemoteIronic;
 use crate::config::{IronicConfig, Settings};
 use crate::facts::Facts;
+use crate::goal::WantedRelease;
+use crate::observe::release_code;
 
 /// What an inventory of an Ironic says that it is of.
 pub const SYSTEM: &str = "ironic";
@@ -32,6 +35,18 @@ impl LiveIronic {
             config: settings.cluster.clone(),
         })
     }
+}
+
+/// That release as it is wanted of this Ironic, by what its own code says: where it can be asked, it is.
+///
+/// # Errors
+/// What in the configuration cannot be used.
+pub async fn wanted_release(settings: &Settings, release: &str) -> Result<WantedRelease, BackendError> {
+    let client = RemoteIronic::new(settings.clone())?;
+    Ok(WantedRelease {
+        release: release.to_owned(),
+        code: release_code(&client, &settings.cluster.tools, release).await,
+    })
 }
 
 #[async_trait]

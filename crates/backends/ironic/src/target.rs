@@ -20,7 +20,7 @@ use crate::conditions::{
 };
 use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
 use crate::facts::Facts;
-use crate::goal::UpgradeGoal;
+use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::refusal::judge;
 use crate::releases::Releases;
 use crate::runs::revision;
@@ -68,7 +68,7 @@ pub struct Upgrade {
     pub target: Target,
 }
 
-/// The way to `release`, from what runs now.
+/// The way to the release that is wanted, from what runs now.
 ///
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
@@ -76,11 +76,11 @@ pub fn upgrade(
     facts: &Facts,
     config: &IronicConfig,
     table: &Releases,
-    release: &str,
+    wanted: &WantedRelease,
     policy: &Policy,
 ) -> Result<Upgrade, Refusal> {
     let reason = |error: IdError| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]);
-    let judged = judge(facts, config, table, release, policy)?;
+    let judged = judge(facts, config, table, wanted, policy)?;
     let compiler = Compiler {
         config,
         table,
@@ -150,7 +150,7 @@ impl Compiler<'_> {
         parts.push(self.schema()?);
         let way = self.config.stopping.way.cost();
         let known = self.table.fails(self.from.place, self.to.place);
-        let known = known.map_or(String::new(), |known| format!(". Known: {known}"));
+        let known = known.map_or_else(String::new, |known| format!(". Known: {known}"));
         parts.push(self.step(
             part::PIN,
             PINNED,

@@ -203,6 +203,8 @@ impl<S: System> ClusterHandle<S> {
     /// What a plan to that goal is made of, by these facts.
     pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<PlanContext<S>, CliError> {
         let (wanted, policy) = self.request(goal)?;
+        let asked = self.system.goal_by_asking(wanted, goal, &self.planner, &facts);
+        let wanted = asked.await?;
         self.plan_for(facts, goal, &wanted, policy).await
     }
 

@@ -14,10 +14,10 @@ use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::conditions::{NO_OLD_SERVICE, UNPINNED};
 use stagger_ironic::config::Settings;
 use stagger_ironic::facts::Facts;
-use stagger_ironic::goal::UpgradeGoal;
+use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
 use stagger_ironic::planner::IronicPlanner;
 use stagger_ironic::preflight;
-use stagger_ironic::source::{LiveIronic, RecordedIronic};
+use stagger_ironic::source::{LiveIronic, RecordedIronic, wanted_release};
 use stagger_ironic::target::part::{APIS, CONDUCTORS, UNPIN_APIS, UNPIN_CONDUCTORS};
 use stagger_ironic::versions::versions;
 use stagger_risks::{Finding, Known, Risk, Way, judge};
@@ -32,7 +32,11 @@ use crate::exit::Exit;
 use crate::planning::PlanRequest;
 
 /// What an Ironic does its own way.
-pub(crate) struct Ironic(Settings);
+pub(crate) struct Ironic {
+    settings: Settings,
+    /// Whether it can be asked; of an inventory nothing is.
+    answers: bool,
+}
 
 impl ClusterHandle<Ironic> {
     /// That of this configuration.
@@ -40,7 +44,10 @@ impl ClusterHandle<Ironic> {
         Ok(Self {
             source: Box::new(LiveIronic::new(&settings)?),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic(settings),
+            system: Ironic {
+                settings,
+                answers: true,
+            },
             measures: config.measures()?,
             config: Some(config),
         })
@@ -66,7 +73,10 @@ impl ClusterHandle<Ironic> {
         Ok(Self {
             source: Box::new(kept),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic(settings),
+            system: Ironic {
+                settings,
+                answers: false,
+            },
             measures: None,
             config,
         })
@@ -79,12 +89,27 @@ impl System for Ironic {
 
     const KIND: &'static str = "an Ironic";
 
-    fn goal(&self, goal: &Goal) -> Result<String, CliError> {
-        Ok(goal.upgrade(Self::KIND)?.to.clone())
+    fn goal(&self, goal: &Goal) -> Result<WantedRelease, CliError> {
+        Ok(WantedRelease::new(&goal.upgrade(Self::KIND)?.to))
     }
 
-    fn refused(&self, release: &String, facts: &Facts, reasons: &[Reason]) -> CliError {
-        let mut error = CliError::refused(&format!("the upgrade to {release}"), reasons);
+    /// The new release's own code says what it is.
+    async fn goal_by_asking(
+        &self,
+        wanted: WantedRelease,
+        _goal: &Goal,
+        _planner: &IronicPlanner,
+        _facts: &Facts,
+    ) -> Result<WantedRelease, CliError> {
+        if self.answers {
+            Ok(wanted_release(&self.settings, &wanted.release).await?)
+        } else {
+            Ok(wanted)
+        }
+    }
+
+    fn refused(&self, wanted: &WantedRelease, facts: &Facts, reasons: &[Reason]) -> CliError {
+        let mut error = CliError::refused(&format!("the upgrade to {}", wanted.release), reasons);
         if facts.silent().is_some() {
             error.exit = Exit::Unreachable;
         }
@@ -130,7 +155,7 @@ impl System for Ironic {
             // What is written down is shown all the same.
             answers: facts.silent().is_none(),
             snapshot: planner.recorded(facts)?,
-            services: versions(facts, planner.config(), planner.table()),
+            services: versions(facts, planner.config(), &planner.table(facts)),
         })
     }
 }
@@ -142,7 +167,7 @@ impl ManagedSystem for Ironic {
         goal: Option<UpgradeGoal>,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
-        let mut settings = self.0.clone();
+        let mut settings = self.settings.clone();
         if let Some(identity) = identity {
             settings.hosts = settings.hosts.of_identity(identity);
         }
@@ -152,7 +177,7 @@ impl ManagedSystem for Ironic {
     async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
         let facts = opened.source.facts().await?;
         let mut checks = preflight::of_facts(&facts);
-        checks.extend(preflight::look(&opened.system.0).await);
+        checks.extend(preflight::look(&opened.system.settings).await);
         if let Some(to) = to {
             let planned = opened.plan(facts, &Goal::upgrade_to(to)).await;
             checks.extend(reachable("target", planned.err()));

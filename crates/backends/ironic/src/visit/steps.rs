@@ -11,6 +11,7 @@ use crate::client::IronicClient;
 use crate::commands::filled;
 use crate::config::Role;
 use crate::facts::Known;
+use crate::observe::release_code;
 use crate::records::{Record, RecordState};
 use crate::runs::runs;
 use crate::services::statuses;
@@ -255,26 +256,21 @@ impl Performer<'_> {
         Ok(format!("each service starts pinned to {}", goal.pin))
     }
 
-    /// Where the new code can be asked which pins it lists, it is.
+    /// Where the new code can be asked which pins it lists, it is: what was planned by may have been replaced since.
     async fn pin_is_listed(&self, pin: &str) -> Result<(), BackendError> {
-        let Some(command) = &self.settings.cluster.tools.pins else {
-            return Ok(());
+        let tried = || format!("ask the new code for the pin {pin}");
+        let tools = &self.settings.cluster.tools;
+        let code = match release_code(self.client, tools, &self.goal()?.to).await {
+            None => return Ok(()),
+            Some(Known::No(why)) => return Err(BackendError::transient(tried(), why)),
+            Some(Known::Yes(code)) => code,
         };
-        let tried = format!("ask the new code for the pin {pin}");
-        let ran = self.tool("pins", command).await?;
-        let mut listed = ran.output.split_whitespace();
-        if ran.code == 0 && listed.any(|known| known == pin) {
+        let listed: Vec<&str> = code.pins().collect();
+        if listed.contains(&pin) {
             return Ok(());
         }
-        let why = if ran.code == 0 {
-            format!(
-                "it lists {}",
-                ran.output.split_whitespace().collect::<Vec<_>>().join(" ")
-            )
-        } else {
-            format!("`{command}` ended with {}: {}", ran.code, last_words(&ran.output))
-        };
-        Err(BackendError::permanent(tried, why).hint("set `pin` to one that it lists"))
+        let why = format!("it lists {}", listed.join(" "));
+        Err(BackendError::permanent(tried(), why).hint("set `pin` to one that it lists"))
     }
 
     /// Nothing is done: whoever comes here has left a conductor behind.

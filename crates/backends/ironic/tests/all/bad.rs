@@ -4,6 +4,7 @@ use stagger_conformance::lock::claim;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
 use stagger_ironic::facts::Known;
+use stagger_ironic::goal::UpgradeGoal;
 
 use crate::common::{call, goal, setup};
 use crate::lives::{End, Lives};
@@ -203,16 +204,15 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
 
 #[tokio::test]
 async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
-    let mut setup = setup("26.1.6");
-    setup.settings.cluster.tools.pins = Some("check pins".to_owned());
-    setup.lab.now().faults.push((
-        "check pins".to_owned(),
-        Ran {
-            code: 0,
-            output: "29.0 2025.1 24.1".to_owned(),
-        },
-    ));
-    let backend = setup.backend(Some(goal()));
+    let mut setup = setup("32.0.1");
+    setup.settings.cluster.tools.python = Some("python-{release}".to_owned());
+    let goal = UpgradeGoal {
+        to: "39.0.0".to_owned(),
+        from: "32.0.1".to_owned(),
+        pin: "flamingo".to_owned(),
+        ..goal()
+    };
+    let backend = setup.backend(Some(goal));
     let token = stagger_engine::cluster::Lock::lock(&backend, &claim("one"), 0)
         .await
         .unwrap();
@@ -222,7 +222,7 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
     let error = stagger_engine::cluster::Executor::perform(&backend, &call(token, 1), &pin)
         .await
         .unwrap_err();
-    assert!(error.why.contains("29.0 2025.1 24.1"), "{error}");
+    assert!(error.why.contains("32.0 2025.2"), "{error}");
     assert!(
         setup
             .lab

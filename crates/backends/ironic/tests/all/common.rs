@@ -7,9 +7,10 @@ use stagger_core::model::{Policy, RunId};
 use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
+use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::config::{IronicConfig, Pace, Settings};
-use stagger_ironic::facts::Facts;
-use stagger_ironic::goal::UpgradeGoal;
+use stagger_ironic::facts::{Facts, Known};
+use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::target::{Upgrade, upgrade};
 
@@ -78,6 +79,8 @@ pub const CONFIG: &str = r#"
 "#;
 
 pub struct Setup {
+    /// What the code of the wanted release has said, where it was asked.
+    pub code: Option<Known<ReleaseCode>>,
     pub lab: Arc<Lab>,
     pub settings: Settings,
     pub folder: tempfile::TempDir,
@@ -132,6 +135,7 @@ fn setup_of(from: &str, config: &str, lab: Lab) -> Setup {
         ring: Duration::from_millis(5),
     };
     Setup {
+        code: None,
         lab: Arc::new(lab),
         settings,
         folder,
@@ -146,7 +150,15 @@ impl Setup {
 
     /// The way to that release.
     pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
-        upgrade(facts, &self.settings.cluster, &Releases::known(), release, policy)
+        let mut table = Releases::known();
+        if let Some(Known::Yes(code)) = &self.code {
+            table = table.with(code).unwrap();
+        }
+        let wanted = WantedRelease {
+            release: release.to_owned(),
+            code: self.code.clone(),
+        };
+        upgrade(facts, &self.settings.cluster, &table, &wanted, policy)
     }
 
     /// Whether an upgrade may begin.
@@ -193,6 +205,7 @@ pub fn goal() -> UpgradeGoal {
         from: "26.1.6".to_owned(),
         pin: "26.1".to_owned(),
         interruptions: std::collections::BTreeSet::new(),
+        code: None,
     }
 }
 

@@ -8,6 +8,7 @@ use stagger_ironic::balancer::{BalancerStatus, ServerReport, ServerState};
 use stagger_ironic::conditions;
 use stagger_ironic::config::IronicConfig;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Facts, Known, Rows};
+use stagger_ironic::goal::WantedRelease;
 use stagger_ironic::records::{Record, RecordState, Records};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::translate::translate;
@@ -126,6 +127,7 @@ fn facts() -> impl Strategy<Value = Facts> {
                 (name.to_owned(), pin)
             });
             Facts {
+                code: None,
                 at: jiff::Timestamp::UNIX_EPOCH,
                 apis: ["a1", "a2"].into_iter().map(str::to_owned).zip(apis).collect(),
                 conductors,
@@ -170,6 +172,7 @@ fn well() -> Facts {
     let offers = |name: &str| (name.to_owned(), ApiReport::Offers("1.93".parse().unwrap()));
     let no_pin = |name: &str| (name.to_owned(), Known::Yes(None));
     Facts {
+        code: None,
         at: jiff::Timestamp::UNIX_EPOCH,
         apis: ["a1", "a2"].map(offers).into(),
         conductors: Known::Yes(["c1", "c2"].map(conductor).into()),
@@ -246,7 +249,7 @@ proptest! {
                 _ => facts.records = odd.records.clone(),
             }
         }
-        let judged = stagger_ironic::target::upgrade(&facts, &config, &table, "29.0.6", &policy());
+        let judged = stagger_ironic::target::upgrade(&facts, &config, &table, &WantedRelease::new("29.0.6"), &policy());
         let upgrade = match judged {
             Ok(upgrade) => upgrade,
             Err(refusal) => {

@@ -14,6 +14,7 @@
 mod back;
 mod bad;
 mod by_hand;
+mod codes;
 mod common;
 mod crash;
 mod double;

@@ -127,7 +127,8 @@ async fn a_pin_that_renames_conductors_is_seen_in_the_plan() {
         }
         database.rows.clear();
     }
-    let upgrade = stagger_ironic::target::upgrade(&facts, &config, &table, "23.0.1", &policy()).unwrap();
+    let wanted = stagger_ironic::goal::WantedRelease::new("23.0.1");
+    let upgrade = stagger_ironic::target::upgrade(&facts, &config, &table, &wanted, &policy()).unwrap();
     let unpin = upgrade.target.step(&"unpin".parse().unwrap()).unwrap();
     assert!(unpin.why.contains("hash ring"), "{}", unpin.why);
 }
