@@ -19,11 +19,12 @@ use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
 /// The Debian release that what it runs on is from.
 const SUITE: &str = "bookworm";
 
-/// Database, balancer and Python; PostgreSQL, which Ironic knows too; and what the cluster's programs ask with.
-const PACKAGES: [&str; 7] = [
+/// Database, balancer and Python; PostgreSQL and RabbitMQ, which Ironic knows too; and what the cluster's programs ask with.
+const PACKAGES: [&str; 8] = [
     "mariadb-server",
     "haproxy",
     "postgresql",
+    "rabbitmq-server",
     "python3",
     "python3-venv",
     "curl",
@@ -32,6 +33,11 @@ const PACKAGES: [&str; 7] = [
 
 /// Where each release has its virtual environment.
 const CODE: &str = "opt/ironic";
+
+/// Where Keystone has its own: it asks for a token where Ironic wants to know who asks.
+pub(super) const KEYSTONE_CODE: &str = "opt/keystone";
+/// Its exact version, and that of everything with it.
+const KEYSTONE: &str = include_str!("constraints/keystone-29.0.0.txt");
 
 /// How a virtual environment is made. Wheels only: nothing is compiled, and no code of a package runs to install it.
 const INSTALL: [&str; 5] = [
@@ -114,6 +120,7 @@ fn find(base: &Path, recipe_digest: &str) -> Result<Option<Root>> {
 fn recipe_digest(releases: &[Release]) -> Result<String> {
     let mut texts = vec![PACKAGES.join(" "), INSTALL.join(" ")];
     texts.extend(releases.iter().map(|release| release.requirements().to_owned()));
+    texts.push(KEYSTONE.to_owned());
     digest(texts.iter().map(String::as_str))
 }
 
@@ -125,7 +132,10 @@ fn finish(builder: &Builder<'_>, releases: &[Release]) -> Result<()> {
             let release = *release;
             scope.spawn(move || install(builder, release))
         };
-        let installs: Vec<_> = releases.iter().map(begin).collect();
+        let keystone = scope.spawn(|| {
+            install_at(builder, Path::new(KEYSTONE_CODE), KEYSTONE).context("installing Keystone from PyPI")
+        });
+        let installs: Vec<_> = releases.iter().map(begin).chain([keystone]).collect();
         installs.into_iter().try_for_each(|install| {
             install
                 .join()
@@ -166,22 +176,26 @@ fn certificates() -> Option<PathBuf> {
 }
 
 fn install(builder: &Builder<'_>, release: Release) -> Result<()> {
-    let work = || -> Result<()> {
-        let requirements = format!("{CODE}/{release}.txt");
-        builder.write(&requirements, release.requirements())?;
-        let code = Root::code(release);
-        builder.step(builder.inside("python3").args(["-m", "venv"]).arg(&code))?;
-        let mut pip = builder.inside(code.join("bin/pip"));
-        if builder.root.join(LENT_CERTIFICATES).exists() {
-            // Not only pip's own: what stands in the others goes before it.
-            let lent = Path::new("/").join(LENT_CERTIFICATES);
-            pip.envs(CERTIFICATES.map(|name| (name, &lent)));
-        }
-        builder.step(pip.args(INSTALL).arg(format!("/{requirements}")))?;
-        // The list is complete, and what is in it goes together.
-        builder.step(builder.inside(code.join("bin/pip")).arg("check"))
-    };
-    work().with_context(|| format!("installing Ironic {release} from PyPI"))
+    let code = Path::new(CODE).join(release.version());
+    install_at(builder, &code, release.requirements())
+        .with_context(|| format!("installing Ironic {release} from PyPI"))
+}
+
+/// A virtual environment at that place in the root, with exactly these.
+fn install_at(builder: &Builder<'_>, place: &Path, requirements: &str) -> Result<()> {
+    let list = format!("{}.txt", place.display());
+    builder.write(&list, requirements)?;
+    let code = Path::new("/").join(place);
+    builder.step(builder.inside("python3").args(["-m", "venv"]).arg(&code))?;
+    let mut pip = builder.inside(code.join("bin/pip"));
+    if builder.root.join(LENT_CERTIFICATES).exists() {
+        // Not only pip's own: what stands in the others goes before it.
+        let lent = Path::new("/").join(LENT_CERTIFICATES);
+        pip.envs(CERTIFICATES.map(|name| (name, &lent)));
+    }
+    builder.step(pip.args(INSTALL).arg(Path::new("/").join(&list)))?;
+    // The list is complete, and what is in it goes together.
+    builder.step(builder.inside(code.join("bin/pip")).arg("check"))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ fn from_29_over_35_and_36_to_39() -> Result<()> {
         &["D1"],
         |cluster, phases| {
             let machine = Machine::new(cluster, "anna", &IronicSetup { ..hasty() })?;
-            let too_far = machine.call(&["plan", "upgrade", "--to", "39.0.0"])?.expect(3)?;
+            let too_far = machine.call(&["plan", "upgrade", "--to", "39.0.0"])?.expect(1)?;
             ensure!(
                 too_far
                     .said
@@ -31,7 +31,7 @@ fn from_29_over_35_and_36_to_39() -> Result<()> {
                 "{}",
                 too_far.said
             );
-            let missing = machine.call(&["plan", "upgrade", "--to", "38.0.0"])?.expect(3)?;
+            let missing = machine.call(&["plan", "upgrade", "--to", "38.0.0"])?.expect(1)?;
             ensure!(
                 missing.said.contains("no release '38.0.0' here"),
                 "{}",
