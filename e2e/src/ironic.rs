@@ -52,6 +52,9 @@ pub const DATABASE_READER: (&str, &str) = ("reader", "secret");
 /// Who has a database of their own name beside it, for what is not Ironic's.
 pub const DATABASE_OTHER: (&str, &str) = ("stagger", "secret");
 
+/// The management API of RabbitMQ, and who may ask it.
+pub const RABBITMQ: (&str, &str) = ("http://127.0.0.1:15672", "guest");
+
 /// The microversion that is asked for where nothing else is said. Every release in the root has it.
 const MICROVERSION: &str = "1.80";
 
@@ -138,6 +141,14 @@ impl Cluster {
     /// It did not succeed; what it printed is told.
     pub fn database(&self, verb: &str) -> Result<()> {
         run(&mut self.ironicctl("db", verb, &[])).map(drop)
+    }
+
+    /// Works on RabbitMQ: `start`, `stop`, `kill`.
+    ///
+    /// # Errors
+    /// It did not succeed; what it printed is told.
+    pub fn rabbitmq(&self, verb: &str) -> Result<()> {
+        run(&mut self.ironicctl("mq", verb, &[])).map(drop)
     }
 
     /// Asks the balancer's admin socket.

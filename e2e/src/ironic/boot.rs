@@ -60,6 +60,9 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
     for (database, words) in files::grants(cluster.spec.database) {
         cluster.sql_in(database, &words)?;
     }
+    if cluster.spec.rabbitmq {
+        cluster.rabbitmq("start")?;
+    }
     lap("database");
     let (code, said) = cluster.code(cluster.spec.release, "ironic-dbsync", &["create_schema"])?;
     ensure!(code == 0, "the schema was not made, exit code {code}:\n{said}");

@@ -48,9 +48,21 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
         "the cluster folder {} is too long for sockets in it; set STAGGER_CACHE to a shorter path",
         dir.display()
     );
-    for folder in ["fault", "lib", "lock", "log", DATABASE_FOLDER, "run", "state"] {
+    for folder in [
+        "fault",
+        "lib",
+        "lock",
+        "log",
+        "mq",
+        DATABASE_FOLDER,
+        "run",
+        "state",
+    ] {
         make(&dir.join(folder))?;
     }
+    put(&dir.join("mq/enabled_plugins"), "[rabbitmq_management].\n")?;
+    let listens = "listeners.tcp.1 = 127.0.0.1:5672\nmanagement.tcp.ip = 127.0.0.1\n";
+    put(&dir.join("mq/rabbitmq.conf"), listens)?;
     script(&dir.join("ironicctl.sh"), IRONICCTL)?;
     put(&dir.join("lib/load.py"), LOAD)?;
     put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
@@ -93,6 +105,11 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
 fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let dir = dir.display();
     let (ring, deploy) = (spec.ring_seconds, spec.deploy_seconds);
+    let transport = if spec.rabbitmq {
+        "rpc_transport = oslo\ntransport_url = rabbit://guest:guest@127.0.0.1:5672/"
+    } else {
+        "rpc_transport = json-rpc"
+    };
     let (user, password) = DATABASE_USER;
     let connection = match spec.database {
         Database::MariaDb => {
@@ -103,7 +120,7 @@ fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     format!(
         "[DEFAULT]
 auth_strategy = noauth
-rpc_transport = json-rpc
+{transport}
 enabled_hardware_types = fake-hardware
 enabled_bios_interfaces = fake,no-bios
 enabled_boot_interfaces = fake

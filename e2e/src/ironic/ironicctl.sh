@@ -14,11 +14,12 @@
 #   ironicctl SERVICE give-back         the balancer sends to it again, and waits until it finds it healthy
 #   ironicctl SERVICE status            "running RELEASE PID" (exit 0) or "stopped" (exit 1)
 #   ironicctl db start|stop|kill|status
+#   ironicctl mq start|stop|kill|status   RabbitMQ, where services call each other over it
 #   ironicctl db save NAME              all of Ironic's database into NAME.sql, and says how much that is
 #   ironicctl balancer start|stop|status
 #   ironicctl balancer ask WORD…        a command of its admin socket
 #   ironicctl code RELEASE PROGRAM [WORD…]   ironic-dbsync or ironic-status of a release; its exit code
-#   ironicctl code RELEASE pins         what a service of that release may be pinned to
+#   ironicctl code RELEASE python3 [WORD…]   the Python that has it
 #
 # SERVICE is c1 to c4 (conductors; there may be two), a1 or a2 (APIs). It runs with the root's files, in the cluster's namespaces. Each verb
 # may be repeated, and different services may be worked on at the same time; one service's verbs take turns.
@@ -271,6 +272,17 @@ save() {
     echo "$(wc -c <"$saved") bytes in $saved"
 }
 
+mq_answers() { curl --noproxy '*' --silent --fail --max-time 5 --output /dev/null --user guest:guest http://127.0.0.1:15672/api/overview; }
+
+start_mq() {
+    pid_of
+    [ -z "$pid" ] || return 0
+    launch env HOME="$dir/mq" RABBITMQ_NODENAME=rabbit@localhost RABBITMQ_MNESIA_BASE="$dir/mq" RABBITMQ_LOGS=- \
+        RABBITMQ_LOG_BASE="$dir/mq" RABBITMQ_PID_FILE="$dir/mq/pid" RABBITMQ_CONFIG_FILE="$dir/mq/rabbitmq.conf" \
+        RABBITMQ_ENABLED_PLUGINS_FILE="$dir/mq/enabled_plugins" /usr/lib/rabbitmq/bin/rabbitmq-server
+    await_start 60 mq_answers
+}
+
 start_balancer() {
     pid_of
     [ -z "$pid" ] || return 0
@@ -303,7 +315,7 @@ if [ "$name" = code ]; then
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$code/$release/bin/$program" "$@"
 fi
 case $name in
-    c1 | c2 | c3 | c4 | a1 | a2 | db | balancer) ;;
+    c1 | c2 | c3 | c4 | a1 | a2 | db | mq | balancer) ;;
     *) wrong "no service '$name'" ;;
 esac
 if [ "$name $verb" = "db save" ]; then save "$1"; exit; fi
@@ -313,6 +325,6 @@ case $verb in
     *) exec 9>"$dir/run/$name.lock"; flock 9 ;;
 esac
 case $name in
-    db | balancer) work_on_machine ;;
+    db | mq | balancer) work_on_machine ;;
     *) work_on_service "$@" ;;
 esac

@@ -242,6 +242,8 @@ pub struct IronicSpec {
     /// Whether the conductors' ports stand behind the balancer too. If not, an API asks a conductor itself, and the
     /// balancer can hold all requests: see [`super::HOLD`].
     pub rpc_behind_balancer: bool,
+    /// Whether its services call each other over RabbitMQ, and not by JSON-RPC; the balancer has no part in that.
+    pub rabbitmq: bool,
     /// What its tables are in.
     pub database: Database,
     /// Whether there are four conductors, two in each of the groups `rack1` and `rack2`. If not, there are two, in the group
@@ -300,6 +302,7 @@ impl Default for IronicSpec {
             release: Release::Epoxy,
             ring_seconds: 3,
             rpc_behind_balancer: true,
+            rabbitmq: false,
             database: Database::MariaDb,
             has_groups: false,
             deploy_seconds: 0,

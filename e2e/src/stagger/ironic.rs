@@ -11,7 +11,8 @@ use super::Setting;
 use super::config::Doors;
 use crate::files::put;
 use crate::ironic::{
-    API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec, Service,
+    API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec, RABBITMQ,
+    Service,
 };
 
 /// What the tests vary. The default is quick: short holds, doors that open by themselves.
@@ -119,7 +120,7 @@ impl IronicSetup {
                             .map(|backend| format!("\"rpc{backend}/{service}\""))
                             .join(", ");
                         writeln!(text, "servers = [{servers}]")?;
-                    } else {
+                    } else if !spec.rabbitmq {
                         writeln!(text, "rpc = \"{}\"", service.url())?;
                     }
                 }
@@ -223,6 +224,18 @@ timeout = {in_flight_seconds}
 "#,
             password_file = password_file.display(),
         )?;
+        if cluster.spec().rabbitmq {
+            let (url, user) = RABBITMQ;
+            let password_file = own.join("rabbitmq-password");
+            put(&password_file, user)?;
+            fs::set_permissions(&password_file, Permissions::from_mode(0o600))
+                .with_context(|| format!("closing {}", password_file.display()))?;
+            writeln!(
+                text,
+                "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\npassword_file = \"{}\"",
+                password_file.display()
+            )?;
+        }
         text += &self.stopping(cluster);
         text += &self.services(*cluster.spec())?;
         write!(

@@ -11,6 +11,7 @@ mod interrupted;
 mod later;
 mod order;
 mod postgres;
+mod rabbitmq;
 mod refused;
 mod rivals;
 mod stopping;

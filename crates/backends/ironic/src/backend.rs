@@ -20,6 +20,7 @@ use crate::records::RecordStore;
 use crate::releases::Releases;
 use crate::rings::goes_by_word;
 use crate::sql::with_password;
+use crate::visit::divert::may_stand_in;
 use crate::visit::perform::Performer;
 use crate::visit::steps::raise;
 
@@ -177,7 +178,7 @@ impl Executor for IronicBackend {
             units.iter().any(|unit| unit.as_str() == id)
         });
         let permitted = self.permitted();
-        let facts = if permitted.is_empty() {
+        let facts = if permitted.is_empty() && config.rabbitmq.is_none() {
             None
         } else {
             Some(self.look().await)
@@ -205,7 +206,23 @@ impl Executor for IronicBackend {
             Known::Yes(shown) => shown,
             Known::No(why) => return Ok(Answer::Unknown { why }),
         };
-        for server in &servers {
+        let of_rabbitmq = |role: Role| config.rabbitmq.is_some() && role == Role::Conductor;
+        for service in others.iter().filter(|service| of_rabbitmq(service.role)) {
+            let facts = facts.as_ref();
+            let candidates = facts.map_or_else(Vec::new, |facts| may_stand_in(facts, config, service.name));
+            if !candidates
+                .iter()
+                .any(|other| !servers.iter().any(|server| other.servers.contains(server)))
+            {
+                let why = format!(
+                    "no conductor that stands in for {} takes calls over RabbitMQ",
+                    service.name
+                );
+                return Ok(Answer::No { why });
+            }
+        }
+        let behind = others.iter().filter(|service| !of_rabbitmq(service.role));
+        for server in behind.flat_map(|service| service.servers) {
             if !shown.peers(server).any(|peer| !servers.contains(&peer)) {
                 let why = format!(
                     "the balancer has no other server for requests in {}",
@@ -277,7 +294,15 @@ impl Executor for IronicBackend {
         // Those of the balancer and of the tools too: what was drained or migrated was told there.
         let shared = [config.balancer.host.as_str(), config.tools.host.as_str()];
         let hosts: BTreeSet<&str> = hosts.chain(shared).collect();
-        raise(&*self.client, fence, hosts).await
+        // RabbitMQ has no fence: what a process that has lost the lock still tells it is waited out.
+        let is_conductor = |unit: &UnitId| unit.as_str().starts_with(Role::Conductor.as_str());
+        let late = if config.rabbitmq.is_some() && units.iter().any(is_conductor) {
+            self.settings.pace.late
+        } else {
+            Duration::ZERO
+        };
+        let (raised, ()) = futures::join!(raise(&*self.client, fence, hosts), tokio::time::sleep(late));
+        raised
     }
 
     async fn diagnostics(

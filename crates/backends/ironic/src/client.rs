@@ -12,8 +12,10 @@ use crate::credentials::{Auth, Credentials};
 use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
+use crate::rabbitmq::{PROMPT, Routing, RoutingChange};
 use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
+use crate::routes::Management;
 use crate::sql::{Engine, Sql, Statement, with_password};
 
 /// An Ironic, seen and touched. The one of the configuration is [`RemoteIronic`]; tests have one in memory.
@@ -28,6 +30,15 @@ pub trait IronicClient: Send + Sync + std::fmt::Debug {
     /// What its database holds. Nothing is written there, and no tool of Ironic's is asked: those of the new release
     /// fail on the old schema.
     async fn database(&self) -> Known<Database>;
+
+    /// How RabbitMQ routes calls; `None`: Ironic's services do not call each other over it.
+    async fn routing(&self) -> Option<Known<Routing>>;
+
+    /// Changes how RabbitMQ routes calls.
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    async fn reroute(&self, change: &RoutingChange) -> Result<(), String>;
 
     /// Asks a host something that changes nothing.
     ///
@@ -83,6 +94,8 @@ pub struct RemoteIronic {
     who: Credentials,
     /// Who calls a conductor.
     caller: Credentials,
+    /// Where calls are routed, if that is RabbitMQ.
+    management: Option<Management>,
 }
 
 impl RemoteIronic {
@@ -108,8 +121,14 @@ impl RemoteIronic {
             )?),
             None => None,
         };
+        let http = Http::new(cluster.ca.as_deref(), settings.pace.call)?;
+        let management = cluster.rabbitmq.as_ref().map(|rabbitmq| {
+            Management::new(http.within(PROMPT), rabbitmq)
+                .map_err(|why| BackendError::permanent("use the credentials of RabbitMQ", why))
+        });
         Ok(Self {
-            http: Http::new(cluster.ca.as_deref(), settings.pace.call)?,
+            management: management.transpose()?,
+            http,
             database: Sql::new(
                 &with_password(&cluster.database, password)?,
                 true,
@@ -166,6 +185,21 @@ impl IronicClient for RemoteIronic {
 
     async fn run(&self, host: &str, key: &str, fence: u64, command: &str) -> Result<Ran, BackendError> {
         self.hosts().run(host, key, fence, command, WHENEVER).await
+    }
+
+    async fn routing(&self) -> Option<Known<Routing>> {
+        let management = self.management.as_ref()?;
+        Some(match management.routing(&self.settings.cluster).await {
+            Ok(routing) => Known::Yes(routing),
+            Err(why) => Known::No(format!("RabbitMQ: {why}")),
+        })
+    }
+
+    async fn reroute(&self, change: &RoutingChange) -> Result<(), String> {
+        match &self.management {
+            Some(management) => management.change(change).await,
+            None => Err("the configuration has no `[cluster.rabbitmq]`".to_owned()),
+        }
     }
 
     async fn raise_fence(&self, host: &str, fence: u64) -> Result<(), BackendError> {

@@ -299,6 +299,12 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
         StopMode::Drain => {}
         StopMode::Mute | StopMode::Hold => return Ok(config.stopping.way.cost().to_owned()),
     }
+    if config.rabbitmq.is_some() {
+        return match &facts.balancer {
+            Known::No(why) => unknown(why),
+            Known::Yes(_) => Ok("the calls of each conductor can be routed to a stand-in".to_owned()),
+        };
+    }
     let shown = match &facts.balancer {
         Known::No(why) => return unknown(why),
         Known::Yes(shown) => shown,

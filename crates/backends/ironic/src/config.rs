@@ -19,6 +19,7 @@ use stagger_engine::redact::redact;
 use stagger_engine::secrets;
 
 use crate::credentials::Auth;
+use crate::rabbitmq::{LATE, RabbitMq, own_server};
 pub use in_flight::{InFlight, NodesInFlight};
 pub use stopping::{StopMode, Stopping};
 
@@ -69,6 +70,9 @@ pub struct IronicConfig {
     pub tools: Tools,
     /// The balancer in front of the API services, and of the conductors where they stand behind one.
     pub balancer: Balancer,
+    /// RabbitMQ, where Ironic's services call each other over it (`rpc_transport = oslo`, its default): conductors are drained there.
+    #[serde(default)]
+    pub rabbitmq: Option<RabbitMq>,
     /// How conductors are stopped without failing requests.
     #[serde(default)]
     pub stopping: Stopping,
@@ -349,11 +353,20 @@ pub struct Pace {
     pub in_flight: Duration,
     /// How long a conductor that is muted is still asked.
     pub ring: Duration,
+    /// How long a call may be on its way to a conductor whose calls go to another.
+    pub settle: Duration,
+    /// How long a process that has lost the lock may still tell RabbitMQ something.
+    pub late: Duration,
 }
 
 impl Settings {
     /// As the configuration says.
-    pub fn new(cluster: IronicConfig, hosts: Hosts) -> Self {
+    pub fn new(mut cluster: IronicConfig, hosts: Hosts) -> Self {
+        if cluster.rabbitmq.is_some() {
+            for conductor in &mut cluster.conductors {
+                conductor.servers = vec![own_server(&conductor.registered, &conductor.name)];
+            }
+        }
         let seconds = Duration::from_secs;
         let pace = Pace {
             call: seconds(cluster.timeout.max(1)),
@@ -363,6 +376,8 @@ impl Settings {
             drain: seconds(cluster.drain_timeout.max(1)),
             in_flight: seconds(cluster.in_flight.timeout),
             ring: seconds(cluster.stopping.ring) + Duration::from_millis(500),
+            settle: seconds(3),
+            late: LATE,
         };
         Self { cluster, hosts, pace }
     }
@@ -497,6 +512,7 @@ impl IronicConfig {
             .iter()
             .filter_map(|conductor| conductor.rpc.as_ref());
         let doors = self.apis.iter().map(|api| &api.url).chain([&self.endpoint]);
+        let doors = doors.chain(self.rabbitmq.iter().map(|rabbitmq| &rabbitmq.url));
         let written = self.stopping.database.iter().chain([&self.database, &self.ours]);
         let keystones = auths.iter().filter_map(|(_, auth)| match auth {
             Some(Auth::Keystone(keystone)) => Some(&keystone.url),

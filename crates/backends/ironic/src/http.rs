@@ -96,6 +96,14 @@ impl Http {
         })
     }
 
+    /// The same with another limit for an answer, if that is lower.
+    pub(crate) fn within(&self, limit: Duration) -> Self {
+        Self {
+            limit: self.limit.min(limit),
+            ..self.clone()
+        }
+    }
+
     /// Asks with what these credentials give. What is refused as too old is asked once more with another.
     async fn ask(
         &self,
@@ -164,6 +172,20 @@ impl Http {
         match tokio::time::timeout(self.limit, asked).await {
             Ok(answer) => answer,
             Err(_) => Err(unclear(format!("no answer for {} s", self.limit.as_secs()))),
+        }
+    }
+
+    /// Asks what is no Ironic: the code of the answer, and its body as JSON.
+    pub(crate) async fn json(
+        &self,
+        method: &str,
+        url: &str,
+        who: &Credentials,
+        body: Option<&Value>,
+    ) -> Result<(u16, Value), String> {
+        match self.ask(method, url, who, body).await {
+            Ok(Answer { code, body, .. }) => Ok((code, body)),
+            Err(RequestError::Away(why) | RequestError::Unclear(why)) => Err(why),
         }
     }
 

@@ -50,8 +50,20 @@ pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &Ironic
     }
 }
 
-/// The balancer's servers, now.
+/// The servers, now: those of the balancer, and conductors that are called over RabbitMQ.
 pub async fn balancer(client: &dyn IronicClient, config: &IronicConfig) -> Known<BalancerStatus> {
+    let (shown, routing) = futures::join!(haproxy(client, config), client.routing());
+    match (shown, routing) {
+        (shown, None) => shown,
+        (Known::Yes(mut shown), Some(Known::Yes(routing))) => {
+            shown.servers.extend(routing.servers(config));
+            Known::Yes(shown)
+        }
+        (Known::No(why), _) | (_, Some(Known::No(why))) => Known::No(why),
+    }
+}
+
+async fn haproxy(client: &dyn IronicClient, config: &IronicConfig) -> Known<BalancerStatus> {
     let command = &config.balancer.show;
     match client.ask(&config.balancer.host, command).await {
         Err(error) => Known::No(error.to_string()),

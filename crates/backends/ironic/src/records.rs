@@ -308,6 +308,19 @@ impl RecordStore {
         Ok(records)
     }
 
+    /// Whether a call is still that of the holder of the lock.
+    ///
+    /// # Errors
+    /// It is not, or nobody could tell within that time.
+    pub async fn still_holds(&self, call: &Call, limit: Duration) -> Result<(), String> {
+        match tokio::time::timeout(limit, self.locked()).await {
+            Ok(Ok(Some(row))) if row.fence == call.fence => Ok(()),
+            Ok(Ok(_)) => Err("the lock is not ours any more".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("the lock could not be read within {} s", limit.as_secs())),
+        }
+    }
+
     /// Writes down what a service is made to run.
     ///
     /// # Errors

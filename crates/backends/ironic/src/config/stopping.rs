@@ -37,7 +37,8 @@ impl Default for Stopping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopMode {
-    /// Its JSON-RPC port stands behind the balancer, and is drained to its peers.
+    /// Its JSON-RPC port stands behind the balancer, and is drained to its peers; or its calls go over RabbitMQ, and are routed to the
+    /// queue of one of them.
     #[default]
     Drain,
     /// It stops its heartbeat, and is written down as away in Ironic's table until it is gone.
@@ -50,7 +51,7 @@ impl StopMode {
     /// What it does and what it costs, for the plan.
     pub fn cost(self) -> &'static str {
         match self {
-            Self::Drain => "its RPC port is drained to its peers; no request fails or waits",
+            Self::Drain => "its calls are drained to its peers; no request fails or waits",
             Self::Mute => "it is muted, which writes into Ironic's table of conductors; no request fails",
             Self::Hold => "all requests wait at the API until it is back, which took 20 s each time on 26.1",
         }

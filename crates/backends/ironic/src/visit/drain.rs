@@ -39,7 +39,9 @@ impl<'a> Performer<'a> {
             format!("wait until {name} has no tasks")
         };
         self.call.may_begin(&tried)?;
-        if is_drained {
+        if let Some(conductor) = self.called_over_rabbitmq(service).filter(|_| is_drained) {
+            self.divert(conductor, &tried).await?;
+        } else if is_drained {
             self.drain(service, &tried).await?;
         }
         let begun = Instant::now();
@@ -186,7 +188,12 @@ impl<'a> Performer<'a> {
     /// Gives a service back: requests come to it again.
     pub(crate) async fn leave(&self, service: &Service<'_>) -> Result<String, BackendError> {
         let tried = format!("give {} back", service.name);
-        if self.is_drained(service) {
+        if let Some(conductor) = self
+            .called_over_rabbitmq(service)
+            .filter(|_| self.is_drained(service))
+        {
+            self.give_calls_back(conductor, &tried).await?;
+        } else if self.is_drained(service) {
             for server in service.servers {
                 self.set(server, "ready").await?;
             }

@@ -331,6 +331,11 @@ impl<'a> Performer<'a> {
         }
         if serves(&service, &facts, &self.settings.cluster).0 == UnitState::Serving {
             self.enter(&service).await?;
+        } else if let Some(conductor) = self
+            .called_over_rabbitmq(&service)
+            .filter(|_| self.is_drained(&service))
+        {
+            self.divert(conductor, &tried).await?;
         } else if self.is_drained(&service) {
             for server in service.servers {
                 self.set(server, "drain").await?;

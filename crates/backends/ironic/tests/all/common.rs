@@ -133,6 +133,8 @@ fn setup_of(from: &str, config: &str, lab: Lab) -> Setup {
         drain: Duration::from_millis(40),
         in_flight: Duration::from_millis(40),
         ring: Duration::from_millis(5),
+        settle: Duration::from_millis(2),
+        late: Duration::from_millis(3),
     };
     Setup {
         code: None,

@@ -12,6 +12,7 @@ use stagger_ironic::client::IronicClient;
 use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
+use stagger_ironic::rabbitmq::{Exchange, QueueReport, Routing, RoutingChange};
 use stagger_ironic::releases::Releases;
 use tokio::sync::Notify;
 
@@ -112,6 +113,12 @@ pub struct Inner {
     pub log: Vec<String>,
     /// Conductors are stopped otherwise than by draining them.
     pub other_way: bool,
+    /// Conductors are called over RabbitMQ, which routes their calls so.
+    pub routing: Option<Routing>,
+    /// Stagger dies before the change that comes after so many.
+    pub changes_left: Option<u32>,
+    /// So many changes are refused.
+    pub refusals: u32,
     /// How often a Python was asked what the code of its release says.
     pub codes_asked: u32,
 }
@@ -206,6 +213,27 @@ impl Lab {
             }
         }
         lab
+    }
+
+    /// Conductors are called over RabbitMQ from now on.
+    pub fn with_rabbitmq(&self) {
+        let mut inner = self.now();
+        let conductors = inner.services.iter().filter(|(_, service)| !service.is_api);
+        let queues = conductors.map(|(name, _)| {
+            let queue = QueueReport {
+                is_bound: true,
+                consumers: 2,
+                calls: 0,
+            };
+            (registered(name), queue)
+        });
+        inner.routing = Some(Routing {
+            queues: queues.collect(),
+            ..Routing::default()
+        });
+        inner
+            .servers
+            .retain(|(backend, _), _| !backend.starts_with("rpc"));
     }
 
     pub fn now(&self) -> MutexGuard<'_, Inner> {
@@ -352,6 +380,14 @@ impl Lab {
                 .iter()
                 .all(|((_, server), drained)| server != name || *drained);
             let quiet = inner.muted.iter().any(|muted| *muted == registered(name)) || inner.held;
+            if let Some(routing) = inner.routing.as_ref().filter(|_| !is_api) {
+                let own = registered(name);
+                let stand_ins = routing.stand_ins.get(&own).map_or(0, BTreeSet::len);
+                if routing.queues[&own].is_bound || stand_ins != 1 || !routing.diverts {
+                    let why = format!("{name} was stopped while calls came to it, or to nobody");
+                    inner.violations.push(why);
+                }
+            }
             if !drained && (is_api || !inner.other_way) {
                 inner
                     .violations
@@ -376,6 +412,13 @@ impl Lab {
             if others.count() == 0 {
                 inner.violations.push(format!("{name} was the last of its kind"));
             }
+        }
+        if let Some(queue) = inner
+            .routing
+            .as_mut()
+            .and_then(|routing| routing.queues.get_mut(&registered(name)))
+        {
+            queue.consumers = 0;
         }
         let service = inner.services.get_mut(name).unwrap();
         service.runs = None;
@@ -402,6 +445,14 @@ impl Lab {
                 code: 0,
                 output: String::new(),
             };
+        }
+        if let Some(queue) = inner
+            .routing
+            .as_mut()
+            .and_then(|routing| routing.queues.get_mut(&registered(name)))
+        {
+            // It binds its queue itself.
+            (queue.consumers, queue.is_bound) = (2, true);
         }
         let place = self.table.find(&release).unwrap().place;
         let pin = match &service.pin_file {
@@ -711,6 +762,59 @@ impl IronicClient for Lab {
             ));
         }
         *seen = fence;
+        Ok(())
+    }
+
+    async fn routing(&self) -> Option<Known<Routing>> {
+        self.now().routing.clone().map(Known::Yes)
+    }
+
+    async fn reroute(&self, change: &RoutingChange) -> Result<(), String> {
+        let dies = {
+            let mut inner = self.now();
+            let left = inner.changes_left;
+            inner.changes_left = left.and_then(|left| left.checked_sub(1));
+            left == Some(0)
+        };
+        if dies {
+            self.killed.notify_one();
+            std::future::pending::<()>().await;
+        }
+        let mut inner = self.now();
+        if inner.refusals > 0 {
+            inner.refusals -= 1;
+            return Err("503".to_owned());
+        }
+        let routing = inner.routing.as_mut().unwrap();
+        match change.clone() {
+            RoutingChange::Prepare => routing.diverts = true,
+            RoutingChange::Bind {
+                exchange: Exchange::Ironic,
+                queue,
+                ..
+            } => {
+                routing.queues.get_mut(&queue).unwrap().is_bound = true;
+            }
+            RoutingChange::Unbind {
+                exchange: Exchange::Ironic,
+                queue,
+                ..
+            } => {
+                routing.queues.get_mut(&queue).unwrap().is_bound = false;
+            }
+            RoutingChange::Bind { conductor, queue, .. } => {
+                routing.stand_ins.entry(conductor).or_default().insert(queue);
+            }
+            RoutingChange::Unbind { conductor, queue, .. } => {
+                routing.stand_ins.entry(conductor).or_default().remove(&queue);
+            }
+        }
+        let lost = routing.queues.iter().find_map(|(name, queue)| {
+            let taken = routing.stand_ins.get(name).map_or(0, BTreeSet::len);
+            let goes_on = queue.is_bound || (routing.diverts && taken == 1);
+            (!goes_on).then(|| format!("calls to {name} go to {taken} queues"))
+        });
+        inner.violations.extend(lost);
         Ok(())
     }
 

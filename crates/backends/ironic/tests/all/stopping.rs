@@ -1,8 +1,13 @@
 //! The ways of stopping a conductor.
 
-use stagger_ironic::config::StopMode;
+use std::collections::BTreeSet;
 
-use crate::common::{Setup, setup};
+use stagger_core::run::Answer;
+use stagger_engine::cluster::Executor;
+use stagger_ironic::config::{Settings, StopMode};
+use stagger_ironic::rabbitmq::RabbitMq;
+
+use crate::common::{Setup, setup, setup_of_two_groups};
 use crate::crash::stride;
 use crate::double::Dies;
 use crate::lives::{Lives, all_is_well};
@@ -43,6 +48,80 @@ async fn requests_are_held_only_while_a_conductor_is_away() {
     let held = log.iter().filter(|command| *command == "hold").count();
     assert_eq!(held, 4, "{log:#?}");
     assert!(!setup.lab.now().held);
+}
+
+/// An Ironic whose services call each other over RabbitMQ.
+fn over_rabbitmq(mut setup: Setup) -> Setup {
+    setup.lab.with_rabbitmq();
+    let mut config = setup.settings.cluster.clone();
+    config.rabbitmq = Some(RabbitMq {
+        url: "http://127.0.0.1:1".to_owned(),
+        user: "stagger".to_owned(),
+        password_file: "/nowhere".into(),
+        vhost: "/".to_owned(),
+        exchange: "ironic".to_owned(),
+    });
+    let pace = setup.settings.pace;
+    setup.settings = Settings::new(config, setup.settings.hosts);
+    setup.settings.pace = pace;
+    setup
+}
+
+/// Everything is routed as it was, and nothing is left in the alternate exchange.
+fn is_routed_as_before(setup: &Setup) {
+    let inner = setup.lab.now();
+    let routing = inner.routing.as_ref().unwrap();
+    assert!(routing.queues.values().all(|queue| queue.is_bound), "{routing:?}");
+    assert!(routing.stand_ins.values().all(BTreeSet::is_empty), "{routing:?}");
+}
+
+#[tokio::test]
+async fn d4_over_rabbitmq_calls_go_to_a_stand_in_while_a_conductor_is_away() {
+    for setup in [setup("26.1.6"), setup_of_two_groups("26.1.6")] {
+        let setup = over_rabbitmq(setup);
+        Lives::new(&setup).until_done("RabbitMQ").await;
+        all_is_well(&setup.lab.now(), "29.0.6", 2);
+        is_routed_as_before(&setup);
+    }
+}
+
+#[tokio::test]
+async fn killed_between_any_two_changes_to_the_routing_no_call_is_lost() {
+    for changes in 0..20 {
+        let setup = over_rabbitmq(setup("26.1.6"));
+        setup.lab.now().changes_left = Some(changes);
+        Lives::new(&setup)
+            .until_done(&format!("killed after {changes}"))
+            .await;
+        all_is_well(&setup.lab.now(), "29.0.6", 2);
+        is_routed_as_before(&setup);
+    }
+}
+
+#[tokio::test]
+async fn a_change_to_the_routing_that_is_refused_is_tried_again() {
+    let setup = over_rabbitmq(setup("26.1.6"));
+    setup.lab.now().refusals = 2;
+    Lives::new(&setup).until_done("refused twice").await;
+    all_is_well(&setup.lab.now(), "29.0.6", 2);
+    is_routed_as_before(&setup);
+}
+
+#[tokio::test]
+async fn a_conductor_whose_stand_in_takes_no_calls_stays() {
+    let setup = over_rabbitmq(setup("26.1.6"));
+    {
+        let mut inner = setup.lab.now();
+        let routing = inner.routing.as_mut().unwrap();
+        routing.queues.get_mut("c2:8089").unwrap().consumers = 0;
+    }
+    let reasons = setup.refused("29.0.6").await;
+    assert!(reasons.contains(&"service-down".to_owned()), "{reasons:?}");
+    let backend = setup.backend(None);
+    let answer = Executor::check_stop(&backend, &["conductor.c1".parse().unwrap()])
+        .await
+        .unwrap();
+    assert!(matches!(answer, Answer::No { .. }), "{answer:?}");
 }
 
 /// Settings in which conductors are stopped in that way.
