@@ -51,7 +51,7 @@ impl IronicPlanner {
 }
 
 /// A code is asked before it is planned by, and one without sense is not taken.
-fn unusable(error: UnusableCode) -> BackendError {
+fn unusable(error: &UnusableCode) -> BackendError {
     BackendError::permanent("plan by what the new code lists", error.to_string())
 }
 
@@ -91,7 +91,7 @@ impl Planner for IronicPlanner {
         let table = self.table.of_facts(facts);
         // That of the wanted release knows all that came before it.
         let table = match &wanted.code {
-            Some(Known::Yes(code)) => Cow::Owned(self.table.with(code).map_err(unusable)?),
+            Some(Known::Yes(code)) => Cow::Owned(self.table.with(code).map_err(|error| unusable(&error))?),
             Some(Known::No(_)) | None => table,
         };
         let upgrade = upgrade(facts, &self.config, &table, wanted, policy)?;
