@@ -13,6 +13,7 @@
 mod boot;
 mod files;
 mod hand;
+mod keystone;
 mod load;
 mod report;
 mod root;
@@ -35,6 +36,7 @@ use crate::folder::Folder;
 use crate::sandbox::Sandbox;
 pub use files::HOLD;
 pub use hand::{Hand, Step};
+pub use keystone::{ADMIN, KEYSTONE, TLS_PORT};
 pub use load::Load;
 pub use report::{Failure, Figures, Judged, Report};
 pub use root::Root;
@@ -52,8 +54,8 @@ pub const DATABASE_READER: (&str, &str) = ("reader", "secret");
 /// Who has a database of their own name beside it, for what is not Ironic's.
 pub const DATABASE_OTHER: (&str, &str) = ("stagger", "secret");
 
-/// The management API of RabbitMQ, and who may ask it.
-pub const RABBITMQ: (&str, &str) = ("http://127.0.0.1:15672", "guest");
+/// The management API of RabbitMQ, and who may do there what the guide says and no more; the password is that of the database.
+pub const RABBITMQ: (&str, &str) = ("http://127.0.0.1:15672", "stagger");
 
 /// The microversion that is asked for where nothing else is said. Every release in the root has it.
 const MICROVERSION: &str = "1.80";
@@ -78,6 +80,8 @@ pub struct Cluster {
     root: Root,
     spec: IronicSpec,
     laps: Vec<Lap>,
+    /// By which its API is asked, where it wants one.
+    token: Option<String>,
 }
 
 impl Cluster {
@@ -257,6 +261,9 @@ impl Cluster {
         curl.arg("\n%{http_code} %header{x-openstack-ironic-api-maximum-version}");
         curl.arg("--header")
             .arg(format!("X-OpenStack-Ironic-API-Version: {MICROVERSION}"));
+        if let Some(token) = &self.token {
+            curl.arg("--header").arg(format!("X-Auth-Token: {token}"));
+        }
         if let Some(body) = body {
             curl.args(["--header", "Content-Type: application/json", "--data"])
                 .arg(body.to_string());

@@ -33,6 +33,7 @@ pub(super) fn boot(root: Root, spec: IronicSpec) -> Result<Cluster> {
         root,
         spec,
         laps: Vec::new(),
+        token: None,
     };
     start(&mut cluster, begun).with_context(|| {
         format!(
@@ -62,6 +63,10 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
     }
     if cluster.spec.rabbitmq {
         cluster.rabbitmq("start")?;
+    }
+    if cluster.spec.keystone {
+        run(&mut cluster.ironicctl("ks", "start", &[]))?;
+        cluster.token = Some(cluster.token()?);
     }
     lap("database");
     let (code, said) = cluster.code(cluster.spec.release, "ironic-dbsync", &["create_schema"])?;

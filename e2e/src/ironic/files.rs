@@ -6,9 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
+use super::keystone;
 use super::root::Root;
 use super::spec::{Database, IronicSpec, Service};
-use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER};
+use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, TLS_PORT};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
 
@@ -67,6 +68,9 @@ pub(super) fn write(dir: &Path, spec: IronicSpec) -> Result<()> {
     put(&dir.join("lib/load.py"), LOAD)?;
     put(&dir.join("ironic.conf"), &ironic_conf(dir, spec))?;
     put(&dir.join("engine"), spec.database.name())?;
+    if spec.keystone {
+        keystone::write(dir)?;
+    }
     put(&dir.join("haproxy.cfg"), &haproxy_cfg(dir, spec))?;
     put(
         &dir.join("lib/hold.lua"),
@@ -103,13 +107,18 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
 
 /// What all services share. Hardware is Ironic's own fake; services find each other by JSON-RPC; nobody has to log in.
 fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
-    let dir = dir.display();
     let (ring, deploy) = (spec.ring_seconds, spec.deploy_seconds);
     let transport = if spec.rabbitmq {
         "rpc_transport = oslo\ntransport_url = rabbit://guest:guest@127.0.0.1:5672/"
     } else {
         "rpc_transport = json-rpc"
     };
+    let (auth, tokens) = if spec.keystone {
+        ("keystone", keystone::of_ironic(dir))
+    } else {
+        ("noauth", String::new())
+    };
+    let dir = dir.display();
     let (user, password) = DATABASE_USER;
     let connection = match spec.database {
         Database::MariaDb => {
@@ -119,7 +128,7 @@ fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     };
     format!(
         "[DEFAULT]
-auth_strategy = noauth
+auth_strategy = {auth}
 {transport}
 enabled_hardware_types = fake-hardware
 enabled_bios_interfaces = fake,no-bios
@@ -165,7 +174,7 @@ http_root = {dir}/state/httpd
 [service_catalog]
 auth_type = none
 endpoint_override = http://127.0.0.1:{API_PORT}
-"
+{tokens}"
     )
 }
 
@@ -179,6 +188,12 @@ fn haproxy_cfg(dir: &Path, spec: IronicSpec) -> String {
             format!("  lua-load {}/lib/hold.lua\n", dir.display()),
             "  http-request lua.hold\n",
         )
+    };
+    let tls = if spec.keystone {
+        let certificate = dir.join(keystone::FOLDER).join("both.pem");
+        format!("  bind 127.0.0.1:{TLS_PORT} ssl crt {}\n", certificate.display())
+    } else {
+        String::new()
     };
     let mut text = format!(
         "global
@@ -198,7 +213,7 @@ fn haproxy_cfg(dir: &Path, spec: IronicSpec) -> String {
   retry-on conn-failure
 frontend in-api
   bind 127.0.0.1:{API_PORT}
-{hold}  default_backend api
+{tls}{hold}  default_backend api
 backend api
   balance roundrobin
   option httpchk GET /

@@ -15,6 +15,7 @@
 #   ironicctl SERVICE status            "running RELEASE PID" (exit 0) or "stopped" (exit 1)
 #   ironicctl db start|stop|kill|status
 #   ironicctl mq start|stop|kill|status   RabbitMQ, where services call each other over it
+#   ironicctl ks start|stop|kill|status   Keystone, where the API wants to know who asks
 #   ironicctl db save NAME              all of Ironic's database into NAME.sql, and says how much that is
 #   ironicctl balancer start|stop|status
 #   ironicctl balancer ask WORD…        a command of its admin socket
@@ -281,6 +282,32 @@ start_mq() {
         RABBITMQ_LOG_BASE="$dir/mq" RABBITMQ_PID_FILE="$dir/mq/pid" RABBITMQ_CONFIG_FILE="$dir/mq/rabbitmq.conf" \
         RABBITMQ_ENABLED_PLUGINS_FILE="$dir/mq/enabled_plugins" /usr/lib/rabbitmq/bin/rabbitmq-server
     await_start 60 mq_answers
+    rights='^(ironic|stagger[.]ironic|ironic[.]conductor_manager[.].*)$'
+    mq_put users/stagger '{"password": "secret", "tags": "policymaker"}'
+    mq_put permissions/%2F/stagger "{\"configure\": \"$rights\", \"write\": \"$rights\", \"read\": \"$rights\"}"
+}
+
+mq_put() { curl --noproxy '*' --silent --show-error --fail --max-time 10 --user guest:guest --request PUT --data "$2" "http://127.0.0.1:15672/api/$1"; }
+
+ks_answers() { curl --noproxy '*' --silent --fail --max-time 5 --output /dev/null --cacert "$dir/keystone/ca.pem" https://127.0.0.1:5000/v3; }
+
+start_ks() {
+    pid_of
+    [ -z "$pid" ] || return 0
+    conf=$dir/keystone/keystone.conf
+    if [ ! -f "$dir/keystone/keystone.db" ]; then
+        url=https://127.0.0.1:5000/v3
+        urls="--bootstrap-admin-url $url --bootstrap-internal-url $url --bootstrap-public-url $url"
+        for step in db_sync "fernet_setup --keystone-user root --keystone-group root" \
+            "credential_setup --keystone-user root --keystone-group root" \
+            "bootstrap --bootstrap-username admin --bootstrap-password secret --bootstrap-region-id one $urls"; do
+            # shellcheck disable=SC2086
+            /opt/keystone/bin/keystone-manage --config-file "$conf" $step >>"$log" 2>&1
+        done
+    fi
+    launch env OS_KEYSTONE_CONFIG_FILES="$conf" /opt/keystone/bin/python3 "$dir/lib/serve_keystone.py" \
+        "$dir/keystone/certificate.pem" "$dir/keystone/key.pem"
+    await_start 60 ks_answers
 }
 
 start_balancer() {
@@ -315,7 +342,7 @@ if [ "$name" = code ]; then
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$code/$release/bin/$program" "$@"
 fi
 case $name in
-    c1 | c2 | c3 | c4 | a1 | a2 | db | mq | balancer) ;;
+    c1 | c2 | c3 | c4 | a1 | a2 | db | ks | mq | balancer) ;;
     *) wrong "no service '$name'" ;;
 esac
 if [ "$name $verb" = "db save" ]; then save "$1"; exit; fi
@@ -325,6 +352,6 @@ case $verb in
     *) exec 9>"$dir/run/$name.lock"; flock 9 ;;
 esac
 case $name in
-    db | mq | balancer) work_on_machine ;;
+    db | ks | mq | balancer) work_on_machine ;;
     *) work_on_service "$@" ;;
 esac

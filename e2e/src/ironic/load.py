@@ -12,6 +12,7 @@ a write that failed it is looked whether it had been applied all the same.
 
 import http.client
 import json
+import os
 import select
 import sys
 import threading
@@ -57,6 +58,8 @@ class Answer:
 def once(method, path, document):
     """One request, on a connection of its own."""
     headers = {"X-OpenStack-Ironic-API-Version": MICROVERSION, "Accept": "application/json"}
+    if "TOKEN" in os.environ:
+        headers["X-Auth-Token"] = os.environ["TOKEN"]
     body = None
     if document is not None:
         headers["Content-Type"] = "application/json"

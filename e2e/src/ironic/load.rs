@@ -38,6 +38,9 @@ impl Load {
             .arg(cluster.dir().join("lib/load.py"))
             .arg(format!("127.0.0.1:{API_PORT}"))
             .args(cluster.spec().groups());
+        if let Some(token) = &cluster.token {
+            command.env("TOKEN", token);
+        }
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -244,6 +244,8 @@ pub struct IronicSpec {
     pub rpc_behind_balancer: bool,
     /// Whether its services call each other over RabbitMQ, and not by JSON-RPC; the balancer has no part in that.
     pub rabbitmq: bool,
+    /// Whether its API wants a token of Keystone's, and is reached by TLS from outside.
+    pub keystone: bool,
     /// What its tables are in.
     pub database: Database,
     /// Whether there are four conductors, two in each of the groups `rack1` and `rack2`. If not, there are two, in the group
@@ -303,6 +305,7 @@ impl Default for IronicSpec {
             ring_seconds: 3,
             rpc_behind_balancer: true,
             rabbitmq: false,
+            keystone: false,
             database: Database::MariaDb,
             has_groups: false,
             deploy_seconds: 0,

@@ -11,8 +11,8 @@ use super::Setting;
 use super::config::Doors;
 use crate::files::put;
 use crate::ironic::{
-    API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec, RABBITMQ,
-    Service,
+    ADMIN, API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec,
+    KEYSTONE, RABBITMQ, Service, TLS_PORT,
 };
 
 /// What the tests vary. The default is quick: short holds, doors that open by themselves.
@@ -176,13 +176,18 @@ impl Setting for IronicSetup {
         let release = cluster.spec().release;
         let scheme = cluster.spec().database.scheme();
         let doors = doors.text();
+        let endpoint = if cluster.spec().keystone {
+            format!("https://127.0.0.1:{TLS_PORT}\"\nca = \"{dir}/keystone/ca.pem")
+        } else {
+            format!("http://127.0.0.1:{API_PORT}")
+        };
         let mut text = String::new();
         write!(
             text,
             r#"[cluster]
 kind = "ironic"
 name = "lab"
-endpoint = "http://127.0.0.1:{API_PORT}"
+endpoint = "{endpoint}"
 database = "{scheme}://{reader}:{{password}}@127.0.0.1/{DATABASE}"
 ours = "{scheme}://{other}:{{password}}@127.0.0.1/{other}"
 password_file = "{password_file}"
@@ -226,13 +231,16 @@ timeout = {in_flight_seconds}
         )?;
         if cluster.spec().rabbitmq {
             let (url, user) = RABBITMQ;
-            let password_file = own.join("rabbitmq-password");
-            put(&password_file, user)?;
-            fs::set_permissions(&password_file, Permissions::from_mode(0o600))
-                .with_context(|| format!("closing {}", password_file.display()))?;
             writeln!(
                 text,
                 "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\npassword_file = \"{}\"",
+                password_file.display()
+            )?;
+        }
+        if cluster.spec().keystone {
+            writeln!(
+                text,
+                "\n[cluster.auth]\nkind = \"keystone\"\nurl = \"{KEYSTONE}\"\nuser = \"{ADMIN}\"\npassword_file = \"{}\"",
                 password_file.display()
             )?;
         }

@@ -1,4 +1,4 @@
-//! Services that call each other over RabbitMQ, as Kolla has it.
+//! Services that call each other over RabbitMQ, with Keystone and TLS before them, as Kolla has it.
 
 use anyhow::{Result, ensure};
 use stagger_e2e::command::{run, say};
@@ -17,7 +17,7 @@ fn diverted(cluster: &Cluster) -> Result<String> {
         "--noproxy",
         "*",
         "--user",
-        &format!("{user}:{user}"),
+        &format!("{user}:secret"),
     ]);
     run(curl.arg(format!("{url}/api/exchanges/%2F/stagger.ironic/bindings/source")))
 }
@@ -29,6 +29,7 @@ fn from_26_to_29_and_on_to_32_over_rabbitmq() -> Result<()> {
     let spec = IronicSpec {
         release: Release::Dalmatian,
         rabbitmq: true,
+        keystone: true,
         rpc_behind_balancer: false,
         ..IronicSpec::default()
     };

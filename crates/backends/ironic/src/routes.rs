@@ -72,6 +72,7 @@ impl Management {
     pub(crate) async fn routing(&self, config: &IronicConfig) -> Result<Routing, String> {
         let RabbitMq { vhost, exchange, .. } = &self.config;
         let alternate = self.config.alternate();
+        self.may_set_policies().await?;
         let Some(own) = self.get(&["exchanges", vhost, exchange]).await? else {
             return Err(format!(
                 "{}: there is no exchange {exchange:?} in the virtual host {vhost:?}",
@@ -119,6 +120,23 @@ impl Management {
             }
         }
         Ok(routing)
+    }
+
+    /// Otherwise a run would come to know it after the schema.
+    async fn may_set_policies(&self) -> Result<(), String> {
+        let who = self.get(&["whoami"]).await?.unwrap_or_default();
+        // One text with commas between, up to 3.8.
+        let listed = who["tags"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        let written = who["tags"].as_str().unwrap_or_default().split(',');
+        let mut tags = listed.chain(written).map(str::trim);
+        if tags.any(|tag| ["policymaker", "administrator"].contains(&tag)) {
+            return Ok(());
+        }
+        Err(format!("{} has not the tag `policymaker`", self.config.user))
     }
 
     /// The keys with which queues are bound in an exchange, each with the queue.

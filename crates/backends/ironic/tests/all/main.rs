@@ -13,6 +13,7 @@
 
 mod back;
 mod bad;
+mod broker;
 mod by_hand;
 mod codes;
 mod common;
