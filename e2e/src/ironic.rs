@@ -41,7 +41,7 @@ pub use load::Load;
 pub use report::{Failure, Figures, Judged, Report};
 pub use root::Root;
 pub use signatures::{SIGNATURES, Signature};
-pub use spec::{Database, IronicSpec, Release, Service};
+pub use spec::{Calls, Database, IronicSpec, Release, Service};
 
 /// The port of the balancer, at 127.0.0.1, by which clients reach the APIs.
 pub const API_PORT: u16 = 6385;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use super::root::Root;
-use super::spec::{Database, IronicSpec, Service};
+use super::spec::{Calls, Database, IronicSpec, Service};
 use super::{Cluster, files};
 use crate::ceph::Lap;
 use crate::command::run;
@@ -61,7 +61,7 @@ fn start(cluster: &mut Cluster, begun: Instant) -> Result<()> {
     for (database, words) in files::grants(cluster.spec.database) {
         cluster.sql_in(database, &words)?;
     }
-    if cluster.spec.rabbitmq {
+    if cluster.spec.calls == Calls::RabbitMq {
         cluster.rabbitmq("start")?;
     }
     if cluster.spec.keystone {

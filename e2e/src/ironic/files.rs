@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::keystone;
 use super::root::Root;
-use super::spec::{Database, IronicSpec, Service};
+use super::spec::{Calls, Database, IronicSpec, Service};
 use super::{API_PORT, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, TLS_PORT};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
@@ -108,7 +108,7 @@ fn write_service(home: &Path, service: Service, spec: IronicSpec) -> Result<()> 
 /// What all services share. Hardware is Ironic's own fake; services find each other by JSON-RPC; nobody has to log in.
 fn ironic_conf(dir: &Path, spec: IronicSpec) -> String {
     let (ring, deploy) = (spec.ring_seconds, spec.deploy_seconds);
-    let transport = if spec.rabbitmq {
+    let transport = if spec.calls == Calls::RabbitMq {
         "rpc_transport = oslo\ntransport_url = rabbit://guest:guest@127.0.0.1:5672/"
     } else {
         "rpc_transport = json-rpc"
@@ -181,7 +181,7 @@ endpoint_override = http://127.0.0.1:{API_PORT}
 /// The APIs behind one address; and each conductor's RPC behind the address by which it is known, with the other one as
 /// its backup, so that one can be taken out without a failed request. On a busy machine an API takes seconds to answer.
 fn haproxy_cfg(dir: &Path, spec: IronicSpec) -> String {
-    let (load, hold) = if spec.rpc_behind_balancer {
+    let (load, hold) = if spec.calls == Calls::Balanced {
         (String::new(), "")
     } else {
         (
@@ -231,7 +231,7 @@ backend api
     for api in Service::APIS {
         text.extend([server(api).as_str(), "\n"]);
     }
-    if !spec.rpc_behind_balancer {
+    if spec.calls != Calls::Balanced {
         return text;
     }
     let pairs = spec.conductors().as_chunks::<2>().0;

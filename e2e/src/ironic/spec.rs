@@ -231,6 +231,17 @@ impl Database {
     }
 }
 
+/// How APIs call conductors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    /// By JSON-RPC, at the balancer.
+    Balanced,
+    /// By JSON-RPC, each conductor itself; then the balancer can hold all requests: see [`super::HOLD`].
+    Direct,
+    /// Over RabbitMQ.
+    RabbitMq,
+}
+
 /// A cluster: conductors and two APIs, behind a balancer, with a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IronicSpec {
@@ -239,11 +250,8 @@ pub struct IronicSpec {
     /// `hash_ring_reset_interval`, in seconds: for so long an API does not hear of conductors that came or went, and so
     /// long a conductor waits in its end.
     pub ring_seconds: u32,
-    /// Whether the conductors' ports stand behind the balancer too. If not, an API asks a conductor itself, and the
-    /// balancer can hold all requests: see [`super::HOLD`].
-    pub rpc_behind_balancer: bool,
-    /// Whether its services call each other over RabbitMQ, and not by JSON-RPC; the balancer has no part in that.
-    pub rabbitmq: bool,
+    /// How its APIs call its conductors.
+    pub calls: Calls,
     /// Whether its API wants a token of Keystone's, and is reached by TLS from outside.
     pub keystone: bool,
     /// What its tables are in.
@@ -290,7 +298,7 @@ impl IronicSpec {
     /// The name under which a conductor is registered: where the APIs ask it. None for an API.
     pub fn registered(self, service: Service) -> Option<&'static str> {
         let behind = service.registered()?;
-        Some(if self.rpc_behind_balancer {
+        Some(if self.calls == Calls::Balanced {
             behind
         } else {
             service.address()
@@ -303,8 +311,7 @@ impl Default for IronicSpec {
         Self {
             release: Release::Epoxy,
             ring_seconds: 3,
-            rpc_behind_balancer: true,
-            rabbitmq: false,
+            calls: Calls::Balanced,
             keystone: false,
             database: Database::MariaDb,
             has_groups: false,

@@ -11,8 +11,8 @@ use super::Setting;
 use super::config::Doors;
 use crate::files::put;
 use crate::ironic::{
-    ADMIN, API_PORT, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD, IronicSpec,
-    KEYSTONE, RABBITMQ, Service, TLS_PORT,
+    ADMIN, API_PORT, Calls, Cluster, DATABASE, DATABASE_OTHER, DATABASE_READER, DATABASE_USER, HOLD,
+    IronicSpec, KEYSTONE, RABBITMQ, Service, TLS_PORT,
 };
 
 /// What the tests vary. The default is quick: short holds, doors that open by themselves.
@@ -110,7 +110,7 @@ impl IronicSetup {
                         text,
                         "\n[[cluster.conductors]]\nname = \"{service}\"\nhost = \"{host}\"\nregistered = \"{registered}\"\n"
                     )?;
-                    if spec.rpc_behind_balancer {
+                    if spec.calls == Calls::Balanced {
                         let of_pair = if ["c1", "c2"].contains(&service.name()) {
                             [1, 2]
                         } else {
@@ -120,7 +120,7 @@ impl IronicSetup {
                             .map(|backend| format!("\"rpc{backend}/{service}\""))
                             .join(", ");
                         writeln!(text, "servers = [{servers}]")?;
-                    } else if !spec.rabbitmq {
+                    } else if spec.calls == Calls::Direct {
                         writeln!(text, "rpc = \"{}\"", service.url())?;
                     }
                 }
@@ -133,6 +133,34 @@ impl IronicSetup {
             }
         }
         Ok(text)
+    }
+}
+
+/// By which names RabbitMQ and the API are asked, where they want to know.
+fn who_asks(spec: IronicSpec, password_file: &Path) -> String {
+    let password_file = password_file.display();
+    let mut text = String::new();
+    if spec.calls == Calls::RabbitMq {
+        let (url, user) = RABBITMQ;
+        text += &format!(
+            "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\npassword_file = \"{password_file}\"\n"
+        );
+    }
+    if spec.keystone {
+        text += &format!(
+            "\n[cluster.auth]\nkind = \"keystone\"\nurl = \"{KEYSTONE}\"\nuser = \"{ADMIN}\"\npassword_file = \"{password_file}\"\n"
+        );
+    }
+    text
+}
+
+/// Where the API is asked, and whom it is believed by.
+fn endpoint(cluster: &Cluster) -> String {
+    if cluster.spec().keystone {
+        let dir = cluster.dir().display();
+        format!("endpoint = \"https://127.0.0.1:{TLS_PORT}\"\nca = \"{dir}/keystone/ca.pem\"")
+    } else {
+        format!("endpoint = \"http://127.0.0.1:{API_PORT}\"")
     }
 }
 
@@ -176,18 +204,14 @@ impl Setting for IronicSetup {
         let release = cluster.spec().release;
         let scheme = cluster.spec().database.scheme();
         let doors = doors.text();
-        let endpoint = if cluster.spec().keystone {
-            format!("https://127.0.0.1:{TLS_PORT}\"\nca = \"{dir}/keystone/ca.pem")
-        } else {
-            format!("http://127.0.0.1:{API_PORT}")
-        };
+        let endpoint = endpoint(cluster);
         let mut text = String::new();
         write!(
             text,
             r#"[cluster]
 kind = "ironic"
 name = "lab"
-endpoint = "{endpoint}"
+{endpoint}
 database = "{scheme}://{reader}:{{password}}@127.0.0.1/{DATABASE}"
 ours = "{scheme}://{other}:{{password}}@127.0.0.1/{other}"
 password_file = "{password_file}"
@@ -229,21 +253,7 @@ timeout = {in_flight_seconds}
 "#,
             password_file = password_file.display(),
         )?;
-        if cluster.spec().rabbitmq {
-            let (url, user) = RABBITMQ;
-            writeln!(
-                text,
-                "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\npassword_file = \"{}\"",
-                password_file.display()
-            )?;
-        }
-        if cluster.spec().keystone {
-            writeln!(
-                text,
-                "\n[cluster.auth]\nkind = \"keystone\"\nurl = \"{KEYSTONE}\"\nuser = \"{ADMIN}\"\npassword_file = \"{}\"",
-                password_file.display()
-            )?;
-        }
+        text += &who_asks(*cluster.spec(), &password_file);
         text += &self.stopping(cluster);
         text += &self.services(*cluster.spec())?;
         write!(

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use stagger_e2e::command::{run, say};
-use stagger_e2e::ironic::{Cluster, IronicSpec, RABBITMQ, Release};
+use stagger_e2e::ironic::{Calls, Cluster, IronicSpec, RABBITMQ, Release};
 use stagger_e2e::stagger::{Machine, says};
 
 use super::{LIMIT, hasty, loaded_on};
@@ -28,9 +28,8 @@ fn diverted(cluster: &Cluster) -> Result<String> {
 fn from_26_to_29_and_on_to_32_over_rabbitmq() -> Result<()> {
     let spec = IronicSpec {
         release: Release::Dalmatian,
-        rabbitmq: true,
+        calls: Calls::RabbitMq,
         keystone: true,
-        rpc_behind_balancer: false,
         ..IronicSpec::default()
     };
     let name = "from_26_to_29_and_on_to_32_over_rabbitmq";

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use stagger_e2e::case::{ironic_loaded, on_ironic};
 use stagger_e2e::command::say;
-use stagger_e2e::ironic::{Cluster, IronicSpec, Release};
+use stagger_e2e::ironic::{Calls, Cluster, IronicSpec, Release};
 use stagger_e2e::stagger::{IronicSetup, Machine, Way};
 
 use super::run;
@@ -46,10 +46,14 @@ fn in_that_way(
     })
 }
 
-fn behind(rpc_behind_balancer: bool) -> IronicSpec {
+fn behind(is_balanced: bool) -> IronicSpec {
     IronicSpec {
         release: Release::Dalmatian,
-        rpc_behind_balancer,
+        calls: if is_balanced {
+            Calls::Balanced
+        } else {
+            Calls::Direct
+        },
         ..IronicSpec::default()
     }
 }

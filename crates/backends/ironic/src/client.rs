@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, WHENEVER};
 
-use crate::config::Settings;
+use crate::config::{PROMPT, Settings};
 use crate::credentials::{Auth, Credentials};
 use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
-use crate::rabbitmq::{PROMPT, Routing, RoutingChange};
+use crate::rabbitmq::{Routing, RoutingChange};
 use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
 use crate::routes::Management;

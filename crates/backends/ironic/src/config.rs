@@ -6,6 +6,7 @@
 //! stagger is killed meanwhile.
 
 mod in_flight;
+mod rabbitmq;
 mod stopping;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +20,9 @@ use stagger_engine::redact::redact;
 use stagger_engine::secrets;
 
 use crate::credentials::Auth;
-use crate::rabbitmq::{LATE, RabbitMq, own_server};
 pub use in_flight::{InFlight, NodesInFlight};
+pub use rabbitmq::RabbitMq;
+pub(crate) use rabbitmq::{LATE, PROMPT, own_server};
 pub use stopping::{StopMode, Stopping};
 
 /// An Ironic as the configuration has it.
@@ -269,6 +271,9 @@ pub struct Tools {
     /// Without it they are those of our table.
     #[serde(default)]
     pub python: Option<String>,
+    /// What `python` is asked by now. It is read in inventories of before, and refused in a configuration.
+    #[serde(default, skip_serializing)]
+    pub pins: Option<String>,
     /// Saves Ironic's database before its schema is upgraded; it has to end well. `none` says that it is saved in another
     /// way. Without either nothing is begun.
     #[serde(default)]
@@ -500,6 +505,9 @@ impl IronicConfig {
             if !servers.insert(server.clone()) {
                 return Err(format!("two services are the server {server}"));
             }
+        }
+        if self.tools.pins.is_some() {
+            return Err("`tools.pins` is gone: `tools.python` names the Python of the new release, which is asked for its pins and for more".to_owned());
         }
         if self.tools.batch == 0 {
             return Err("`tools.batch` is 0: at least one object is migrated at once".to_owned());

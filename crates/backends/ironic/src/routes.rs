@@ -6,10 +6,10 @@ use futures::future::join_all;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::config::IronicConfig;
+use crate::config::{IronicConfig, RabbitMq};
 use crate::credentials::{Auth, Credentials, HttpBasic};
 use crate::http::Http;
-use crate::rabbitmq::{Exchange, QueueReport, RabbitMq, Routing, RoutingChange, queue_of};
+use crate::rabbitmq::{Exchange, QueueReport, Routing, RoutingChange, queue_of};
 
 /// Above the policies that a broker usually has.
 const PRIORITY: u32 = 9;

@@ -144,3 +144,10 @@ fn what_does_not_fit_is_named() {
     assert!(refused("name = \"c2\"", "name = \"c;id\"").contains("c;id"));
     assert!(refused("\"b/a2\"", "\"b/a2;id\"").contains("cannot be a server"));
 }
+
+#[test]
+fn a_word_of_before_is_read_and_refused_with_that_of_now() {
+    let text = GUIDE.replace("[tools]\n", "[tools]\n    pins = \"list-pins\"\n");
+    let config: IronicConfig = toml::from_str(&text).unwrap();
+    assert!(config.verify().unwrap_err().contains("`tools.python`"));
+}

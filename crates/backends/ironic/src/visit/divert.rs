@@ -6,9 +6,9 @@ use std::time::Instant;
 use stagger_engine::cluster::BackendError;
 
 use crate::balancer::ServerState;
-use crate::config::{Conductor, IronicConfig, Role, Service};
+use crate::config::{Conductor, IronicConfig, PROMPT, Role, Service};
 use crate::facts::{Facts, Known};
-use crate::rabbitmq::{Exchange, PROMPT, Routing, RoutingChange};
+use crate::rabbitmq::{Exchange, Routing, RoutingChange};
 use crate::rings::{goes_by_word, rings, stand_ins};
 use crate::visit::perform::Performer;
 

@@ -10,9 +10,9 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use stagger_ironic::balancer::ServerState;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic};
-use stagger_ironic::config::Settings;
+use stagger_ironic::config::{RabbitMq, Settings};
 use stagger_ironic::facts::Known;
-use stagger_ironic::rabbitmq::{Exchange, RabbitMq, RoutingChange};
+use stagger_ironic::rabbitmq::{Exchange, RoutingChange};
 
 use crate::common::setup;
 

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use stagger_core::run::Answer;
 use stagger_engine::cluster::Executor;
-use stagger_ironic::config::{Settings, StopMode};
-use stagger_ironic::rabbitmq::RabbitMq;
+use stagger_ironic::config::{RabbitMq, Settings, StopMode};
 
 use crate::common::{Setup, setup, setup_of_two_groups};
 use crate::crash::stride;
