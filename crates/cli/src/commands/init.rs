@@ -252,7 +252,7 @@ fn ironic(found: &FoundIronic) -> String {
          [cluster.tools]\n\
          host = \"h1\"\n\
          backup = \"echo 'save Ironic's database here, or write backup = none'; exit 1\"\n\
-         python = \"python3\"                                    # that which has {release} of Ironic\n\
+         # python = \"/opt/ironic-{release}/bin/python3\"        # asked what the new release lists: pins, its schema\n\
          schema = \"ironic-dbsync upgrade\"\n\
          migrate = \"ironic-dbsync online_data_migrations --max-count {count}\"\n\
          \n\

@@ -189,6 +189,8 @@ impl Performer<'_> {
     async fn schema(&self) -> Result<String, BackendError> {
         const TRIED: &str = "upgrade the schema";
         self.install_tools().await?;
+        // The next step writes it, and the schema does not come back.
+        self.pin_is_listed(&self.goal()?.pin).await?;
         let ran = self.tool("schema", &self.settings.cluster.tools.schema).await?;
         match ran.code {
             0 => {}
@@ -219,7 +221,6 @@ impl Performer<'_> {
     async fn pin_all(&self) -> Result<String, BackendError> {
         const TRIED: &str = "write the pins";
         let goal = self.goal()?;
-        self.pin_is_listed(&goal.pin).await?;
         let facts = self.look().await;
         let records = facts
             .records

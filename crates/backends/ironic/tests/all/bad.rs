@@ -203,7 +203,7 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
 }
 
 #[tokio::test]
-async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
+async fn a_pin_that_the_new_code_does_not_list_is_found_before_the_schema() {
     let mut setup = setup("32.0.1");
     setup.settings.cluster.tools.python = Some("python-{release}".to_owned());
     let goal = UpgradeGoal {
@@ -216,13 +216,20 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_it_is_written() {
     let token = stagger_engine::cluster::Lock::lock(&backend, &claim("one"), 0)
         .await
         .unwrap();
-    let pin = stagger_core::run::Action::Step {
-        step: "pin".parse().unwrap(),
+    let schema = stagger_core::run::Action::Step {
+        step: "schema".parse().unwrap(),
     };
-    let error = stagger_engine::cluster::Executor::perform(&backend, &call(token, 1), &pin)
+    let error = stagger_engine::cluster::Executor::perform(&backend, &call(token, 1), &schema)
         .await
         .unwrap_err();
     assert!(error.why.contains("32.0 2025.2"), "{error}");
+    assert!(
+        !setup
+            .lab
+            .log()
+            .iter()
+            .any(|command| command.starts_with("schema"))
+    );
     assert!(
         setup
             .lab
