@@ -139,19 +139,20 @@ impl IronicSetup {
 /// By which names RabbitMQ and the API are asked, where they want to know.
 fn who_asks(spec: IronicSpec, password_file: &Path) -> String {
     let password_file = password_file.display();
-    let mut text = String::new();
+    let mut parts = Vec::new();
     if spec.calls == Calls::RabbitMq {
         let (url, user) = RABBITMQ;
-        text += &format!(
-            "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\npassword_file = \"{password_file}\"\n"
-        );
+        parts.push(format!(
+            "\n[cluster.rabbitmq]\nurl = \"{url}\"\nuser = \"{user}\"\n"
+        ));
     }
     if spec.keystone {
-        text += &format!(
-            "\n[cluster.auth]\nkind = \"keystone\"\nurl = \"{KEYSTONE}\"\nuser = \"{ADMIN}\"\npassword_file = \"{password_file}\"\n"
-        );
+        parts.push(format!(
+            "\n[cluster.auth]\nkind = \"keystone\"\nurl = \"{KEYSTONE}\"\nuser = \"{ADMIN}\"\n"
+        ));
     }
-    text
+    let with_password = |part: String| format!("{part}password_file = \"{password_file}\"\n");
+    parts.into_iter().map(with_password).collect()
 }
 
 /// Where the API is asked, and whom it is believed by.
