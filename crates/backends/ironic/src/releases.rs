@@ -32,7 +32,7 @@ const HEADS: [(&str, &str); 4] = [
 const CHECK_CRASHES: &[&str] = &["Unknown column", "UndefinedColumn"];
 
 /// The list of traits is sent inside a node, and a pinned conductor brings only the node down to the version of its pin. Seen from
-/// 29.0 to 32.0; it is so wherever the list has got another version.
+/// 29.0 to 32.0 and to 35.0; it is so wherever the list has got another version.
 const SENT_INSIDE_A_NODE: &str = "TraitList";
 
 /// Names of releases that the code of a later one does not list, though it lists their numbers.
