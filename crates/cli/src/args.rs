@@ -597,6 +597,7 @@ mod tests {
              --since 2026-11-20T00:00:00Z",
             "reboot --needs-reboot --limit 3 --host h1",
             "patch --up-for 30d --since 2026-11-20T00:00:00Z",
+            "restart --daemons osd,mds --host h1",
             "upgrade --to 19.2.1 --accept-risk a --accept-risk b --risks site.toml",
             "upgrade --to 20.2.4 --kind osd --host h1 --host h2 --domain rack=r3 --unit osd.1,osd.2 --limit 7",
         ];

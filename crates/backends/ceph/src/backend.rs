@@ -282,6 +282,7 @@ impl CephBackend {
             api: &*self.api,
             shell: &self.settings.hosts,
             reboot: &self.settings.reboot,
+            software: &self.settings.software,
             poll: self.poll(),
             places: &self.places(),
             wave: &wave,
@@ -410,7 +411,7 @@ impl Executor for CephBackend {
                 }
                 guards::take(&*self.api, guard, units, &osds, call, *expires).await
             }
-            Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units).await,
+            Action::DropGuard { guard, units } => guards::drop(&*self.api, guard, units, call).await,
             Action::Visit { unit, phase, .. } if host_name(unit).is_some() => match phase {
                 Phase::Prepare => self.prepare_host(call, unit).await,
                 Phase::Change => self.reboot(call, unit, Sending::Yes).await,

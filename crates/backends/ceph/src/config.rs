@@ -241,7 +241,7 @@ impl Reboot {
     /// What installs what is pending.
     pub fn patch(&self, hosts: &Hosts) -> String {
         let usual = format!("'apt-get -q update && {APT} dist-upgrade'");
-        or_in_a_shell(self.patch.as_ref(), hosts, &usual)
+        in_a_shell(self.patch.as_ref(), hosts, &usual)
     }
 
     /// What is laid out ahead for a wave, if anything is. `patches`: for [`Reboot::patch`].
@@ -251,7 +251,7 @@ impl Reboot {
             return self.prepare.clone();
         }
         let usual = format!("'apt-get -q update && {APT} --download-only dist-upgrade'");
-        Some(or_in_a_shell(None, hosts, &usual))
+        Some(in_a_shell(None, hosts, &usual))
     }
 
     /// The commands that are given, by their keys.
@@ -313,7 +313,7 @@ const APT: &str = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::T
                    -o Dpkg::Options::=--force-confold";
 
 /// A line of a shell, which ssh takes as it is and a shell without its quotes.
-fn or_in_a_shell(given: Option<&String>, hosts: &Hosts, quoted: &str) -> String {
+pub(crate) fn in_a_shell(given: Option<&String>, hosts: &Hosts, quoted: &str) -> String {
     match given {
         Some(command) => command.clone(),
         None if hosts.shell.is_empty() => format!("{BY_SSH} {quoted}"),

@@ -69,7 +69,7 @@ pub(crate) async fn go_back(
         if started.is_ok() {
             sleep(FETCHES).await;
         }
-        guards::drop(api, &noup, units).await?;
+        guards::drop(api, &noup, units, call).await?;
         started?;
         let Ok(id) = id.clone() else { break };
         match watch(api, id).await {

@@ -289,16 +289,20 @@ async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result
     Ok(record)
 }
 
-/// Gives a guard back: what it had changed goes to how it was.
+/// Releases a guard: what it had changed becomes what it was. One that a later run has taken is that run's.
 pub(crate) async fn drop(
     api: &dyn CephApi,
     guard: &GuardName,
     units: &[UnitId],
+    call: &Call,
 ) -> Result<String, BackendError> {
     let key = key(guard, units);
     let Some(record) = read(api, &key).await? else {
         return Ok("not held".to_owned());
     };
+    if record.token > call.fence {
+        return Ok(format!("held by the later run {}", record.run));
+    }
     give_back(api, guard.as_str(), &record).await?;
     ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
     Ok("given back".to_owned())

@@ -29,6 +29,7 @@ mod oracle_override;
 pub mod planner;
 pub mod preflight;
 pub mod reboot;
+mod restart;
 pub mod risks;
 pub mod source;
 pub mod target;

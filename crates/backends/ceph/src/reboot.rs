@@ -210,6 +210,13 @@ pub fn names(facts: &Facts, daemons: &Snapshot) -> BTreeSet<String> {
     units.filter_map(|daemon| places.remove(&daemon.id)).collect()
 }
 
+/// The hosts that carry a daemon of one of these kinds.
+pub fn with_daemons(facts: &Facts, daemons: &Snapshot, kinds: &[Kind]) -> BTreeSet<String> {
+    let mut places = hosts_of(facts);
+    let units = daemons.units().iter().filter(|unit| kinds.contains(&unit.kind));
+    units.filter_map(|daemon| places.remove(&daemon.id)).collect()
+}
+
 fn compile(
     facts: &Facts,
     daemons: &Snapshot,

@@ -38,6 +38,15 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
+    /// Restart the daemons of each host of a Ceph.
+    Restart {
+        #[command(flatten)]
+        /// Which daemons.
+        restart: Restart,
+        #[command(flatten)]
+        /// What every goal has.
+        flags: GoalFlags<T>,
+    },
     /// Run a command on each host of a Ceph, or for each evacuated node of a Ganeti.
     Exec {
         #[command(flatten)]
@@ -71,6 +80,7 @@ impl<T: Args> GoalWith<T> {
             Self::Upgrade { upgrade, flags } => (Action::Upgrade(upgrade.clone()), flags),
             Self::Reboot { reboot, flags } => (Action::Reboot(reboot.clone()), flags),
             Self::Patch { reboot, flags } => (Action::Reboot(Box::new(reboot.that_patches())), flags),
+            Self::Restart { restart, flags } => (Action::Restart(restart.clone()), flags),
             Self::Exec { exec, flags } => (Action::Exec(exec.clone()), flags),
         };
         Goal {
@@ -86,6 +96,7 @@ impl<T: Args> GoalWith<T> {
             Self::Upgrade { flags, .. }
             | Self::Reboot { flags, .. }
             | Self::Patch { flags, .. }
+            | Self::Restart { flags, .. }
             | Self::Exec { flags, .. } => &flags.with,
         }
     }
@@ -111,6 +122,8 @@ pub(crate) enum Action {
     Upgrade(Upgrade),
     /// It is rebooted, what is pending installed first or not.
     Reboot(Box<Reboot>),
+    /// Its daemons are restarted.
+    Restart(Restart),
     /// A command is run for it.
     Exec(Box<Exec>),
 }
@@ -133,7 +146,7 @@ impl Goal {
     /// Which nodes of a Ganeti are visited, and how; `None`: the goal is of another kind of cluster.
     fn visit(&self) -> Option<&Visit> {
         match &self.action {
-            Action::Upgrade(_) => None,
+            Action::Upgrade(_) | Action::Restart(_) => None,
             Action::Reboot(reboot) => Some(&reboot.visit),
             Action::Exec(exec) => Some(&exec.visit),
         }
@@ -144,6 +157,7 @@ impl Goal {
         let action = match &self.action {
             Action::Upgrade(upgrade) => upgrade.words(),
             Action::Reboot(reboot) => reboot.words(),
+            Action::Restart(restart) => restart.words(),
             Action::Exec(exec) => exec.words(),
         };
         [action, self.policy.words(), self.select.words()].concat()
@@ -179,6 +193,25 @@ impl Upgrade {
         words.value("--to", Some(to));
         words.values("--accept-risk", accept_risk);
         words.values("--risks", risks.iter().map(|file| file.display()));
+        words.0
+    }
+}
+
+/// `restart`
+#[derive(Debug, Args, Default, Clone)]
+#[cfg_attr(test, derive(PartialEq))]
+#[group(skip)]
+pub(crate) struct Restart {
+    /// Restart the daemons of this kind alone: osd, mds. May be repeated. Hosts are judged as if all of theirs went down.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) daemons: Vec<Kind>,
+}
+
+impl Restart {
+    fn words(&self) -> Vec<String> {
+        let Self { daemons } = self;
+        let mut words = Words(vec!["restart".to_owned()]);
+        words.values("--daemons", daemons);
         words.0
     }
 }

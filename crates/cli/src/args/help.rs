@@ -65,7 +65,7 @@ pub(crate) fn command() -> Command {
 /// The page of a goal shows no flags of clusters that do not have it: no hosts are rebooted where Rook is, and no Ceph has instances.
 /// Where a goal is of several kinds, the flags of a Ganeti stand by themselves.
 fn of_their_kind(command: Command) -> Command {
-    const OF_HOSTS: [&str; 3] = ["reboot", "patch", "exec"];
+    const OF_HOSTS: [&str; 4] = ["reboot", "patch", "restart", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
     const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
     const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
@@ -109,10 +109,11 @@ fn with_examples(command: Command) -> Command {
         ("explain", [" osd.7", " host3"]),
         ("check", [" plan.json", " plan.json"]),
     ];
-    const GOALS: [(&str, &str); 4] = [
+    const GOALS: [(&str, &str); 5] = [
         ("upgrade", "--to 18.2.7"),
         ("reboot", "--needs-reboot"),
         ("patch", "--host host3"),
+        ("restart", "--daemons osd"),
         ("exec", "--command 'ssh {host} fwupdmgr update'"),
     ];
     BEHIND.into_iter().fold(command, |all, (name, of_what)| {

@@ -76,15 +76,24 @@ impl System for Ceph {
                     ..RebootGoal::default()
                 }))
             }
-            Action::Exec(exec) => {
-                let command = Goal::command_on_hosts(exec, &self.settings.hosts)?;
-                // Of a later run with the same command no host is done yet.
-                let token = format!("{:x}", Timestamp::now().as_microsecond());
-                Ok(CephGoal::Reboot(RebootGoal {
-                    task: HostTask::Command { command, token },
-                    ..RebootGoal::default()
-                }))
-            }
+            Action::Restart(_) if self.of_rook => Err(CliError::usage(
+                "`restart` is for a Ceph on hosts, and this one is managed by Rook",
+            )
+            .hint("`kubectl rollout restart` restarts the pods of a Deployment, which Rook lays out")),
+            Action::Restart(restart) => Ok(CephGoal::Reboot(RebootGoal {
+                task: HostTask::Restart {
+                    kinds: restart.daemons.clone(),
+                    token: token(),
+                },
+                ..RebootGoal::default()
+            })),
+            Action::Exec(exec) => Ok(CephGoal::Reboot(RebootGoal {
+                task: HostTask::Command {
+                    command: Goal::command_on_hosts(exec, &self.settings.hosts)?,
+                    token: token(),
+                },
+                ..RebootGoal::default()
+            })),
             Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
         }
     }
@@ -100,7 +109,12 @@ impl System for Ceph {
             return Ok(wanted);
         };
         let daemons = planner.snapshot(facts)?;
-        let hosts = reboot::meant(facts, &daemons, &goal.select)?;
+        let mut hosts = reboot::meant(facts, &daemons, &goal.select)?;
+        let mut only = None;
+        if let HostTask::Restart { kinds, .. } = &task {
+            hosts = reboot::with_daemons(facts, &daemons, hosts, kinds)?;
+            only = Some(hosts.clone());
+        }
         let mut settings = self.settings.clone();
         settings.reboot = task.commands(&settings.reboot, &settings.hosts);
         let reached = self.answers.then_some(Reached {
@@ -109,11 +123,12 @@ impl System for Ceph {
         });
         let found = match &goal.action {
             Action::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
-            Action::Upgrade(_) | Action::Exec(_) => {
+            Action::Upgrade(_) | Action::Restart(_) | Action::Exec(_) => {
                 reboot::ask(reached, &args::Reboot::default(), hosts).await?
             }
         };
-        Ok(CephGoal::Reboot(RebootGoal { task, ..found }))
+        let only = found.only.clone().or(only);
+        Ok(CephGoal::Reboot(RebootGoal { task, only, ..found }))
     }
 
     fn remarks(&self, _planner: &CephPlanner, _facts: &Facts, goal: &CephGoal) -> Vec<String> {
@@ -246,6 +261,11 @@ impl ManagedSystem for Ceph {
         let backend = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), None);
         Ok(Some(GuardHolder::Ceph(Box::new(backend))))
     }
+}
+
+/// Tells a task from all others: of a later one no host is done yet.
+fn token() -> String {
+    format!("{:x}", Timestamp::now().as_microsecond())
 }
 
 /// Whether a run can begin, and the known risks that keep nobody from it.

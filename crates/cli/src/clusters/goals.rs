@@ -8,28 +8,42 @@ use stagger_engine::template::unknown;
 use crate::args::{Action, Exec, Goal, Reboot, Upgrade, Visit};
 use crate::error::CliError;
 
+/// Clusters that have a goal.
+#[derive(Clone, Copy)]
+struct Others {
+    name: &'static str,
+    /// As in a configuration.
+    kinds: &'static str,
+}
+
+const OF_HOSTS: Others = Others {
+    name: "a Ceph on hosts",
+    kinds: "\"ceph\"",
+};
+const OF_NODES: Others = Others {
+    name: "a Ganeti or a Ceph on hosts",
+    kinds: "\"ganeti\" or \"ceph\"",
+};
+
 impl Goal {
     /// The upgrade, the one goal of that kind of cluster: `a Ceph`.
     ///
     /// # Errors
     /// Another goal is given.
     pub(super) fn upgrade(&self, kind: &str) -> Result<&Upgrade, CliError> {
-        match &self.action {
-            Action::Upgrade(upgrade) => Ok(upgrade),
-            Action::Reboot(reboot) => Err(CliError::usage(format!(
-                "`{}` is for a Ganeti or a Ceph on hosts, and this is {kind}",
-                if reboot.patches { "patch" } else { "reboot" }
-            ))
-            .hint(
-                "`upgrade --to RELEASE`; for the others: a configuration with kind = \"ganeti\" or \"ceph\", or --from",
+        let (goal, others) = match &self.action {
+            Action::Upgrade(upgrade) => return Ok(upgrade),
+            Action::Reboot(reboot) if reboot.patches => ("patch", OF_HOSTS),
+            Action::Reboot(_) => ("reboot", OF_NODES),
+            Action::Restart(_) => ("restart", OF_HOSTS),
+            Action::Exec(_) => ("exec", OF_NODES),
+        };
+        let Others { name, kinds } = others;
+        Err(
+            CliError::usage(format!("`{goal}` is for {name}, and this is {kind}")).hint(format!(
+                "`upgrade --to RELEASE`; for the others: a configuration with kind = {kinds}, or --from"
             )),
-            Action::Exec(_) => Err(CliError::usage(format!(
-                "`exec` is for a Ganeti or a Ceph on hosts, and this is {kind}"
-            ))
-            .hint(
-                "`upgrade --to RELEASE`; for the others: a configuration with kind = \"ganeti\" or \"ceph\", or --from",
-            )),
-        }
+        )
     }
 
     /// What is done to nodes, to which and how: the goals of a Ganeti. `cluster`: what it is called.
@@ -61,6 +75,10 @@ impl Goal {
                 needs_reboot: None,
                 since: None,
             }),
+            Action::Restart(_) => Err(CliError::usage(format!(
+                "{cluster} is a Ganeti, and `restart` is for a Ceph on hosts"
+            ))
+            .hint("`exec --command 'ssh root@{node} systemctl restart ganeti.target'` restarts the daemons of each node while it is empty")),
             Action::Upgrade(_) => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti, and `upgrade` is for a Ceph or an Ironic"
             ))

@@ -224,7 +224,8 @@ fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, Se
     for part in parts {
         if let Part::Stage(later) = part {
             let (mine, _) = to_do(ask, later, chosen);
-            let mine = mine.into_iter().filter(|unit| !planned.contains(unit));
+            // A unit of several stages is named once.
+            let mine = mine.into_iter().filter(|unit| planned.insert(unit));
             late.extend(mine.map(ToString::to_string));
         }
     }

@@ -16,11 +16,12 @@ use stagger_engine::template::filled;
 
 use super::ask;
 use crate::api::{CephApi, Whom};
-use crate::config::Reboot;
+use crate::config::{Reboot, SoftwareByKind};
 use crate::effects::api_error;
 use crate::facts::mds::FsMap;
 use crate::facts::mgr::MgrMap;
-use crate::host_task::HostTask;
+use crate::host_task::{HostTask, RESTARTS};
+use crate::restart;
 
 /// How long a standby may take to be active.
 const TAKES_OVER: Duration = Duration::from_mins(1);
@@ -33,6 +34,7 @@ pub(crate) struct Visit<'a> {
     pub(crate) api: &'a dyn CephApi,
     pub(crate) shell: &'a Hosts,
     pub(crate) reboot: &'a Reboot,
+    pub(crate) software: &'a SoftwareByKind,
     /// Between two questions to a host that is on its way.
     pub(crate) poll: Duration,
     /// On which host each daemon is.
@@ -124,15 +126,11 @@ impl Visit<'_> {
             match ask::boot(self.shell, self.reboot, host).await {
                 Ok(now) if now != before => {
                     let took = begun.elapsed().as_secs();
-                    let told = match (sent, self.task) {
-                        (true, HostTask::Command { .. }) => format!("done after {took} s"),
-                        (true, HostTask::Reboot | HostTask::Patch) => {
-                            format!("back after {took} s{}", power.told())
-                        }
-                        (false, HostTask::Command { .. }) => "it was done already".to_owned(),
-                        (false, HostTask::Reboot | HostTask::Patch) => {
-                            format!("it has booted already{}", power.told())
-                        }
+                    let told = match (sent, self.task.boots()) {
+                        (true, false) => format!("done after {took} s"),
+                        (true, true) => format!("back after {took} s{}", power.told()),
+                        (false, false) => "it was done already".to_owned(),
+                        (false, true) => format!("it has booted already{}", power.told()),
                     };
                     self.check_after(host).await?;
                     return Ok((now, told));
@@ -166,9 +164,10 @@ impl Visit<'_> {
                 } else {
                     format!(", and nobody knows whether it took the command: {lost}")
                 };
-                let not_yet = match self.task {
-                    HostTask::Reboot | HostTask::Patch => "is not back",
-                    HostTask::Command { .. } => "is not done",
+                let not_yet = if self.task.boots() {
+                    "is not back"
+                } else {
+                    "is not done"
                 };
                 let why = format!(
                     "{host} {not_yet} after {} s{}: {silent}{how}",
@@ -186,9 +185,10 @@ impl Visit<'_> {
 
     /// What a host tells whose turn has not changed it.
     fn unchanged(&self) -> &'static str {
-        match self.task {
-            HostTask::Reboot | HostTask::Patch => "it still has the boot of before",
-            HostTask::Command { .. } => "the command has not ended with 0",
+        if self.task.boots() {
+            "it still has the boot of before"
+        } else {
+            "the command has not ended with 0"
         }
     }
 
@@ -235,9 +235,10 @@ impl Visit<'_> {
                 Err(error) => error.why,
             };
             if begun.elapsed() > self.timeout() {
-                let done = match self.task {
-                    HostTask::Reboot | HostTask::Patch => "has booted",
-                    HostTask::Command { .. } => "is done",
+                let done = if self.task.boots() {
+                    "has booted"
+                } else {
+                    "is done"
                 };
                 let why = format!("{host} {done}, and is not as it is wanted: {why}");
                 return Err(
@@ -275,7 +276,11 @@ impl Visit<'_> {
 
     /// Sends the command; what is not certain of that, if anything.
     async fn send(&self, call: &Call, host: &str, tried: &str) -> Result<String, BackendError> {
-        let command = filled(&self.reboot.command(self.shell), &[("host", host)])?;
+        let mut command = filled(&self.reboot.command(self.shell), &[("host", host)])?;
+        if let HostTask::Restart { kinds, .. } = self.task {
+            let restarts = restart::commands(self.software, self.shell, self.places, host, kinds)?;
+            command = command.replace(RESTARTS, &restarts);
+        }
         let fresh = || call.holds();
         let key = format!("{}-reboot", call.key());
         match self.shell.run(host, &key, call.fence, &command, &fresh).await {
@@ -283,10 +288,11 @@ impl Visit<'_> {
             Ok(ran) => {
                 let said = last_words(&ran.output);
                 let shown = match self.task {
-                    HostTask::Reboot | HostTask::Patch => &command,
-                    HostTask::Command { command, .. } => command,
+                    HostTask::Reboot | HostTask::Patch => format!("`{command}`"),
+                    HostTask::Command { command, .. } => format!("`{command}`"),
+                    HostTask::Restart { .. } => "the restart of its daemons".to_owned(),
                 };
-                let why = format!("`{shown}` for {host} ended with {}: {said}", ran.code);
+                let why = format!("{shown} for {host} ended with {}: {said}", ran.code);
                 Err(BackendError::permanent(tried, why))
             }
             // A host that goes down takes the connection with it.
@@ -303,8 +309,11 @@ impl Visit<'_> {
         self.hand_over_servers().await
     }
 
-    /// Whether a daemon is on a host of the wave; `None`: nobody knows where it is.
+    /// Whether a daemon goes down with the wave; `None`: it is not known on which host it is.
     fn goes_down(&self, kind: &str, name: &str) -> Option<bool> {
+        if !self.task.stops(kind) {
+            return Some(false);
+        }
         let unit = UnitId::new(format!("{kind}.{name}")).ok()?;
         Some(self.wave.contains(self.places.get(&unit)?))
     }

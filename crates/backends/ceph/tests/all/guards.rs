@@ -11,7 +11,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephSettings, SoftwareByKind};
 use stagger_ceph::target::{Disturbance, TargetPolicy, target};
 use stagger_ceph::translate::HealthPolicy;
-use stagger_conformance::guards::{Guard, what_is_taken_is_released};
+use stagger_conformance::guards::{Guard, what_a_later_run_holds_is_left, what_is_taken_is_released};
 use stagger_core::model::{GuardName, GuardScope, PartName};
 use stagger_core::run::Action;
 use stagger_engine::cluster::Executor as _;
@@ -103,7 +103,9 @@ async fn its_guards_have_the_laws_of_every_guard() {
             let settings = settings.lock().unwrap();
             (settings.balances, settings.flags.clone())
         };
-        what_is_taken_is_released(&Guard::new(&backend, name, &[]), &call(), now).await;
+        let guard = Guard::new(&backend, name, &[]);
+        what_is_taken_is_released(&guard, &call(), now).await;
+        what_a_later_run_holds_is_left(&guard, &call(), now).await;
     }
 }
 

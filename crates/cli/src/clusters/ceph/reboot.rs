@@ -8,7 +8,7 @@ use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::memory::Memory;
 use stagger_ceph::reboot::{self, HostTask, RebootGoal};
-use stagger_core::model::{ClusterName, Snapshot};
+use stagger_core::model::{ClusterName, Kind, Snapshot};
 use stagger_core::run::Event;
 use stagger_engine::database::Place;
 
@@ -35,6 +35,37 @@ pub(super) fn meant(
         return Ok(all);
     }
     Ok(named.iter().cloned().collect())
+}
+
+/// Those of the hosts that carry a daemon of these kinds; no kinds: all of them.
+pub(super) fn with_daemons(
+    facts: &Facts,
+    daemons: &Snapshot,
+    mut hosts: BTreeSet<String>,
+    kinds: &[Kind],
+) -> Result<BTreeSet<String>, CliError> {
+    if kinds.is_empty() {
+        return Ok(hosts);
+    }
+    let there: BTreeSet<&str> = daemons.units().iter().map(|unit| unit.kind.as_str()).collect();
+    if let Some(unknown) = kinds.iter().find(|kind| !there.contains(kind.as_str())) {
+        let there: Vec<&str> = there.into_iter().collect();
+        return Err(
+            CliError::usage(format!("the cluster has no daemon of kind {unknown}"))
+                .hint(format!("it has: {}", there.join(", "))),
+        );
+    }
+    let carry = reboot::with_daemons(facts, daemons, kinds);
+    hosts.retain(|host| carry.contains(host));
+    if hosts.is_empty() {
+        let kinds: Vec<&str> = kinds.iter().map(Kind::as_str).collect();
+        let why = format!(
+            "none of the selected hosts has a daemon of kind {}",
+            kinds.join(", ")
+        );
+        return Err(CliError::new(Exit::No, why));
+    }
+    Ok(hosts)
 }
 
 /// How a cluster's hosts are reached, and where journals of earlier runs are.

@@ -1,0 +1,147 @@
+//! How the daemons of a host are restarted.
+
+use std::collections::BTreeMap;
+
+use stagger_core::model::{Kind, UnitId};
+use stagger_engine::cluster::BackendError;
+use stagger_engine::hosts::Hosts;
+use stagger_engine::template::filled;
+
+use crate::config::{SoftwareByKind, in_a_shell};
+use crate::effects::kind_and_id;
+
+/// The kinds of daemons in the order in which a host's are restarted.
+const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
+
+/// Whether a restart of `kinds` stops daemons of that kind; no kinds: all.
+pub(crate) fn stops(kinds: &[Kind], kind: &str) -> bool {
+    kinds.is_empty() || kinds.iter().any(|of| of.as_str() == kind)
+}
+
+/// The commands that restart the daemons of a host, one after another until one fails: `[software]` `restart` for each
+/// daemon, or systemd's for each kind that has none. `places`: on which host each daemon is.
+///
+/// # Errors
+/// The name of a daemon is none that a command may hold.
+pub(crate) fn commands(
+    software: &SoftwareByKind,
+    hosts: &Hosts,
+    places: &BTreeMap<UnitId, String>,
+    host: &str,
+    kinds: &[Kind],
+) -> Result<String, BackendError> {
+    let mut all = Vec::new();
+    for kind in KINDS.into_iter().filter(|kind| stops(kinds, kind)) {
+        let daemons = places
+            .iter()
+            .filter(|(unit, at)| *at == host && kind_and_id(unit).0 == kind);
+        let mut daemons = daemons.map(|(unit, _)| kind_and_id(unit).1).peekable();
+        if daemons.peek().is_none() {
+            continue;
+        }
+        let Some(template) = software.of(kind).restart else {
+            let units = in_a_shell(None, hosts, &by_systemd(kind));
+            all.push(filled(&units, &[("host", host)])?);
+            continue;
+        };
+        for id in daemons {
+            let words = [("kind", kind), ("id", id), ("host", host), ("release", "")];
+            all.push(filled(&template, &words)?);
+        }
+    }
+    // Each in a shell of its own: one may end it, and `set -e` means nothing within a list.
+    let all: Vec<String> = all.iter().map(|command| format!("({command}\n)")).collect();
+    Ok(all.join(" && "))
+}
+
+/// Restarts the units of a kind that are loaded: those of packages, or of cephadm with the cluster's id in their names. That there
+/// is none is an error, since nothing would have been restarted.
+fn by_systemd(kind: &str) -> String {
+    let program = if kind == "rgw" { "radosgw" } else { kind };
+    format!(
+        "'units=$(systemctl list-units --all --plain --no-legend \"ceph-{program}@*.service\" \"ceph-*@{kind}.*.service\" | \
+         cut -d \" \" -f 1) && [ -n \"$units\" ] || {{ echo \"systemd has no units of {kind}\"; exit 1; }}; \
+         systemctl restart $units'"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> BTreeMap<UnitId, String> {
+        let of = |unit: &str, host: &str| (UnitId::new(unit).unwrap(), host.to_owned());
+        [
+            of("osd.1", "h1"),
+            of("osd.2", "h1"),
+            of("osd.3", "h2"),
+            of("mon.a", "h1"),
+        ]
+        .into()
+    }
+
+    #[test]
+    fn each_daemon_of_the_host_by_its_own_command() {
+        let software: SoftwareByKind =
+            serde_json::from_value(serde_json::json!({ "all": { "restart": "svc {kind} {id} {host}" } }))
+                .unwrap();
+        let of = |kinds: &[Kind]| commands(&software, &Hosts::default(), &places(), "h1", kinds).unwrap();
+        assert_eq!(
+            of(&[]),
+            "(svc mon a h1\n) && (svc osd 1 h1\n) && (svc osd 2 h1\n)"
+        );
+        assert_eq!(of(&[Kind::new("mon").unwrap()]), "(svc mon a h1\n)");
+    }
+
+    /// Where no command is given the units of systemd are restarted, and a host without any is an error.
+    #[test]
+    fn a_kind_without_a_command_is_restarted_by_systemd() {
+        let folder = tempfile::tempdir().unwrap();
+        let systemctl = folder.path().join("systemctl");
+        let script = "#!/bin/sh\n[ \"$1\" = list-units ] && { cat $0.units; exit; }\necho \"$@\" >>$0.log\n";
+        std::fs::write(&systemctl, script).unwrap();
+        std::fs::set_permissions(&systemctl, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let there = Hosts {
+            shell: vec!["ssh".to_owned(), "{host}".to_owned(), "sh".to_owned()],
+            ..Hosts::default()
+        };
+        let osds = [Kind::new("osd").unwrap()];
+        let script = commands(&SoftwareByKind::default(), &there, &places(), "h1", &osds).unwrap();
+        let run = |units: &str| {
+            std::fs::write(folder.path().join("systemctl.units"), units).unwrap();
+            let path = format!("{}:/usr/bin:/bin", folder.path().display());
+            std::process::Command::new("sh")
+                .arg("-c")
+                .arg(&script)
+                .env("PATH", path)
+                .output()
+                .unwrap()
+        };
+        let none = run("");
+        assert!(!none.status.success());
+        assert_eq!(
+            String::from_utf8(none.stdout).unwrap(),
+            "systemd has no units of osd\n"
+        );
+        assert!(
+            run("ceph-osd@1.service loaded active running x\nceph-osd@2.service loaded failed failed y\n")
+                .status
+                .success()
+        );
+        let log = std::fs::read_to_string(folder.path().join("systemctl.log")).unwrap();
+        assert_eq!(log, "restart ceph-osd@1.service ceph-osd@2.service\n");
+
+        let here = commands(
+            &SoftwareByKind::default(),
+            &Hosts::default(),
+            &places(),
+            "h1",
+            &osds,
+        )
+        .unwrap();
+        assert!(
+            here.starts_with("(ssh -oBatchMode=yes h1 'units=$(systemctl "),
+            "{here}"
+        );
+    }
+}
