@@ -135,7 +135,7 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
     for unit in set {
         let unit = snapshot.unit(*unit);
         if unit.state == UnitState::Unknown {
-            return Err(format!("nobody could tell whether {} serves", unit.id));
+            return Err(format!("whether {} serves is unknown", unit.id));
         }
     }
     let down = snapshot.down();
@@ -170,7 +170,7 @@ fn waits_are_told(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Findi
                 fault: Fault::WaitHidden,
                 part: left.stage.clone(),
                 detail: format!(
-                    "{} is left alone, and {} waits for that; the plan names {}",
+                    "{} is skipped and blocks {}; the plan names {}",
                     left.unit,
                     said(waits),
                     said(left.needed_by.as_ref())
@@ -263,12 +263,12 @@ impl Judge<'_> {
                 None => "it is not in the snapshot",
                 Some(unit) if unit.kind != self.stage.kind => "it is of another kind",
                 Some(unit) if unit.untouchable.is_some() || self.ask.aside.contains_key(id) => {
-                    "it must be left alone"
+                    "it must be skipped"
                 }
                 Some(_) if !self.ask.target.is_for(self.stage, id) => "it was not selected",
                 Some(unit) if unit.state != UnitState::Serving => "it does not serve",
                 Some(unit) if unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs)) => {
-                    "it has nothing to do"
+                    "it is already on the target"
                 }
                 Some(_) => continue,
             };

@@ -33,7 +33,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
     if let Some(left) = plan.left_alone.iter().find(|left| left.unit == *unit) {
         return Some(Explanation {
             unit: unit.clone(),
-            place: format!("{unit} is left alone ({})", left.reason.code),
+            place: format!("{unit} is skipped ({})", left.reason.code),
             held_by: vec![left.reason.detail.clone()],
             freed_by: vec![left.reason.code.remedy(snapshot.terms())],
         });
@@ -68,7 +68,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
             .map_or("an unknown revision", |r| r.as_str());
         return Some(Explanation {
             unit: unit.clone(),
-            place: format!("{unit} has nothing to do: it serves on {revision}"),
+            place: format!("{unit} is up to date: it runs {revision}"),
             held_by: Vec::new(),
             freed_by: Vec::new(),
         });
@@ -104,7 +104,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
         }
     }
     if maintenance.is_some_and(|maintenance| maintenance.last.as_ref() == Some(unit)) {
-        held_by.push("its wave is the last: it was asked to be visited last".to_owned());
+        held_by.push("it is in the last wave, as requested".to_owned());
     }
     held_by.extend(moved(&stage.waves[wave].moves, unit));
     Some(Explanation {
@@ -130,9 +130,9 @@ fn moved(moves: &[Move], unit: &UnitId) -> Vec<String> {
             let what = match a_move.how {
                 How::Migrate => "moves",
                 How::Relocate => "is stopped, copied and started, and so moves",
-                How::ReplaceStandby => "gets its second copy made anew, and that moves",
+                How::ReplaceStandby => "gets a new second copy, which moves",
             };
-            format!("its turn: {} {what} to {}", a_move.guest, a_move.to)
+            format!("visit: {} {what} to {}", a_move.guest, a_move.to)
         })
         .collect()
 }

@@ -230,13 +230,13 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
             );
         }
         Some(Ending::Incomplete { left }) => {
-            let left = format!("done but for {} that were left{}", left.len(), goes_on(run));
+            let left = format!("done; {} skipped{}", left.len(), goes_on(run));
             return (Verdict::Ended, left);
         }
         Some(Ending::RolledBack { reason }) => {
             return (Verdict::Ended, format!("rolled back: {reason}{}", goes_on(run)));
         }
-        Some(Ending::Aborted) => return (Verdict::Ended, format!("a person ended it{}", goes_on(run))),
+        Some(Ending::Aborted) => return (Verdict::Ended, format!("aborted{}", goes_on(run))),
         None => {}
     }
     if let Some((reason, _)) = run.held() {
@@ -260,7 +260,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
             (Verdict::Held, reason.to_string())
         }
         Some(reason) => (Verdict::Running, reason.to_string()),
-        None => (Verdict::Running, "at work".to_owned()),
+        None => (Verdict::Running, "running".to_owned()),
     }
 }
 
@@ -280,11 +280,11 @@ pub fn mixed(run: &Run) -> Option<String> {
     let once = if *ending == Ending::Aborted {
         ""
     } else {
-        ", once what is told here is mended"
+        ", once the cause is fixed"
     };
     (run.changed() > 0).then(|| {
         format!(
-            "{} of its units run what was wanted: the same `stagger run` does the others{once}",
+            "{} of its units are on the target: the same `stagger run` changes the rest{once}",
             run.changed()
         )
     })
@@ -302,7 +302,7 @@ fn current(run: &Run) -> Option<Current> {
                 Phase::Leave => "leaving",
             }),
             Action::Restart { unit: at } if at == unit => Some("restarting"),
-            Action::GoBack { unit: at, .. } if at == unit => Some("going back"),
+            Action::GoBack { unit: at, .. } if at == unit => Some("rolling back"),
             Action::Visit { .. }
             | Action::Restart { .. }
             | Action::GoBack { .. }
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_unit_of_two_stages_is_left_once() {
-        let down = Reason::new(Code::UnitDown, "it was down before its turn");
+        let down = Reason::new(Code::UnitDown, "it was already down");
         let left = ["api.a1", "api.a2", "api.a1"].map(|unit| (unit.to_owned(), &down));
         let [group] = &group(left.into_iter())[..] else {
             panic!("one reason")

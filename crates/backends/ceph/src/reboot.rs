@@ -114,7 +114,7 @@ pub fn snapshot(
         };
         let ill = down.get(host).map(|daemons| {
             let why = format!(
-                "{} of it did not serve before its turn: start {}, or remove it from the cluster, then plan again",
+                "{} of it was already down: start {}, or remove it from the cluster, then plan again",
                 daemons.join(", "),
                 if daemons.len() == 1 { "it" } else { "them" }
             );

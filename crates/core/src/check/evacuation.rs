@@ -134,7 +134,7 @@ impl Judge<'_> {
                 judge.judge(&wave, &mut said);
             }
             if let Some((fault, detail)) = said.first() {
-                let detail = format!("when {} begins: {fault}: {detail}", turn.unit);
+                let detail = format!("when {} starts: {fault}: {detail}", turn.unit);
                 findings.push(self.found(Fault::ScheduleBroken, detail));
                 return;
             }

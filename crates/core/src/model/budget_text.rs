@@ -43,7 +43,7 @@ impl Snapshot {
             String::new()
         };
         format!(
-            "{}{already}, and this would take {adds} more",
+            "{}{already}, and this would take down {adds} more",
             self.describe_budget(budgets, *at)
         )
     }

@@ -165,13 +165,13 @@ impl EvacuationPolicy {
                 (Storage::Local, LocalGuests::Skip) => Some(Reason::new(
                     Code::NonRedundant,
                     format!(
-                        "{name} has its disks there only; it may be accepted while it is down, or moved off with downtime"
+                        "{name} has its disks there only; accept it while it is down, or move it off with downtime"
                     ),
                 )),
                 (Storage::Local, LocalGuests::Accept) if runs => Some(Reason::new(
                     Code::NonRedundantRunning,
                     format!(
-                        "{name} runs, and has its disks there only; stop it, or have it moved off with downtime"
+                        "{name} runs and has its disks there only; stop it, or move it off with downtime"
                     ),
                 )),
                 _ if !runs => None,
@@ -191,7 +191,7 @@ impl EvacuationPolicy {
                 guest.runs && !self.as_if_down
             })?;
             let Guest { name, stuck, .. } = capacity.guest(guest);
-            let why = stuck.as_deref().unwrap_or("nobody knows where it runs");
+            let why = stuck.as_deref().unwrap_or("where it runs is unknown");
             Some(Reason::new(
                 Code::GuestStuck,
                 format!("{name} may run there: {why}"),

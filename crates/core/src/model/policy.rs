@@ -242,7 +242,7 @@ fn percent<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::
 fn at_least_one<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     match u32::deserialize(from)? {
         0 => Err(serde::de::Error::custom(
-            "0 seconds is no time in which anything could begin: give 1 or more",
+            "0 seconds leaves no time to start anything: give 1 or more",
         )),
         seconds => Ok(seconds),
     }

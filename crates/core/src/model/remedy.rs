@@ -17,26 +17,28 @@ impl Code {
                 "starting it, or removing it from the cluster; an OSD that is marked out is not waited for"
             }
             Self::UnitUnknown | Self::RevisionUnknown => {
-                "an observation that tells: see the conditions in `stagger observe`"
+                "an observation that shows it: see the conditions in `stagger observe`"
             }
             Self::NonRedundant => {
                 return format!("--accept-non-redundant once no such {guest} runs, or --move-non-redundant");
             }
             Self::NonRedundantRunning => {
-                return format!("stopping it, or --move-non-redundant: such {guest}s are down meanwhile");
+                return format!(
+                    "stopping it, or --move-non-redundant: such {guest}s are down while they move"
+                );
             }
             Self::NoRoom => {
                 return format!(
-                    "memory on the {standby}, or --spend-spare where only what is kept for a failure is lacking"
+                    "more memory on the {standby}, or --spend-spare where only the reserve for a failure is short"
                 );
             }
             Self::NoRoomAnywhere | Self::NoRoomForCopies => {
                 return format!("room on other {host}s of the group");
             }
             Self::GuestStuck => return format!("what keeps the {guest} there: see its reason"),
-            Self::InterruptionNotPermitted => "a person's word: --interrupt, or interruptions in [policy]",
+            Self::InterruptionNotPermitted => "permission: --interrupt, or interruptions in [policy]",
             Self::OneAtATime => "the other one serving again",
-            Self::MaxInParallelUsedUp => "what is down coming back, or a larger max_in_parallel",
+            Self::MaxInParallelUsedUp => "the units that are down serving again, or a larger max_in_parallel",
             _ => "what its reason names; see docs/reference/reasons.md",
         };
         said.to_owned()

@@ -242,12 +242,15 @@ impl Posed<'_> {
             },
             Rule::Wide(at) => Reason::new(
                 Code::MaxInParallelUsedUp,
-                format!("what is down already uses up {}", self.wide[at as usize]),
+                format!(
+                    "the units that are already down exhaust {}",
+                    self.wide[at as usize]
+                ),
             ),
             Rule::Domains(at) => Reason::new(
                 Code::MaxDomainsUsedUp,
                 format!(
-                    "what is down already touches as many of level {} as may be",
+                    "the units that are already down are in as many of level {} as permitted",
                     self.levels[at as usize]
                 ),
             ),

@@ -97,7 +97,7 @@ pub fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Vec<Reason> 
             many => format!(" and {} more are", many - NAMED),
         };
         let detail = format!(
-            "{}{more} left alone, and {needed_by} waits for that. {reason}. What would help: {}",
+            "{}{more} skipped, and {needed_by} waits for that. {reason}. What would help: {}",
             names.join(" "),
             reason.code.remedy(terms)
         );

@@ -89,15 +89,15 @@ fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason>
     match unit.state {
         UnitState::Unknown => Some(Reason::new(
             Code::UnitUnknown,
-            "nobody could tell whether it serves",
+            "whether it serves is unknown",
         )),
         UnitState::Down => Some(Reason::new(
             Code::UnitDown,
-            "it was down before its turn; start it or remove it from the cluster, then plan again",
+            "it was already down; start it, or remove it from the cluster, then plan again",
         )),
         UnitState::Serving if unit.revision.is_none() => Some(Reason::new(
             Code::RevisionUnknown,
-            "nobody could tell what it runs",
+            "what it runs is unknown",
         )),
         UnitState::Serving => None,
     }

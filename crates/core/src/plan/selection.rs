@@ -56,7 +56,7 @@ pub enum SelectionError {
         known: Vec<String>,
     },
     /// Each list names units, and no unit is in all of them.
-    #[error("no unit is of all that was selected")]
+    #[error("no unit matches the whole selection")]
     Nothing,
     /// Other units come first.
     #[error(

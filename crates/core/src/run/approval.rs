@@ -89,7 +89,7 @@ impl State {
                 now,
                 &rest,
                 &Code::AskedToStop,
-                "nothing of it was begun",
+                "none of it was started",
             ));
         }
         if let Err(why) = self.may_stop(snapshot, &rest) {
@@ -118,8 +118,8 @@ impl State {
             self.hold(Reason::new(
                 Code::ApprovalTooShort,
                 format!(
-                    "both judges have agreed {IN_VAIN} times, and nothing could be begun within approval_age, {age} s: \
-                     `stagger resume {run}` tries again; for a longer approval_age `stagger abort {run}` and begin anew"
+                    "both checks have agreed {IN_VAIN} times, and nothing could be started within approval_age, {age} s: \
+                     `stagger resume {run}` tries again; for a longer approval_age `stagger abort {run}` and start a new run"
                 ),
             ))
         })

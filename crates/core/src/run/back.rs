@@ -90,7 +90,7 @@ impl State {
                 revisions.insert(before);
                 left += 1;
             } else {
-                let reason = Reason::new(Code::NotChangedByThisRun, "it is left as it was found");
+                let reason = Reason::new(Code::NotChangedByThisRun, "it stays as it was found");
                 way.aside.insert(unit.id.clone(), reason);
             }
         }
@@ -100,7 +100,8 @@ impl State {
         // What a later stage has made of these units cannot be taken back by going back past it.
         let later = way.stuck.get(&stage.kind).cloned();
         let why_not = match (closed, later, how(&stage.going_back, &self.start.policy)) {
-            (Some(door), ..) => Some(Reason::new(Code::BehindAOneWayDoor, format!("{door} was passed"))),
+            (Some(door), ..) => Some(Reason::new(Code::BehindAOneWayDoor, format!("the point of no return {door} was \
+                                                                                   passed"))),
             (None, Some(reason), _) | (None, None, Err(reason)) => Some(reason),
             (None, None, Ok(_)) => None,
         };
@@ -151,7 +152,7 @@ pub(super) fn how(going_back: &GoingBack, policy: &Policy) -> Result<bool, Reaso
         GoingBack::Rebuild { .. } if policy.rebuild_to_go_back => Ok(true),
         GoingBack::Rebuild { cost } => Err(Reason::new(
             Code::GoingBackNeedsARebuild,
-            format!("it takes {cost}; set rebuild_to_go_back in [policy] to permit it"),
+            format!("its rollback takes {cost}; set rebuild_to_go_back in [policy] to permit that"),
         )),
         GoingBack::Impossible { why } => Err(Reason::new(Code::GoingBackIsImpossible, why.clone())),
     }

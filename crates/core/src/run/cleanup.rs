@@ -36,7 +36,7 @@ impl State {
             .kept_drained(snapshot)
             .filter_map(|(unit, tried)| Some((unit, tried?)))
             .min_by_key(|(_, tried)| tried.again)?;
-        let why = format!("{} is drained, and is given back once more", unit.id);
+        let why = format!("{} is drained; undraining it is retried", unit.id);
         Some(Decision::Wait {
             until: Some(tried.again),
             why: Reason::new(Code::UnitsSetAside, why),

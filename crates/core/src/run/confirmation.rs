@@ -10,7 +10,7 @@ use crate::model::HostName;
 impl State {
     /// A host is off: what was open on it has failed. Nothing goes on there, so no fence is needed either.
     pub(super) fn apply_off(&mut self, seq: Seq, at: Timestamp, host: HostName, ended: Vec<Seq>, by: &str) {
-        let why = format!("{host} is off, as {by} said");
+        let why = format!("{host} is off, as {by} confirmed");
         for intent in ended {
             let unit = self.open.get(&intent).and_then(Action::unit).cloned();
             self.settle_by_word(seq, at, intent, Outcome::Failed { why: why.clone() });
@@ -30,11 +30,11 @@ impl State {
     pub(super) fn apply_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, done: bool, by: &str) {
         let outcome = if done {
             Outcome::Done {
-                note: format!("it is done, as {by} said"),
+                note: format!("done, as {by} settled it"),
             }
         } else {
             Outcome::Failed {
-                why: format!("it is not done, as {by} said"),
+                why: format!("not done, as {by} settled it"),
             }
         };
         self.settle_by_word(seq, at, intent, outcome);

@@ -138,7 +138,7 @@ impl State {
         if self.paused {
             return self.hold(Reason::new(
                 Code::Paused,
-                "a person paused it; `stagger resume` goes on",
+                "paused by an operator; `stagger resume` continues it",
             ));
         }
         // A guard that could not be taken is not tried without an end: a person looks first.
@@ -249,7 +249,7 @@ impl State {
             let why = snapshot.condition(&spec.done_when).why;
             let reason = Reason::new(
                 Code::StepWithoutEffect,
-                format!("{} is not yet so: {why}", spec.done_when),
+                format!("{} is not met yet: {why}", spec.done_when),
             );
             if now < until {
                 return Decision::Wait {
@@ -296,13 +296,13 @@ impl State {
                 .unwrap_or(Timestamp::MAX);
             if now < until && self.going_back.is_none() {
                 let what = if last.canary {
-                    "the first unit of its kind"
+                    "the canary"
                 } else {
                     "the last wave"
                 };
                 return Some(Decision::Wait {
                     until: Some(until),
-                    why: Reason::new(Code::Soaking, format!("{what} proves itself")),
+                    why: Reason::new(Code::Soaking, format!("{what} soaks")),
                 });
             }
         }

@@ -150,7 +150,7 @@ impl State {
         Some(self.hold(Reason::new(
             Code::InterruptionNotPermitted,
             format!(
-                "{}; {} permits it, or bring back what stood in for it; then `stagger resume {run}` goes on",
+                "{}; permit it with {}, or restore its stand-in; then `stagger resume {run}` continues",
                 first.what,
                 words.join(" and ")
             ),

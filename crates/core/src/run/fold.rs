@@ -53,7 +53,7 @@ impl State {
             }
             Event::JournalBehind => {
                 if self.ruled_out >= self.fence {
-                    return illegal("whoever holds the lock has gone on already");
+                    return illegal("the holder of the lock has already continued");
                 }
                 self.changed = seq;
                 self.judged = None;
@@ -113,7 +113,7 @@ impl State {
                         .is_some_and(|visit| visit.state == VisitState::Done)
                 };
                 if !passed.iter().all(is_done) {
-                    return illegal("a unit leaves the wave whose turn is not over");
+                    return illegal("a unit leaves the wave whose visit is not over");
                 }
                 if !passed.is_empty() {
                     let since = wave.waiting.take().map_or(at, |waiting| waiting.since);
@@ -162,7 +162,7 @@ impl State {
                 }
                 self.apply_judged(seq, units, said);
             }
-            Event::Judged { .. } => return illegal("no wave is open of which anybody could be judged"),
+            Event::Judged { .. } => return illegal("no wave is open whose units could be judged"),
             Event::WaveDropped { .. } => {
                 if self.wave.take_if(|wave| !wave.is_begun()).is_none() {
                     return illegal("there is no wave that could be dropped");
@@ -315,7 +315,7 @@ impl State {
                 let tries = self.tries_before(&unit, &reason) + 1;
                 if let Some(wave) = &mut self.wave {
                     if wave.units.get(&unit).is_some_and(Visit::is_begun) {
-                        return illegal("a unit is set aside in the middle of its turn");
+                        return illegal("a unit is set aside in the middle of its visit");
                     }
                     wave.units.remove(&unit);
                 }
@@ -385,19 +385,19 @@ impl State {
             (Action::Visit { phase, .. }, Some(Some((wave, Some(visit))))) => {
                 let is_given_back = *phase == Phase::Leave && visit.is_stuck();
                 if wave.leads_back() || (wave.failure().is_some() && !is_given_back) {
-                    Some("a unit is visited whose wave goes back")
+                    Some("a unit is visited whose wave is rolled back")
                 } else if !wave.is_agreed() && *phase > Phase::Prepare {
-                    Some("a unit is visited to which the judges have not agreed")
+                    Some("a unit is visited that the checks have not approved")
                 } else {
                     (!visit.may_have(*phase)).then_some("that phase of a visit is not its next")
                 }
             }
             (Action::Restart { .. }, Some(Some((wave, Some(visit))))) => (!wave.goes_on()
                 || !visit.may_be_restarted())
-            .then_some("a unit is started once more that has not had its turn"),
+            .then_some("a unit is restarted that has not been visited"),
             (Action::GoBack { .. }, Some(Some((wave, _)))) => {
                 let may = wave.failure().is_some() || wave.leads_back() && wave.is_agreed();
-                (!may).then_some("a unit goes back whose wave has not failed")
+                (!may).then_some("a unit is rolled back whose wave has not failed")
             }
         }
     }
@@ -411,7 +411,7 @@ impl State {
     /// What is known of who was entered is old: an *enter* is settled as failed, and what was entered is left again. What was
     /// changed is so: its own host tells whether an earlier call did it.
     fn doubt_what_was_entered(&mut self, at: Timestamp) {
-        const WHY: &str = "the journal does not know what has become of it since it was entered";
+        const WHY: &str = "what happened to it after it was entered is not in the journal";
         let is_enter = |action: &Action| {
             matches!(
                 action,
@@ -509,7 +509,7 @@ impl State {
                 }
             }
             Command::Rollback => {
-                let reason = Reason::new(Code::AskedToGoBack, format!("{by} asked for it"));
+                let reason = Reason::new(Code::AskedToGoBack, format!("{by} requested it"));
                 self.going_back.get_or_insert(reason);
                 self.paused = false;
                 self.held = None;

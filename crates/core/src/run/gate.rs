@@ -56,7 +56,7 @@ pub(super) fn not_serving<'a>(
             None => "it is gone".to_owned(),
             Some(unit) => match (unit.state, wanted) {
                 (UnitState::Down, _) => "it is down".to_owned(),
-                (UnitState::Unknown, _) => "nobody could tell whether it serves".to_owned(),
+                (UnitState::Unknown, _) => "whether it serves is unknown".to_owned(),
                 (UnitState::Serving, Wanted::Serving | Wanted::Nothing) => continue,
                 (UnitState::Serving, Wanted::On(revision)) if unit.revision.as_ref() == Some(revision) => {
                     continue;

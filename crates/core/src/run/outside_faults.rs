@@ -54,7 +54,7 @@ impl State {
             many => format!(" and {} more", many - 8),
         };
         let detail = format!(
-            "{}{more} served when the wave was opened and no longer; the wave stays as it is: {}",
+            "{}{more} failed outside the open wave, which is not rolled back: {}",
             names.join(" "),
             why.detail
         );

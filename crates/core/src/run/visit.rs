@@ -273,7 +273,7 @@ impl OpenWave {
         let names: Vec<&str> = stuck.map(|(unit, _)| unit.as_str()).collect();
         match names.as_slice() {
             [] => String::new(),
-            names => format!("; to give back {} is tried until it works", names.join(" ")),
+            names => format!("; undraining {} is retried until it works", names.join(" ")),
         }
     }
 
@@ -331,7 +331,7 @@ impl Visit {
         !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })
     }
 
-    /// Since when the word of both judges on it counts, while nothing of it was begun.
+    /// Since when the word of both judges on it counts, while none of it was started.
     pub(super) fn approved(&self) -> Option<Timestamp> {
         if let VisitState::Waiting { approved, .. } = self.state {
             approved
@@ -386,7 +386,7 @@ impl Visit {
         self.done() >= Some(Phase::Change)
     }
 
-    /// Whether it is surely as it was: nothing of it was begun, or it was left again.
+    /// Whether it is surely as it was: none of it was started, or it was left again.
     pub(super) fn is_untouched(&self) -> bool {
         self.waits()
             || matches!(

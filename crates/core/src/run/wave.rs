@@ -29,15 +29,15 @@ impl State {
         } else if self.paused {
             "the run is paused"
         } else if self.going_back.is_some() && !wave.leads_back() {
-            "the run goes back"
+            "the run rolls back"
         } else if closing {
-            "the process that carries it out stops"
+            "its process stops"
         } else {
             return None;
         };
         let reason = Reason::new(
             Code::AskedToStop,
-            format!("{why}, and nothing of the wave was begun"),
+            format!("{why}, and none of the wave was started"),
         );
         Some(Decision::Record(vec![Event::WaveDropped { reason }]))
     }
@@ -471,7 +471,7 @@ impl State {
         let wait = |until, why: &str| {
             let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
             let serve = if units.len() == 1 { "serves" } else { "serve" };
-            let why = format!("{} {serve} and may not be stopped now: {why}", names.join(" "));
+            let why = format!("{} {serve} and must not be stopped now: {why}", names.join(" "));
             let why = Reason::new(Code::NotSafeToStopAgain, why);
             // It may take a person to make it safe, and goes on by itself once it is.
             match &self.held {
@@ -499,7 +499,7 @@ impl State {
             (Answer::No { why } | Answer::Unknown { why }, _)
             | (_, Answer::No { why } | Answer::Unknown { why }) => why.as_str(),
             _ if said.is_yes() && self.approved_until(said.since) <= now => {
-                "both judges agreed, and by then it was too late: approval_age is shorter than it takes to ask them"
+                "both checks agreed, but the approval has expired: approval_age is shorter than the checks take"
             }
             _ if said.is_yes() => {
                 if self
@@ -515,7 +515,7 @@ impl State {
                     again: Vec::new(),
                 };
             }
-            _ => "our own judgement is missing",
+            _ => "stagger's own check is missing",
         };
         wait(Some(again), why)
     }

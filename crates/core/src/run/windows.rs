@@ -29,7 +29,7 @@ impl State {
         if self.last_wave.is_some() || self.going_back.is_some() {
             return None;
         }
-        self.wait_for_window(now, 0, &format!("the step {step} must begin inside"))
+        self.wait_for_window(now, 0, &format!("the step {step} must start inside"))
     }
 
     fn wait_for_window(&self, now: Timestamp, seconds: u32, what: &str) -> Option<Decision> {

@@ -644,7 +644,7 @@ fn for_a_host_that_is_off_nobody_goes_back() {
     let held = story.waits();
     assert_eq!(held.code, Code::GatesShut, "{held}");
     assert!(
-        held.detail.contains("osd.0: h0 is off, as anna@ops1 said"),
+        held.detail.contains("osd.0: h0 is off, as anna@ops1 confirmed"),
         "{held}"
     );
     // Once a person resumes, as the host is back, it has its turn again, and is asked about like any other.

@@ -58,7 +58,7 @@ fn the_first_of_a_kind_proves_itself_longer_than_the_waves_after_it() {
     let mut world = world(3, stages(), policy);
     let (until, why) = waits(&mut world);
     assert_eq!((until, &why.code), (Some(30), &Code::Soaking));
-    assert!(why.detail.contains("the first unit of its kind"), "{why}");
+    assert!(why.detail.contains("the canary"), "{why}");
     world.second = 30;
     let (until, why) = waits(&mut world);
     assert_eq!((until, &why.code), (Some(40), &Code::Soaking));
@@ -177,7 +177,7 @@ fn a_door_that_was_passed_is_named_on_the_way_back_and_asked_for_nowhere() {
         let Decision::Over(Ending::RolledBack { reason }) = world.drive(|_| false) else {
             panic!("it should end")
         };
-        let told = "; 3 of stage osd stay as they are: behind-a-one-way-door: last-osd was passed";
+        let told = "; 3 of stage osd stay as they are: behind-a-one-way-door: the point of no return last-osd was passed";
         assert_eq!(reason.detail.contains(told), stay, "{reason}");
         assert_eq!(world.on_new().is_empty(), !stay);
     }

@@ -198,7 +198,7 @@ fn what_is_not_there_is_named_with_what_is() {
             units: vec!["mon.0".parse().unwrap()],
             ..none()
         }),
-        "no unit is of all that was selected"
+        "no unit matches the whole selection"
     );
 }
 

@@ -378,7 +378,7 @@ fn who_serves_is_stopped_again_only_once_both_judges_agree() {
     assert!(
         reason
             .detail
-            .contains("osd.0 serves and may not be stopped now: a group has no other copy"),
+            .contains("osd.0 serves and must not be stopped now: a group has no other copy"),
         "{reason}"
     );
     assert_eq!(world.asked.len(), asked + 1);
@@ -480,7 +480,7 @@ fn who_serves_is_not_stopped_again_on_the_word_of_the_oracle_alone() {
         panic!("it should be held: {:?}", world.next())
     };
     assert!(
-        matches!(events.as_slice(), [Event::Held { reason }] if reason.detail.ends_with("our own judgement is missing")),
+        matches!(events.as_slice(), [Event::Held { reason }] if reason.detail.ends_with("stagger's own check is missing")),
         "{events:?}"
     );
 }

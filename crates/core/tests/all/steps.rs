@@ -60,7 +60,7 @@ fn what_a_step_does_is_waited_for_a_while_and_then_a_person_is_asked() {
     let Decision::Hold(reason) = world.drive(|_| false) else {
         panic!("it should hold")
     };
-    assert!(reason.detail.contains("convert-done is not yet so"), "{reason}");
+    assert!(reason.detail.contains("convert-done is not met yet"), "{reason}");
     assert_eq!(world.done, WHOLE[..3], "and it was not taken again");
     world.idle.clear();
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));

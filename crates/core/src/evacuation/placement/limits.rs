@@ -139,7 +139,7 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
     let name = &world.capacity.host(standby).unit;
     let kept = match first {
         Some(first) => format!(
-            " and must keep {most} for what is on {} should it fail",
+            " and must reserve {most} for a failure of {}",
             world.capacity.host(first.of).unit
         ),
         None => String::new(),

@@ -281,7 +281,7 @@ impl<'w> Attempt<'w> {
                     why: Reason::new(
                         Code::NoRoomAnywhere,
                         format!(
-                            "no {} of {} has room for {}, which takes {} MiB of memory and {} virtual processors",
+                            "no {} of {} has room for {}, which needs {} MiB of memory and {} virtual processors",
                             self.world.terms.host,
                             capacity.pool(pool),
                             of.name,
@@ -336,7 +336,7 @@ impl<'w> Attempt<'w> {
                     why: Reason::new(
                         Code::NoRoomForCopies,
                         format!(
-                            "no {} of {} has room for the second copy of {}, which takes {} MiB of disk",
+                            "no {} of {} has room for the second copy of {}, which needs {} MiB of disk",
                             self.world.terms.host,
                             capacity.pool(pool),
                             of.name,

@@ -253,7 +253,7 @@ impl Capacity {
                 demand,
                 free,
             } => format!(
-                "{} would have {free} MiB of memory free and could not take over {demand} MiB if {} failed",
+                "{} would have {free} MiB of memory free and could not take over the {demand} MiB of {} if that failed",
                 name(host),
                 name(of)
             ),
@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(alone, Err(lost));
         assert_eq!(
             capacity.words(&lost),
-            "node2 would have 40 MiB of memory free and could not take over 60 MiB if node1 failed"
+            "node2 would have 40 MiB of memory free and could not take over the 60 MiB of node1 if that failed"
         );
         assert_eq!(capacity.permit(&spend, &[], &[0], &[migrate(0, 2)]), Ok(()));
         // Both do not fit in any way.
