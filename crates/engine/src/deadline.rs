@@ -29,10 +29,7 @@ impl Deadline {
             return Ok(());
         }
         let late = now.duration_since(self.until).as_secs();
-        Err(format!(
-            "what both judges had said of it counted until {:.0}, {late} s ago",
-            self.until
-        ))
+        Err(format!("its approval expired at {:.0}, {late} s ago", self.until))
     }
 }
 

@@ -42,13 +42,13 @@ pub enum DriveError {
     #[error("the journal makes no sense")]
     Illegal(#[from] IllegalEvent),
     /// The lock is not ours any more.
-    #[error("another may be in charge now: {0}")]
+    #[error("the lock may be lost: {0}")]
     LeaseLost(String),
     /// The world cannot be seen, and will not be next time either.
     #[error("the cluster cannot be observed")]
     Backend(#[from] BackendError),
     /// A predecessor's call may still land, and nothing can be done against it.
-    #[error("a call of a process before may still be under way on {hosts} ({units}): {why}")]
+    #[error("a call of an earlier process may still be under way on {hosts} ({units}): {why}")]
     StrayCall {
         /// On which hosts; on all others the fence is raised.
         hosts: String,
@@ -324,7 +324,7 @@ impl Driver {
             let until = self.clock.now().saturating_add(left).unwrap_or(Timestamp::MAX);
             let why = Reason::new(
                 Code::WaitingOutCalls,
-                "a call of the process before may still be under way",
+                "a call of an earlier process may still be under way",
             );
             let waiting = Waiting {
                 why: &why,

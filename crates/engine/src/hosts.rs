@@ -217,8 +217,9 @@ impl Hosts {
         }
         // Before it is a word of any program: one that begins with a dash would be an option.
         let host = HostName::new(host).map_err(|error| {
-            BackendError::permanent(tried, error.to_string())
-                .hint("nothing was sent; it is the name that the daemon or the configuration gives its host")
+            BackendError::permanent(tried, error.to_string()).hint(
+                "nothing was sent; the daemon or the configuration gives its host that name: change it there",
+            )
         })?;
         self.shell
             .iter()
@@ -296,7 +297,7 @@ impl Hosts {
                         }
                     }
                     Some(Word::Late) => {
-                        let late = || "its sender did not say in time that it may begin".to_owned();
+                        let late = || "its sender did not let it start in time".to_owned();
                         heard.withheld.get_or_insert_with(late);
                     }
                     Some(Word::Fenced(newest)) => heard.fenced = Some(newest.to_owned()),
@@ -345,7 +346,7 @@ fn judge(
     failed: &dyn Fn(String) -> BackendError,
 ) -> Result<Heard, BackendError> {
     if let Some(why) = &heard.withheld {
-        let why = format!("nothing was begun: {why}; it has to be judged again");
+        let why = format!("nothing was started: {why}; it has to be approved again");
         return Err(BackendError::expired(tried, why));
     }
     if let Some(newest) = &heard.fenced {

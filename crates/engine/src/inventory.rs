@@ -62,7 +62,7 @@ pub enum InventoryError {
     )]
     Newer(u32),
     /// Its answers are not those of such a system.
-    #[error("its answers are not those of {system}")]
+    #[error("its contents are not answers of {system}")]
     Answers {
         /// Of which.
         system: String,
@@ -78,7 +78,7 @@ impl InventoryError {
         match self {
             Self::Truncated { .. } => "copy it once more, or make a new one: stagger observe --save FILE",
             Self::Shape(_) | Self::Other(_) | Self::Answers { .. } => {
-                "`stagger observe --save FILE` makes one; what `observe --json` prints is for people and scripts"
+                "`stagger observe --save FILE` makes one; what `observe --json` prints is for reading and scripts"
             }
             Self::Newer(_) => "read it with the release that wrote it, or a later one",
         }

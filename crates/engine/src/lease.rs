@@ -54,14 +54,14 @@ impl Beside {
     fn beat(&self, claim: &LockRecord, fence: u64, expires: Duration) {
         let said = self.with(|store| store.beat(&claim.run, fence, claim, expires));
         if let Some(Err(error)) = said {
-            tracing::warn!(%error, "who is at work could not be written down");
+            tracing::warn!(%error, "could not record which process carries out the run");
         }
     }
 
     fn left(&self, claim: &LockRecord, fence: u64) {
         let said = self.with(|store| store.left(&claim.run, fence));
         if let Some(Err(error)) = said {
-            tracing::warn!(%error, "that nobody is at work could not be written down");
+            tracing::warn!(%error, "could not record that this process has left the run");
         }
     }
 
@@ -135,9 +135,9 @@ impl Watch {
             }
             match self.beside.anchor(backend, &self.claim, seq).await {
                 Ok(known) if known >= seq => return Ok(()),
-                Ok(_) => return Err("the journal has lost what it was told to announce".to_owned()),
+                Ok(_) => return Err("the journal has lost an event that was written to it".to_owned()),
                 Err(LockError::Backend(error)) if error.retryability != Retryability::Permanent => {
-                    tracing::warn!(%error, "the journal could not be anchored; nothing is begun before");
+                    tracing::warn!(%error, "the journal could not be anchored; nothing starts before it is");
                     self.clock.pause(TELL_AGAIN).await;
                 }
                 Err(LockError::Backend(error)) => {

@@ -214,7 +214,7 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
         ),
         None => checks.push(Check::failed(
             host,
-            format!("it answered what no shell prints: {answer:.200}"),
+            format!("its answer is not that of a shell: {answer:.200}"),
         )),
     }
     match number("room") {
@@ -223,7 +223,10 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
                 .hint(format!("at least {} MiB should be", ROOM / 1024)),
         ),
         Some(_) => {}
-        None => checks.push(Check::warning(host, "how much room there is could not be told")),
+        None => checks.push(Check::warning(
+            host,
+            "how much room there is could not be determined",
+        )),
     }
     match number("clock") {
         Some(clock) => {
@@ -232,7 +235,7 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
             if off > CLOCK.as_secs() {
                 checks.push(
                     Check::warning(host, format!("its clock is {off} s off from the one here"))
-                        .hint("Ceph complains of its monitors' clocks at 0.05 s; look at chrony or ntpd"),
+                        .hint("Ceph warns of its monitors' clocks at 0.05 s; look at chrony or ntpd"),
                 );
             }
         }

@@ -120,9 +120,8 @@ impl<'a> Reader<'a> {
         if sum != hash(&self.before, self.run, seq, fence, &at, &body) {
             return Err(self.damaged(format!("the checksum of event {seq} is wrong")));
         }
-        let version = version_of(version.as_deref()).map_err(|text| {
-            self.damaged(format!("event {seq} has {text:?} where its version should stand"))
-        })?;
+        let version = version_of(version.as_deref())
+            .map_err(|text| self.damaged(format!("event {seq} has {text:?} where its version should be")))?;
         let event = match Event::chain().load_text(version, &body) {
             Ok(held) => held.value,
             Err(Unreadable::Malformed { why, .. }) => {
@@ -175,7 +174,7 @@ pub(crate) fn command(id: i64, version: Option<&str>, body: &str) -> Result<Comm
     let what = || format!("command {id} in the store");
     let version = version_of(version).map_err(|text| StoreError::Failed {
         tried: format!("read {}", what()),
-        why: format!("it has {text:?} where its version should stand"),
+        why: format!("it has {text:?} where its version should be"),
     })?;
     match Command::chain().load_text(version, body) {
         Ok(held) => Ok(held.value),

@@ -83,8 +83,8 @@ impl SqliteStore {
             return Err(StoreError::OtherSchema {
                 store: store.path,
                 why: format!(
-                    "its schema is of a later release of stagger, and serves programs that know revision {serves_from}; this \
-                     one knows up to {newest}"
+                    "its schema is of a later release of stagger and needs programs that know revision {serves_from}; \
+                     this one knows up to {newest}"
                 ),
             });
         }
@@ -297,7 +297,7 @@ impl Store for SqliteStore {
     ) -> Result<Entry, StoreError> {
         let Event::Started(begun) = &start else {
             return Err(StoreError::Failed {
-                tried: "begin a journal".to_owned(),
+                tried: "start a journal".to_owned(),
                 why: "its first event is not a start".to_owned(),
             });
         };
@@ -561,7 +561,7 @@ impl Store for SqliteStore {
                 ],
             )
             .map(|_| ())
-            .map_err(|e| self.failed("say who is at work in", &e))
+            .map_err(|e| self.failed("record the holder of the run in", &e))
     }
 
     fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
@@ -571,7 +571,7 @@ impl Store for SqliteStore {
                 params![run.as_str(), fence.cast_signed()],
             )
             .map(|_| ())
-            .map_err(|e| self.failed("say who is at work in", &e))
+            .map_err(|e| self.failed("record the holder of the run in", &e))
     }
 
     fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
@@ -583,7 +583,7 @@ impl Store for SqliteStore {
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )
             .optional()
-            .map_err(|e| self.failed("read who is at work in", &e))?;
+            .map_err(|e| self.failed("read the holder of the run in", &e))?;
         Ok(found.map(rows::presence))
     }
 }

@@ -28,7 +28,7 @@ pub enum StoreError {
         newest: u64,
     },
     /// The journal has moved on since it was read.
-    #[error("the journal of run {run} stands at event {found}, not at {expected}")]
+    #[error("the journal of run {run} is at event {found}, not at {expected}")]
     MovedOn {
         /// Which run.
         run: RunId,

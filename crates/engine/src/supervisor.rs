@@ -51,7 +51,7 @@ pub enum SuperviseError {
         run: RunId,
     },
     /// The run is not of the cluster of the configuration.
-    #[error("run {run} is of {of}, and the configuration is for {is}")]
+    #[error("run {run} belongs to {of}; the configuration is for {is}")]
     OfAnotherCluster {
         /// Which run.
         run: RunId,
@@ -317,7 +317,7 @@ pub fn nobody(store: &dyn Store, run: &Run) -> Result<Option<String>, SuperviseE
     }
     Ok(match store.presence(&run.start().run)? {
         Some(presence) => presence.nobody(),
-        None => Some("nobody has said that they carry it out".to_owned()),
+        None => Some("no process has registered to carry it out".to_owned()),
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) async fn ask(service: &Service, gate: &AlertGate) -> (Verdict, String
         match firing(service, std::slice::from_ref(&matcher)).await {
             Ok(alerts) if alerts.is_empty() => {
                 let why = format!(
-                    "{watchdog} does not fire, which always does: Alertmanager hears nothing of Prometheus"
+                    "{watchdog} does not fire, but always should: Alertmanager hears nothing from Prometheus"
                 );
                 return (Verdict::Unknown, why);
             }

@@ -123,6 +123,6 @@ fn check(condition: Condition) -> Check {
             Check::warning(subject, format!("shut now: {}", condition.why)).hint("a run waits until it opens")
         }
         Verdict::Unknown => Check::failed(subject, condition.why)
-            .hint("unknown is shut: a run would wait until it is answered"),
+            .hint("unknown counts as shut: a run would wait for an answer"),
     }
 }

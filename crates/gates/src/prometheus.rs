@@ -80,7 +80,7 @@ fn judge(gate: &MetricGate, code: u16, body: Value) -> (Verdict, String) {
         Some(Data::Matrix(_)) => {
             return unknown("the query gives ranges, not values: take the range out of it".to_owned());
         }
-        Some(Data::String(_)) => return unknown("the query gives a text, not values".to_owned()),
+        Some(Data::String(_)) => return unknown("the query returns a string, not values".to_owned()),
         None => return unknown("Prometheus answers without a result".to_owned()),
     };
     within(gate, &series)

@@ -128,7 +128,7 @@ pub struct History {
 }
 
 impl History {
-    /// What a journal tells; `None`: it does not begin with the start of a run.
+    /// What a journal tells; `None`: its first event is not the start of a run.
     pub fn of(entries: &[Entry]) -> Option<Self> {
         Recorder::of(entries).map(Recorder::into_history)
     }

@@ -161,7 +161,7 @@ pub fn figures(view: &RunView, history: &History) -> Markup {
     let changed: usize = view.changed;
     html! {
         dl.facts {
-            div { dt { "began" } dd { (moment(history.began)) " UTC" } }
+            div { dt { "started" } dd { (moment(history.began)) " UTC" } }
             div {
                 dt { @if view.ended_at.is_some() { "took" } @else { "for" } }
                 dd { (duration(history.took())) (forecast(history.forecast, history.took(), view.ended_at.is_some())) }

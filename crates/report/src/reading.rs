@@ -17,7 +17,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// That of a journal; `None`: it does not begin with the start of a run.
+    /// That of a journal; `None`: its first event is not the start of a run.
     ///
     /// # Errors
     /// An event that cannot follow those before it.

@@ -44,13 +44,11 @@ impl Lines {
                 let text = match self.back.take().as_deref() {
                     // Another process began it; but where no way leads back, nothing was brought back.
                     None if leads_nowhere_back(run) => {
-                        "the wave is given up, and nothing was rolled back".to_owned()
+                        "the wave was abandoned; nothing was rolled back".to_owned()
                     }
-                    Some([]) => "the wave is given up, and nothing was rolled back".to_owned(),
+                    Some([]) => "the wave was abandoned; nothing was rolled back".to_owned(),
                     Some(back) => format!("previous release: {}", compress(back)),
-                    None => {
-                        "the wave is over, and what was rolled back is on the previous release".to_owned()
-                    }
+                    None => "the wave is over; what was rolled back runs the previous release".to_owned(),
                 };
                 return Some(("rollback", text));
             }
@@ -131,7 +129,8 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::LeaseTaken { fence, holder } => ("lease", format!("token {fence}, {holder}")),
         Event::JournalBehind => (
             "behind",
-            "others may have acted of whom the journal knows nothing: what was entered is left, and judged anew".to_owned(),
+            "the journal may lack what others did: units that were entered are left and approved anew"
+                .to_owned(),
         ),
         Event::Planned { plan } => (
             "planned",
@@ -142,15 +141,12 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
                 plan.id
             ),
         ),
-        Event::WaveOpened { stage, units, .. } => (
-            "wave",
-            format!("{stage}: {}", placed(units, run)),
-        ),
+        Event::WaveOpened { stage, units, .. } => ("wave", format!("{stage}: {}", placed(units, run))),
         Event::WaveJoined { units, .. } => ("joined", placed(units, run)),
         Event::Judged {
             units, ours, theirs, ..
         } => ("judged", verdict(units, ours, theirs)),
-        Event::WaveDropped { reason } => ("dropped", format!("the wave is not begun: {reason}")),
+        Event::WaveDropped { reason } => ("dropped", format!("the wave is not started: {reason}")),
         Event::Intent { action, .. } => return intent(action),
         // Told by who knows what was brought back.
         Event::WaveWentBack
@@ -165,21 +161,22 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         Event::Settled {
             intent,
             outcome: Outcome::NotBegun { why },
-        } => ("too late", format!("intent {intent} was not begun, {why}")),
+        } => ("too late", format!("intent {intent} was not started, {why}")),
         Event::WaveRecovered => (
             "recovered",
             "every unit of the wave serves on the target".to_owned(),
         ),
         Event::GatesTurned { shut } if shut.is_empty() => ("gates", "all open".to_owned()),
         Event::GatesTurned { shut } => {
-            let text: Vec<_> = shut
-                .iter()
-                .map(|(name, why)| format!("{name}: {why}"))
-                .collect();
+            let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name}: {why}")).collect();
             ("gates", text.join("; "))
         }
         Event::WaveFailed { units, reason, alone } => {
-            let alone = if *alone { "; the change never arrived, and no other unit rolls back" } else { "" };
+            let alone = if *alone {
+                "; the change never arrived, and no other unit rolls back"
+            } else {
+                ""
+            };
             ("FAILED", format!("{} {reason}{alone}", compress(units)))
         }
         Event::WavePassed => ("passed", format!("{} units serve on the target", run.changed())),
@@ -192,7 +189,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         }
         Event::Asked { command, by } => ("asked", format!("{} by {by}", command_words(command))),
         Event::Held { reason } => ("HELD", reason.to_string()),
-        Event::Released => ("released", "what it was held by is gone".to_owned()),
+        Event::Released => ("released", "its cause is gone".to_owned()),
         Event::Ended { outcome } => ("ended", ending(outcome, run.start().target.only.is_some())),
     })
 }
@@ -213,7 +210,7 @@ fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
     };
     let names = compress(units);
     match (ours, theirs) {
-        (Answer::Yes, Answer::Yes) => format!("{names} may stop: both judges agree"),
+        (Answer::Yes, Answer::Yes) => format!("{names} may stop: both checks agree"),
         (ours, theirs) => format!(
             "{names} may stop? ours: {}; the cluster's: {}",
             word(ours),
@@ -234,7 +231,7 @@ fn intent(action: &Action) -> Option<(&'static str, String)> {
         } if !moves.is_empty() => ("moves", format!("{unit}: {}", move_words(moves))),
         // The wave's line has named them all.
         Action::Visit { .. } => return None,
-        Action::Restart { unit } => ("restart", format!("{unit} once more")),
+        Action::Restart { unit } => ("restart", format!("{unit} again")),
         Action::GoBack {
             unit,
             revision,
@@ -307,7 +304,7 @@ pub fn ending(ending: &Ending, selected: bool) -> String {
                 .iter()
                 .map(|(what, reason)| format!("{what} ({reason})"))
                 .collect();
-            format!("done but for {}", text.join(", "))
+            format!("done; skipped: {}", text.join(", "))
         }
         Ending::RolledBack { reason } => format!("rolled back: {reason}"),
         Ending::Aborted => "aborted".to_owned(),

@@ -201,7 +201,7 @@ pub fn unit(view: &RunView, history: &History, id: &str) -> Vec<String> {
                     None => "under way".to_owned(),
                     Some(crate::history::SpanEnd::Done) => "done".to_owned(),
                     Some(crate::history::SpanEnd::Failed(why)) => format!("failed: {why}"),
-                    Some(crate::history::SpanEnd::NotBegun(why)) => format!("not begun, {why}"),
+                    Some(crate::history::SpanEnd::NotBegun(why)) => format!("not started, {why}"),
                 };
                 lines.push(format!("  {from}  {:<12} {took:>10}  {end}", span.doing.word()));
             }

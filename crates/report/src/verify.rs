@@ -86,11 +86,11 @@ impl Law {
             Self::JournalFirst => "every effect was announced before it was done, and has one outcome",
             Self::BindingPlan => "every wave and step is the first of a plan made for it",
             Self::Limits => "no wave has more units than its plan permits together",
-            Self::TwoJudges => "every stop was agreed to by both judges, and not too long before",
+            Self::TwoJudges => "every stop was approved by both checks, and the approval had not expired",
             Self::PointsOfNoReturn => "every point of no return was passed as the policy says",
-            Self::AskedToStop => "nothing was begun after a pause or an abort",
+            Self::AskedToStop => "nothing was started after a pause or an abort",
             Self::Evidence => "units were rolled back only on a failure or a command",
-            Self::GivenBack => "guards were cleared, and what was entered was left",
+            Self::GivenBack => "guards were cleared, and every unit that was entered was left",
             Self::Ending => "the run ended as it says",
         }
     }
@@ -172,7 +172,7 @@ impl Journal<'_> {
     }
 }
 
-/// Reads a journal; `None`: it does not begin with the start of a run.
+/// Reads a journal; `None`: its first event is not the start of a run.
 pub fn verify(entries: &[Entry]) -> Option<Verification> {
     let Event::Started(start) = &entries.first()?.event else {
         return None;

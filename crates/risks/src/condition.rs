@@ -137,9 +137,9 @@ impl Condition {
             }),
             Self::Health(code) => told(&cluster.health, |codes| {
                 if codes.contains(code) {
-                    Holds::Yes(format!("the cluster complains of {code}"))
+                    Holds::Yes(format!("the cluster reports {code}"))
                 } else {
-                    Holds::No(format!("the cluster does not complain of {code}"))
+                    Holds::No(format!("the cluster does not report {code}"))
                 }
             }),
             Self::Pool(wanted) => told(&cluster.pools, |pools| {
@@ -272,7 +272,7 @@ impl SettingIs {
             .any(|setting| !setting.masked && !setting.section.starts_with(&one_of_it));
         match default {
             Some(default) if !for_all && same(is, default) => {
-                Holds::Yes(format!("{option} is {default} where nobody sets it"))
+                Holds::Yes(format!("{option} is {default} unless it is set"))
             }
             Some(_) | None => Holds::No(format!("{option} is not {is} in the monitors' configuration")),
         }
@@ -314,7 +314,7 @@ impl MetadataIs {
         }
         if !silent.is_empty() {
             return Holds::Unknown(format!(
-                "{} does not tell its {field}",
+                "{} does not report its {field}",
                 named("", &silent).trim_start()
             ));
         }

@@ -180,10 +180,7 @@ pub fn judge(risks: &[Risk], way: &Way, cluster: &Cluster, accepted: &BTreeSet<S
             (Holds::No(why), _) => (Applies::No, why),
             (Holds::Yes(why), true) => (Applies::Yes, why),
             (Holds::Unknown(why), _) => (Applies::Unknown, why),
-            (Holds::Yes(_), false) => (
-                Applies::Unknown,
-                "nobody could tell from which release, or to which".to_owned(),
-            ),
+            (Holds::Yes(_), false) => (Applies::Unknown, "from or to which release is unknown".to_owned()),
         };
         Some(Finding {
             id: risk.id.clone(),

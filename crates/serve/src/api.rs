@@ -167,9 +167,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
     let mut api = OpenApi {
         info: Info {
             title: "stagger".to_owned(),
-            summary: Some(
-                "Runs as their journals tell of them, and what a person may ask of one.".to_owned(),
-            ),
+            summary: Some("Runs, from their journals, and commands to them.".to_owned()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             ..Info::default()
         },
@@ -212,8 +210,8 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
             post_with(command, |of| {
                 described_as(
                     of,
-                    "Leaves a command for whoever carries the run out. With `If-Match`, only if the run is as it was; with \
-                     `Idempotency-Key`, once however often it is sent.",
+                    "Queues a command for the process that carries out the run. With `If-Match`, only if the run is \
+                     unchanged; with `Idempotency-Key`, once however often it is sent.",
                     &[403, 404, 409, 412, 413, 415],
                 )
                 .response::<202, Json<Left>>()
@@ -331,11 +329,11 @@ async fn command(
             Ok(claim) => Some(claim),
             Err(Repeat::Before) => return Ok(Accepted::of(&seen)),
             Err(Repeat::UnderWay) => {
-                return Err(Problem::conflict("the same question is being answered"));
+                return Err(Problem::conflict("a request with this key is in progress"));
             }
             Err(Repeat::Otherwise) => {
                 return Err(Problem::malformed(
-                    "this Idempotency-Key came with another question",
+                    "this Idempotency-Key came with another request",
                 ));
             }
         },

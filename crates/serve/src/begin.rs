@@ -142,8 +142,9 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
         &[403, 404, 409, 413, 415],
     )
     .input::<Json<Wanted>>()
-    .response_with::<201, Json<Begun>, _>(|said| said.description("It has begun."))
-    .response_with::<202, Json<Begun>, _>(|said| said.description("It is being planned anew, or was begun before by the same key."))
+    .response_with::<201, Json<Begun>, _>(|said| said.description("It has started."))
+    .response_with::<202, Json<Begun>, _>(|said| said.description("It is being planned anew, or was started before by the \
+                                                                   same key."))
     .response_with::<200, Json<Begun>, _>(|said| said.description("There was nothing to do."))
 }
 
@@ -156,7 +157,7 @@ pub(crate) async fn begin(
 ) -> Result<Begun, Problem> {
     let carrier = shared.carrier.as_ref();
     let carrier = carrier
-        .ok_or_else(|| Problem::forbidden("this server begins no runs: it is served without --carry-on"))?;
+        .ok_or_else(|| Problem::forbidden("this server starts no runs: it was started without --carry-on"))?;
     if caller.role < Role::Operate {
         return Err(refused(&caller, Role::Operate));
     }
@@ -197,10 +198,10 @@ pub(crate) async fn begin(
                     status: StatusCode::ACCEPTED,
                 });
             }
-            Err(Repeat::UnderWay) => return Err(Problem::conflict("the same question is being answered")),
+            Err(Repeat::UnderWay) => return Err(Problem::conflict("a request with this key is in progress")),
             Err(Repeat::Otherwise) => {
                 return Err(Problem::malformed(
-                    "this Idempotency-Key came with another question",
+                    "this Idempotency-Key came with another request",
                 ));
             }
         },
@@ -248,7 +249,7 @@ async fn start(
         |error: std::io::Error| Problem::not_begun(format!("start a process for {cluster}: {error}"));
     let beginning = carrier.begin(cluster, text, &by).map_err(failed)?;
     let beginning =
-        beginning.ok_or_else(|| Problem::conflict(format!("a run of {cluster} is being begun")))?;
+        beginning.ok_or_else(|| Problem::conflict(format!("a run of {cluster} is being started")))?;
     Ok((before.newest, beginning))
 }
 

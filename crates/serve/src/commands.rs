@@ -26,7 +26,7 @@ pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<Problem> {
         Command::Approve { door } if !run.knows(door) => {
             let words = seen.journal.reading.words();
             Some(Problem::conflict(format!(
-                "the run does not know {door}; what may be approved: {}",
+                "the run has no {door}; it can approve: {}",
                 words.join(", ")
             )))
         }

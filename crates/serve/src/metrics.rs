@@ -97,7 +97,11 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
     let seconds = OfRuns::default();
     registry.register("left_seconds", "Forecast of what is left", seconds.clone());
     let started = Moments::default();
-    registry.register("started_timestamp_seconds", "When the run began", started.clone());
+    registry.register(
+        "started_timestamp_seconds",
+        "When the run started",
+        started.clone(),
+    );
     for run in newest {
         let of = OfRun {
             cluster: run.listed.cluster.to_string(),

@@ -110,7 +110,7 @@ impl Problem {
 
     /// Whoever was to begin it did not.
     pub(crate) fn refused_plan(said: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "not-begun", "the run was not begun", said)
+        Self::new(StatusCode::CONFLICT, "not-begun", "the run was not started", said)
     }
 
     /// No process could be started that begins it.
@@ -195,7 +195,7 @@ impl Problem {
             StatusCode::SERVICE_UNAVAILABLE,
             "too-many-streams",
             "too many follow runs already",
-            format!("{streams} streams are told at once; `/v1/runs/RUN/events` answers still"),
+            format!("{streams} streams are open, which is the limit; `/v1/runs/RUN/events` still answers"),
         )
         .again_in(60)
     }
@@ -205,7 +205,7 @@ impl Problem {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-carried-on",
-            "it is recorded, and no process carries the run out",
+            "it is recorded, and the run is interrupted: no process carries it out",
             detail,
         )
     }

@@ -55,7 +55,7 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Whether it keeps the laws, found out once; `None`: it does not begin with the start of a run.
+    /// Whether it keeps the laws, found out once; `None`: its first event is not the start of a run.
     pub(crate) fn verification(&self) -> Option<&Verification> {
         self.verification.get_or_init(|| verify(&self.entries)).as_ref()
     }
@@ -277,7 +277,7 @@ impl Runs {
         };
         let reading = Reading::of(&entries).map_err(|error| unreadable(error.to_string()))?;
         let reading =
-            reading.ok_or_else(|| unreadable("it does not begin with the start of a run".to_owned()))?;
+            reading.ok_or_else(|| unreadable("its first event is not the start of a run".to_owned()))?;
         let journal = Arc::new(Journal {
             entries,
             reading,

@@ -162,7 +162,7 @@ pub enum Unreadable {
         object: String,
     },
     /// What stands where its version should is none.
-    #[error("{object} has {text:?} where its version should stand")]
+    #[error("{object} has {text:?} where its version should be")]
     NotAVersion {
         /// The object.
         object: String,

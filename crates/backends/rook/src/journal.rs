@@ -385,7 +385,7 @@ impl Store for KubeStore {
     ) -> Result<Entry, StoreError> {
         let Event::Started(first) = &start else {
             return Err(StoreError::Failed {
-                tried: "begin a journal".to_owned(),
+                tried: "start a journal".to_owned(),
                 why: "its first event is not the start of a run".to_owned(),
             });
         };

@@ -53,7 +53,7 @@ impl Driver {
         let now = self.clock.now();
         for seq in late {
             if self.run.begins_before(seq).is_some_and(|before| before <= now) {
-                let why = "it may not be stopped now, and nobody knows whether it was";
+                let why = "it must not be stopped now, and whether it was stopped is unknown";
                 let error = BackendError::transient(format!("carry out effect {seq}"), why);
                 self.try_later(seq, &error.outcome_unknown());
             }

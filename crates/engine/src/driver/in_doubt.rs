@@ -98,8 +98,8 @@ impl InDoubtCalls {
         Some(Reason::new(
             Code::OutcomeUnknown,
             format!(
-                "whether effect {seq} was carried out is unknown after {} tries: {}{others}; if its host is off for \
-                 certain, `stagger confirm HOST is-off`, and if you know how it ended, `stagger settle {seq} done` or `failed`",
+                "the outcome of effect {seq} is unknown after {} tries: {}{others}; if its host is certainly off, \
+                 `stagger confirm HOST is-off`; if you know the outcome, `stagger settle {seq} done` or `failed`",
                 stray.times, stray.last
             ),
         ))

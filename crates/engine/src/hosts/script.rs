@@ -142,7 +142,8 @@ lock() {
 number() {
   case $1 in
     '' | *[!0-9]* | ??????????????????*)
-      broken "$dir/fence holds '$1', and that is no fencing token: see that no stagger is at work on this host's cluster, then remove the file" ;;
+      broken "$dir/fence holds '$1', and that is no fencing token: check that no stagger runs on this host's cluster, \
+              then remove the file" ;;
   esac
 }
 mkdir -p "$dir/effects" || broken "the folder $dir cannot be made"
@@ -191,7 +192,7 @@ result() {
   case $ended in '' | *[!0-9]*) return 1 ;; esac
 }
 if ! result; then
-  full="nothing was begun, as there is no room for its result: see whether the disk of $dir is full"
+  full="nothing was started: no room for its result; check whether the disk of $dir is full"
   : >"$dir/effects/$key.out" || broken "$full"
   printf 'pending \n' >"$rc.new" && sync "$rc.new" && [ "$(cat "$rc.new")" = 'pending ' ] && mv "$rc.new" "$rc" \
     || { rm -f "$rc.new"; broken "$full"; }

@@ -248,7 +248,7 @@ async fn nothing_begins_without_a_fresh_word() {
         assert_eq!(error.retryability, Retryability::Expired, "{error}");
         assert!(!error.outcome_unknown, "{error}");
         assert!(
-            error.why.contains("nothing was begun: mon.b left the quorum"),
+            error.why.contains("nothing was started: mon.b left the quorum"),
             "{error}"
         );
         assert!(!done.exists(), "{shell} began it all the same");

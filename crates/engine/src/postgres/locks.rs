@@ -116,7 +116,7 @@ impl Locks for PostgresLocks {
 
     async fn unlock(&self, cluster: &ClusterName, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         self.ask(
-            "give back",
+            "release",
             sqlx::query("update lease set claim = null where cluster = $1 and fence = $2 and claim = $3")
                 .bind(cluster.as_str())
                 .bind(fence.cast_signed())

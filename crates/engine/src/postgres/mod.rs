@@ -139,8 +139,8 @@ impl PostgresStore {
         let why = match found {
             0 => "it has no schema yet: run `stagger db upgrade`".to_owned(),
             _ if serves_from > needed => format!(
-                "its schema is of a later release of stagger, and serves programs that know revision {serves_from}; this one \
-                 knows up to {needed}"
+                "its schema is of a later release of stagger and needs programs that know revision {serves_from}; this \
+                 one knows up to {needed}"
             ),
             _ if found < needed => {
                 format!(
@@ -270,7 +270,7 @@ impl Store for PostgresStore {
         let Event::Started(begun) = &start else {
             return Err(self
                 .address
-                .failed("begin a journal in", "its first event is not a start"));
+                .failed("start a journal in", "its first event is not a start"));
         };
         let (run, identity) = (begun.run.clone(), begun.identity.clone());
         let first = Entry {
@@ -279,7 +279,7 @@ impl Store for PostgresStore {
             event: start,
         };
         let (row, entry) = JournalRow::of(&run, fence, &[], first)
-            .map_err(|error| self.address.failed("begin a journal in", error))?;
+            .map_err(|error| self.address.failed("start a journal in", error))?;
         let JournalRow {
             at,
             version,
@@ -287,7 +287,7 @@ impl Store for PostgresStore {
             hash,
             ..
         } = row;
-        let written = self.carry_out("begin a journal in", async {
+        let written = self.carry_out("start a journal in", async {
             sqlx::query(
                 "with held as (
                    select id from cluster where id = $1 and fence = $2 for no key update
@@ -531,7 +531,7 @@ impl Store for PostgresStore {
         claim: &LockRecord,
         expires: Duration,
     ) -> Result<(), StoreError> {
-        self.carry_out("say who is at work in", async {
+        self.carry_out("record the holder of the run in", async {
             sqlx::query(
                 "insert into presence (run, fence, claim, renewed, expires) values ($1, $2, $3, clock_timestamp(), $4)
                  on conflict (run) do update set fence = excluded.fence, claim = excluded.claim,
@@ -549,7 +549,7 @@ impl Store for PostgresStore {
     }
 
     fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
-        self.carry_out("say who is at work in", async {
+        self.carry_out("record the holder of the run in", async {
             sqlx::query(
                 "update presence set claim = null, renewed = clock_timestamp() where run = $1 and fence <= $2",
             )
@@ -563,7 +563,7 @@ impl Store for PostgresStore {
 
     fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
         let found: Option<(i64, Option<String>, f64, f64)> =
-            self.carry_out("read who is at work in", async {
+            self.carry_out("read the holder of the run in", async {
                 sqlx::query_as(
                     "select fence, claim, extract(epoch from clock_timestamp() - renewed)::float8, expires
                  from presence where run = $1",

@@ -112,7 +112,7 @@ impl Locks for SqliteLocks {
     }
 
     async fn unlock(&self, cluster: &ClusterName, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.on("give back", |on| {
+        self.on("release", |on| {
             on.execute(
                 "update lease set claim = null where cluster = ?1 and fence = ?2 and claim = ?3",
                 params![cluster.as_str(), fence.cast_signed(), claim.to_json()],

@@ -32,7 +32,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// That of a journal so far; `None`: it does not begin with the start of a run.
+    /// That of a journal so far; `None`: its first event is not the start of a run.
     pub fn of(entries: &[Entry]) -> Option<Self> {
         let (first, rest) = entries.split_first()?;
         let mut recorder = Self::begin(first)?;

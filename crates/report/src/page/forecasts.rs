@@ -76,7 +76,7 @@ fn past(accuracy: &Accuracy) -> Markup {
                 "Over " (count) " earlier " (runs(*count)) " plans were off by " (percent(*planned)) " in the median"
                 @if let Some(learned) = learned {
                     ", and what was learned of the runs before each by " (percent(*learned)) "; "
-                    (under_90) " of " (told) " took no longer than 90 % was said to"
+                    (under_90) " of " (told) " took no longer than their 90 % forecast"
                 }
                 "."
             }

@@ -68,7 +68,7 @@ fn wave_end(wave: &WaveRecord) -> Markup {
     let back = wave.turns.iter().filter(|turn| turn.went_back()).count();
     html! {
         @match (&wave.end, &wave.failed) {
-            (Some(WaveEnd::WentBack), _) if back == 0 => span.bad { "✗ given up" },
+            (Some(WaveEnd::WentBack), _) if back == 0 => span.bad { "✗ abandoned" },
             (Some(WaveEnd::WentBack), _) => span.bad { "✗ " (back) " of " (wave.turns.len()) " rolled back" },
             (Some(WaveEnd::Passed), None) => span.good { "✓ passed" },
             (Some(WaveEnd::Passed), Some(_)) => span.good { "✓ passed after it had failed" },
@@ -97,7 +97,7 @@ fn turns(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
                     @for span in &turn.spans {
                         @match &span.end {
                             Some(SpanEnd::Failed(why)) => p.bad { (span.doing.word()) " failed: " (why) },
-                            Some(SpanEnd::NotBegun(why)) => p.quiet { "not begun, " (why) },
+                            Some(SpanEnd::NotBegun(why)) => p.quiet { "not started, " (why) },
                             Some(SpanEnd::Done) | None => {}
                         }
                     }

@@ -73,7 +73,7 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
     let (tone, result) = match (&wave.end, &wave.failed) {
         (Some(WaveEnd::Passed), _) => (Tone::Good, "✓ passed".to_owned()),
         (Some(WaveEnd::WentBack), _) if !wave.turns.iter().any(Turn::went_back) => {
-            (Tone::Bad, "✗ given up".to_owned())
+            (Tone::Bad, "✗ abandoned".to_owned())
         }
         (Some(end), _) => (Tone::Bad, format!("✗ {}", end.word())),
         (None, Some(_)) => (Tone::Bad, "✗ failed".to_owned()),

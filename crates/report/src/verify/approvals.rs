@@ -70,20 +70,21 @@ pub(super) fn two_judges(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         count += 1;
                         let newest = said.agreed.iter().rev().find(|(units, _)| units.contains(unit));
                         match newest {
-                            None => Some(format!("{unit} is taken out of service, and the judges have not agreed to it")),
+                            None => Some(format!(
+                                "{unit} is taken out of service without the approval of both checks"
+                            )),
                             Some(_) if are_told && before.is_none() => {
                                 Some(format!("{unit} is taken out of service, whenever that comes"))
                             }
                             Some((_, since)) => late(*since).then(|| {
-                                format!("{unit} may be taken out of service later than the word of the judges counts")
+                                format!("{unit} may be taken out of service after its approval has expired")
                             }),
                         }
                     }
                     (Action::Restart { unit } | Action::GoBack { unit, .. }, _) => {
                         count += 1;
-                        late(entry.at).then(|| {
-                            format!("{unit} may be stopped later than any word of the judges counts")
-                        })
+                        late(entry.at)
+                            .then(|| format!("{unit} may be stopped after every approval has expired"))
                     }
                     _ => None,
                 };

@@ -95,7 +95,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
             for ((guard, _), taken) in &guards {
                 // What could not be given back goes by itself.
                 if !taken.tried && entry.at < taken.until {
-                    let why = format!("the run ends, and {guard} was not given back");
+                    let why = format!("the run ends, and {guard} was not cleared");
                     broken.push(Breach { seq, why });
                 }
             }

@@ -41,7 +41,7 @@ pub(super) fn evidence(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     (true, ..) | (_, true, false) => None,
                     (_, false, _) => Some(format!("{unit} rolls back, and nothing in its wave failed")),
                     (_, true, true) => Some(format!(
-                        "{unit} goes back, and the change never came to those that are to blame"
+                        "{unit} rolls back, and the change never came to the units that failed"
                     )),
                 }
             }

@@ -14,7 +14,7 @@ pub(super) fn places(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
             breach(format!("its place is {seq}, and the next one is {next}"));
         }
         if seq > 1 && matches!(entry.event, Event::Started(_)) {
-            breach("the run begins once more".to_owned());
+            breach("the run starts again".to_owned());
         }
         // Whoever only looks takes the lock too.
         if over && !matches!(entry.event, Event::LeaseTaken { .. }) {

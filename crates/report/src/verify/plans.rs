@@ -52,14 +52,13 @@ pub(super) fn binding(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 let opened: BTreeSet<&UnitId> = units.iter().map(|(unit, _)| unit).collect();
                 match newest.wave() {
                     None => Some(format!(
-                        "no plan since the last wave or step begins with a wave of {stage}"
+                        "no plan since the last wave or step starts with a wave of {stage}"
                     )),
-                    Some((planned, _)) if planned.name != *stage => Some(format!(
-                        "the plan begins with {}, and not with {stage}",
-                        planned.name
-                    )),
+                    Some((planned, _)) if planned.name != *stage => {
+                        Some(format!("the plan starts with {}, not with {stage}", planned.name))
+                    }
                     Some((_, wave)) => (wave.units.iter().collect::<BTreeSet<_>>() != opened)
-                        .then(|| "the plan begins with a wave of other units".to_owned()),
+                        .then(|| "the plan starts with a wave of other units".to_owned()),
                 }
             }
             Event::Intent {
@@ -69,7 +68,7 @@ pub(super) fn binding(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 count += 1;
                 let first = newest.0.and_then(|plan| plan.parts.first());
                 let is_first = matches!(first, Some(PlannedPart::Step(planned)) if planned.name == *step);
-                (!is_first).then(|| format!("no plan since the last wave or step begins with {step}"))
+                (!is_first).then(|| format!("no plan since the last wave or step starts with {step}"))
             }
             _ => None,
         };
@@ -94,7 +93,7 @@ pub(super) fn limits(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 && u32::try_from(begun).is_ok_and(|begun| begun > stage.parallel)
             {
                 let why = format!(
-                    "{begun} units of {}, and at most {} may be down together",
+                    "{begun} units of {} are started, and at most {} may be down together",
                     stage.name, stage.parallel
                 );
                 broken.push(Breach { seq: entry.seq, why });

@@ -270,7 +270,7 @@ fn where_no_way_leads_back_nothing_is_said_to_be_on_a_release_before() {
     }
     let (run, _) = told(&entries[..1]).unwrap().unwrap();
     let (_, text) = Lines::default().line(&given_up, &run).unwrap();
-    assert_eq!(text, "the wave is given up, and nothing was rolled back");
+    assert_eq!(text, "the wave was abandoned; nothing was rolled back");
 }
 
 /// Seen on a Ganeti: of a node that was rebooted and did not come back nothing is on any release before.
@@ -300,5 +300,5 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
         .find(|entry| matches!(entry.event, Event::WaveOpened { .. }));
     lines.line(opened.unwrap(), &run).unwrap();
     let (_, text) = lines.line(given_up, &run).unwrap();
-    assert_eq!(text, "the wave is given up, and nothing was rolled back");
+    assert_eq!(text, "the wave was abandoned; nothing was rolled back");
 }

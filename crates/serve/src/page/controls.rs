@@ -101,8 +101,8 @@ fn open_wave(seen: &ReadRun) -> String {
     match (&seen.view.current, count) {
         (None, _) => "None is open now.".to_owned(),
         (Some(_), 0) => "The open one is finished first.".to_owned(),
-        (Some(_), 1) => "The open one, with 1 unit begun, is finished first.".to_owned(),
-        (Some(_), more) => format!("The open one, with {more} units begun, is finished first."),
+        (Some(_), 1) => "The open one, with 1 unit started, is finished first.".to_owned(),
+        (Some(_), more) => format!("The open one, with {more} units started, is finished first."),
     }
 }
 

@@ -47,7 +47,7 @@ const SORTS: [(&str, &str, &[&str]); 5] = [
             "failed", "FAILED", "too late", "aside", "restart", "rollback", "rebuild", "collect",
         ],
     ),
-    ("people", "what people asked", &["asked"]),
+    ("people", "operator commands", &["asked"]),
     ("rest", "guards, moves, leases", &["guard", "moves", "lease"]),
 ];
 

@@ -99,7 +99,7 @@ fn all(Listing { runs, away }: &Listing) -> Vec<Part> {
         })
         .collect();
     if runs.is_empty() && away.is_empty() {
-        let none = html! { p { "There is no run yet. " code { "stagger run" } " begins one." } };
+        let none = html! { p { "There is no run yet. " code { "stagger run" } " starts one." } };
         return vec![Part::new("none", &none)];
     }
     let mut clusters = BTreeSet::new();
@@ -197,7 +197,7 @@ fn time(view: &RunView) -> Markup {
     html! {
         @match view.ended_at {
             Some(ended) => { "took " (duration(ended.duration_since(view.started))) ", until " (moment(ended)) " UTC" }
-            None => { "began " (moment(view.started)) " UTC " (summary::relative(view.started)) }
+            None => { "started " (moment(view.started)) " UTC " (summary::relative(view.started)) }
         }
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn why(seen: &ReadRun) -> String {
 
 fn idle(view: &RunView) -> &'static str {
     match view.verdict {
-        Verdict::Interrupted => "a process that carries it out",
+        Verdict::Interrupted => "a process to carry it out",
         _ if view.current.is_some() => "its units; no gate is shut",
         _ => "nothing",
     }
@@ -148,7 +148,7 @@ fn until(seen: &ReadRun) -> Until {
         Verdict::Interrupted => {
             return Until::Event(format!("you resume it: `stagger resume {}`", view.run));
         }
-        Verdict::NeedsYou => return Until::Event("you act: see below what may be asked".to_owned()),
+        Verdict::NeedsYou => return Until::Event("you must act: see the commands below".to_owned()),
         Verdict::Running | Verdict::Held | Verdict::Done | Verdict::Ended => {}
     }
     if run.held().is_some() {

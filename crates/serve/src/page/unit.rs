@@ -87,7 +87,7 @@ fn told(wave: &WaveRecord, turn: &Turn, seen: &ReadRun) -> Markup {
                                 None => "under way",
                                 Some(SpanEnd::Done) => span.good { "✓ done" },
                                 Some(SpanEnd::Failed(why)) => span.bad { "✗ failed: " (why) },
-                                Some(SpanEnd::NotBegun(why)) => { "not begun, " (why) },
+                                Some(SpanEnd::NotBegun(why)) => { "not started, " (why) },
                             }
                         }
                     }

@@ -111,7 +111,7 @@ impl Server {
                     let params: Result<Params, _> = params.parse();
                     let answered = match (caller, params) {
                         // The door lets nobody through whom it did not name.
-                        (None, _) => Err(Refusal::failed("nobody asked who calls")),
+                        (None, _) => Err(Refusal::failed("the caller was not checked")),
                         (Some(_), Err(error)) => Err(Refusal::with(code::INVALID_PARAMS, error)),
                         (Some(caller), Ok(params)) => server.answer(name, caller, params).await,
                     };

@@ -190,7 +190,7 @@ impl Here<'_> {
             Type::Unknown if defaulted => return,
             // It is refused for more than its type.
             Type::Unknown if is_required(judged) => return,
-            Type::Unknown => "of which nobody here knows whether it is a domain that refuses NULL",
+            Type::Unknown => "which may be a domain that refuses NULL",
             Type::Domain(domain) => {
                 let left = self.schema.left_in(column);
                 if left.is_some_and(|left| domain.takes(&left)) {

@@ -52,8 +52,8 @@ impl fmt::Display for Lock {
             instead,
         } = self;
         let blocks = match mode {
-            Mode::Share | Mode::ShareRowExclusive => "nobody writes to it",
-            Mode::AccessExclusive => "nobody reads or writes it",
+            Mode::Share | Mode::ShareRowExclusive => "no writes",
+            Mode::AccessExclusive => "no reads or writes",
         };
         let while_ = if *long {
             "while all its rows are gone through"

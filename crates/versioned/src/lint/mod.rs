@@ -312,7 +312,7 @@ impl Linter<'_> {
             }));
         }
         findings.extend(waivers.into_iter().map(|waiver| {
-            let why = "no statement begins after it".to_owned();
+            let why = "no statement starts after it".to_owned();
             at(waiver.line, Rule::WaiverRefused { why })
         }));
         findings.sort_by_key(|finding| finding.line);

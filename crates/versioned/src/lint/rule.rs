@@ -154,7 +154,7 @@ impl Rule {
     pub fn instead(&self) -> &'static str {
         match self {
             Self::ReleaseMissing | Self::ReleaseUnknown { .. } => {
-                "begin the file with `-- release: X`, a release of the manifest"
+                "start the file with `-- release: X`, a release of the manifest"
             }
             Self::ReleaseOrder { .. } => "name files in the order of their releases",
             Self::Unparsable { open: true, .. } => "write it in SQL that PostgreSQL and SQLite both know",

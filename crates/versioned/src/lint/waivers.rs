@@ -43,7 +43,7 @@ impl Waiver {
     pub(super) fn refused(&self, broken: &[&str], open: bool) -> Option<String> {
         match &self.said {
             Err(why) => Some(why.clone()),
-            Ok(_) if open => Some("nobody knows where the statement ends".to_owned()),
+            Ok(_) if open => Some("where the statement ends is unknown".to_owned()),
             Ok((rule, _)) if broken.contains(rule) => None,
             Ok((rule, _)) => Some(format!("the statement does not break {rule}")),
         }

@@ -62,7 +62,7 @@ impl fmt::Display for Refused {
         let Self { from, to, why, first } = self;
         write!(f, "{from} cannot be upgraded to {to} while services run: ")?;
         match why {
-            Why::Backwards => write!(f, "{to} is older, and data is not brought back")?,
+            Why::Backwards => write!(f, "{to} is older, and data is not converted back")?,
             Why::TooFar => write!(f, "named releases lie between")?,
             Why::Stop(why) => write!(f, "{why}")?,
         }

@@ -149,5 +149,5 @@ pub(super) async fn begin(
         Some(statement) if !connection.is_in_transaction() => connection.begin_with(statement).await,
         Some(_) | None => connection.begin().await,
     };
-    begun.map_err(|error| failed("begin a transaction".to_owned(), error))
+    begun.map_err(|error| failed("start a transaction".to_owned(), error))
 }

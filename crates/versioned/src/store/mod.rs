@@ -249,7 +249,7 @@ impl Store {
             Some(statement) => self.pool.begin_with(statement).await,
             None => self.pool.begin().await,
         };
-        begun.map_err(|error| failed("begin a transaction".to_owned(), error))
+        begun.map_err(|error| failed("start a transaction".to_owned(), error))
     }
 }
 

@@ -556,13 +556,13 @@ fn each_file_says_which_release_brings_it() {
     assert_eq!(
         found,
         [
-            "2.sql:1: release-missing: the file does not say which release brings it; begin the file with `-- release: X`, a \
+            "2.sql:1: release-missing: the file does not say which release brings it; start the file with `-- release: \
+             X`, a release of the manifest",
+            "3.sql:1: release-unknown: the manifest has no release \"newtown\"; start the file with `-- release: X`, a \
              release of the manifest",
-            "3.sql:1: release-unknown: the manifest has no release \"newtown\"; begin the file with `-- release: X`, a release of \
-             the manifest",
             "5.sql:2: release-order: it is of 6.3, and the file before it is of ocata; name files in the order of their releases",
-            "6.sql:1: release-missing: the file does not say which release brings it; begin the file with `-- release: X`, a \
-             release of the manifest",
+            "6.sql:1: release-missing: the file does not say which release brings it; start the file with `-- release: \
+             X`, a release of the manifest",
         ]
     );
 }

@@ -137,7 +137,7 @@ fn a_part_of_a_table_is_judged_as_the_table() {
     };
     assert_eq!(
         locks("CREATE TABLE p PARTITION OF nodes FOR VALUES IN (1)"),
-        ["`nodes`: making its partition p takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant"]
+        ["`nodes`: making its partition p takes ACCESS EXCLUSIVE: no reads or writes for an instant"]
     );
     // PostgreSQL takes SHARE UPDATE EXCLUSIVE: all read and write.
     assert_eq!(locks("CREATE TABLE p (b TEXT) INHERITS (nodes)"), [""; 0]);

@@ -24,7 +24,7 @@ fn a_new_column_has_a_type_that_takes_what_older_services_leave() {
         ),
         (
             "ALTER TABLE nodes ADD COLUMN c code",
-            "tightened: nodes.c is of the type code, of which nobody here knows whether it is a domain that refuses NULL: older",
+            "tightened: nodes.c is of the type code, which may be a domain that refuses NULL: older",
         ),
         (
             "ALTER TABLE nodes ADD COLUMN c INT DEFAULT of_ours()",

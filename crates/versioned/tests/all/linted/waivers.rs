@@ -46,7 +46,7 @@ fn what_cannot_be_parsed_hides_nothing_where_its_end_is_certain() {
         );
         let told = findings(&report);
         assert!(
-            told[0].contains("nobody knows where the statement ends"),
+            told[0].contains("where the statement ends is unknown"),
             "{told:?}"
         );
         assert!(told[1].contains("what follows it is not judged"), "{told:?}");
@@ -175,11 +175,11 @@ fn a_waiver_that_waives_nothing_is_refused() {
         ),
         (
             "DROP VIEW a\n-- stagger: allow unknown-statement: why\n;",
-            "no statement begins after it",
+            "no statement starts after it",
         ),
         (
             "CREATE TABLE a (b TEXT);\n-- stagger: allow unknown-statement: why\n",
-            "no statement begins after it",
+            "no statement starts after it",
         ),
     ] {
         let report = judged(text);
@@ -195,9 +195,9 @@ fn release_notes_tell_what_was_accepted() {
     let text = "-- stagger: allow unknown-statement: no service asks for it\nDROP VIEW busy;\nALTER TABLE nodes ADD COLUMN a TEXT";
     assert_eq!(
         judged(text).notes(),
-        "## Locks of the schema upgrade to ocata, on PostgreSQL\n\n\
-         - `nodes`: adding the column a takes ACCESS EXCLUSIVE: nobody reads or writes it for an instant (`0007.sql`)\n\n\
-         ## Accepted in the schema upgrade to ocata\n\n\
-         - unknown-statement: no rule knows whether this is safe: DROP VIEW busy; accepted: no service asks for it (`0007.sql`)"
+        "## Locks of the schema upgrade to ocata, on PostgreSQL\n\n - `nodes`: adding the column a takes ACCESS \
+         EXCLUSIVE: no reads or writes for an instant (`0007.sql`)\n\n ## Accepted in the schema upgrade to ocata\n\n - \
+         unknown-statement: no rule knows whether this is safe: DROP VIEW busy; accepted: no service asks for it \
+         (`0007.sql`)"
     );
 }

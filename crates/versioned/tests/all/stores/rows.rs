@@ -321,7 +321,7 @@ pub(super) async fn rows_that_cannot_be_read_are_named_one_by_one(store: &Store)
         [
             "Node 1.16 comes from a later release: this code knows Node up to 1.15",
             "c is None",
-            "Node has \"soon\" where its version should stand",
+            "Node has \"soon\" where its version should be",
             "Node 1.2 is not known here any more; known are 1.13 to 1.15: go through a release that knows it",
         ]
     );
