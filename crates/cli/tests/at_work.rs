@@ -167,7 +167,7 @@ fn a_run_that_was_killed_or_stopped_is_interrupted_and_abort_ends_it() {
     assert!(text.contains("this process resumes it"), "{text}");
     assert_eq!(code, 1, "{text}");
     let (code, text) = setting.said(&["status"]);
-    assert!(text.starts_with("ENDED  a person ended it"), "{text}");
+    assert!(text.starts_with("ENDED  aborted"), "{text}");
     assert!(text.contains(", took "), "{text}");
     assert_eq!(code, 1, "{text}");
 }

@@ -179,14 +179,14 @@ fn hosts_are_patched_powered_on_and_looked_at() -> Result<()> {
         }
         let checked = machine.call(&["config", "check"])?.expect(0)?;
         ensure!(
-            checked.out.contains("12 hosts tell their boots"),
+            checked.out.contains("12 hosts report their boot id"),
             "not asked: {}",
             checked.out
         );
         let words = ["run", "patch", "--host", "host1,host5,host9"];
         let mut run = machine.start(&words)?;
         run.until("a host that is not as it is wanted", LIMIT, |line| {
-            line.contains("host.host9") && line.contains("host9 has booted, and is not as it is wanted")
+            line.contains("host.host9") && line.contains("host9 has booted, but is not in the wanted state")
         })?;
         phases.lap("a host with the old kernel");
         let old = of("host9", "old-kernel");

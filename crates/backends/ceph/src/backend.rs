@@ -459,10 +459,7 @@ impl Executor for CephBackend {
         for unit in units {
             let own = host_name(unit).map(str::to_owned);
             hosts.insert(own.or_else(|| places.get(unit).cloned()).ok_or_else(|| {
-                BackendError::transient(
-                    format!("raise the fence of {unit}"),
-                    "nobody could tell on which host it is",
-                )
+                BackendError::transient(format!("raise the fence of {unit}"), "its host is unknown")
             })?);
         }
         // Side by side: after a stranger it is every host of the cluster.

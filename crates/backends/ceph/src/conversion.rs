@@ -57,7 +57,7 @@ pub(crate) async fn go_back(
         };
         match woke {
             Woke::Active => return Ok(format!("it is active on {to} already")),
-            Woke::Unknown => return Ok(format!("it runs {to} already, and tells nothing of itself")),
+            Woke::Unknown => return Ok(format!("it runs {to} already, and reports nothing of itself")),
             Woke::Stuck => {}
         }
     } else {
@@ -226,7 +226,7 @@ mod tests {
             deadline: None,
         };
         let said = go_back(&Silent, &hosts, &call, &unit, &to, true).await.unwrap();
-        assert!(said.contains("tells nothing"), "{said}");
+        assert!(said.contains("reports nothing"), "{said}");
         // What does not run is started: here it cannot be, as there is no command for it.
         go_back(&Silent, &hosts, &call, &unit, &to, false)
             .await

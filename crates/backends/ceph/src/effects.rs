@@ -177,10 +177,7 @@ impl OnHosts<'_> {
             );
         };
         let Some(host) = self.places.get(unit) else {
-            return Err(BackendError::transient(
-                tried,
-                "nobody could tell on which host it is",
-            ));
+            return Err(BackendError::transient(tried, "its host is unknown"));
         };
         let release = to.map_or("", Revision::as_str);
         let words = [("kind", kind), ("id", id), ("host", host), ("release", release)];

@@ -305,7 +305,7 @@ pub(crate) async fn drop(
     }
     give_back(api, guard.as_str(), &record).await?;
     ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
-    Ok("given back".to_owned())
+    Ok("cleared".to_owned())
 }
 
 async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), BackendError> {

@@ -136,7 +136,7 @@ impl ConfigKeyLock {
         }
         if !all.contains_key(&key_of(claim)) {
             return Err(LockError::Lost(
-                "another took our claim away, as nobody renewed it".to_owned(),
+                "another process removed our claim: it was not renewed".to_owned(),
             ));
         }
         self.write(api, claim, fence).await
@@ -265,7 +265,7 @@ async fn claims(api: &dyn CephApi) -> Result<BTreeMap<String, Written>, LockErro
         let written = serde_json::from_str(&text).map_err(|e| {
             LockError::Backend(
                 BackendError::permanent(format!("read the lock {key}"), e.to_string()).hint(format!(
-                    "if no stagger is at work, `ceph config-key rm {key}` takes it away"
+                    "if no stagger is running, `ceph config-key rm {key}` removes it"
                 )),
             )
         })?;

@@ -45,7 +45,7 @@ fn by_daemon(facts: &Facts, permitted: &Permitted, unit: &UnitId) -> Option<Stri
     let found = found
         .into_iter()
         .find(|found| found.permitted && found.units == [unit.clone()])?;
-    Some(format!("a person permits it as {}", found.name))
+    Some(format!("an operator permits it as {}", found.name))
 }
 
 /// All that the oracle fears are groups of pools that a person lets be interrupted, and each of them is whole now.
@@ -94,5 +94,5 @@ fn feared_only(body: &Value, facts: &Facts, permitted: &Permitted) -> Option<Str
     }
     names.sort();
     names.dedup();
-    Some(format!("a person permits it as {}", names.join(", ")))
+    Some(format!("an operator permits it as {}", names.join(", ")))
 }

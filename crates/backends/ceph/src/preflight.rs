@@ -182,9 +182,9 @@ async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> Check {
         })
         .collect();
     if silent.is_empty() {
-        return Check::passed(SUBJECT, format!("{count} hosts tell their boots"));
+        return Check::passed(SUBJECT, format!("{count} hosts report their boot id"));
     }
-    Check::warning(SUBJECT, silent.join("; ")).hint("these hosts would be left alone by `run reboot`")
+    Check::warning(SUBJECT, silent.join("; ")).hint("`run reboot` would skip these hosts")
 }
 
 #[cfg(test)]

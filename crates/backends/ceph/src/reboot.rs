@@ -196,7 +196,7 @@ fn nowhere(facts: &Facts, daemons: &Snapshot) -> Option<Reason> {
     let nowhere: Vec<&str> = nowhere.map(|daemon| daemon.id.as_str()).collect();
     (!nowhere.is_empty()).then(|| {
         let why = format!(
-            "nobody knows on which host these are: {}; start them, or remove them from the cluster",
+            "the host of these is unknown: {}; start them, or remove them from the cluster",
             nowhere.join(", ")
         );
         Reason::of_backend("host-unknown", why)

@@ -317,7 +317,7 @@ fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> 
         .map(|unit| match version_of(unit) {
             Some(now) => going_back(kind, wanted.major, now.major, policy.before_rollback),
             None => GoingBack::Impossible {
-                why: format!("nobody knows what {} runs", unit.id),
+                why: format!("what {} runs is unknown", unit.id),
             },
         })
         .max_by_key(rank)

@@ -283,7 +283,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
         .collect();
     if masters != [info.master.as_str()] {
         return Err(contradict(format!(
-            "the master is {}, and the role of master has {}",
+            "the master is {}, and the node with the role of master is {}",
             info.master,
             if masters.is_empty() {
                 "nobody".to_owned()

@@ -21,7 +21,7 @@ pub enum Task {
     /// This command is run for `{node}`, on the machine of stagger; the node has had its turn when it ends with 0 and the node
     /// answers.
     Command(String),
-    /// It stays empty until a person says that it is done (`stagger ganeti done NODE`) and it answers.
+    /// It stays empty until an operator confirms that it is done (`stagger ganeti done NODE`) and it answers.
     Hold,
 }
 

@@ -220,7 +220,7 @@ async fn take_drain(
         let waited = async {
             let filters = rapi.filters().await.map_err(failed)?;
             if fence::newest(&filters) > call.fence {
-                let why = "another process carries the run on by now";
+                let why = "another process has taken the run over";
                 return Err(BackendError::permanent(&tried, why));
             }
             let is_held = || {
@@ -253,7 +253,7 @@ async fn take_drain(
             Ok(Err(error)) if error.retryability == Retryability::Permanent => return Err(error),
             // Nobody could be asked, or it took so long that the guard is renewed first.
             Ok(Err(error)) => error,
-            Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still at work"),
+            Ok(Ok(())) | Err(_) => BackendError::transient(&tried, "jobs of others are still running"),
         };
         if first.elapsed() > rapi.pace().job {
             let at_work = rapi.at_work_of_others(names).await.map_err(failed)?;
@@ -263,7 +263,7 @@ async fn take_drain(
                 .collect();
             if !at_work.is_empty() {
                 error.why = format!(
-                    "after {} s at work: {}",
+                    "after {} s still running: {}",
                     first.elapsed().as_secs(),
                     at_work.join(", ")
                 );
@@ -302,7 +302,7 @@ pub async fn drop(
         return Ok(format!("it is held by run {}", held.run));
     }
     release(rapi, settings, call, &held).await?;
-    Ok("given back".to_owned())
+    Ok("cleared".to_owned())
 }
 
 /// Gives a guard back, of whatever run. Who asks for it knows that this run does not rely on it any more.
@@ -321,7 +321,7 @@ pub async fn release(
     {
         commands::run(rapi, settings, call, "watcher-continue", &given.resume, &[]).await?;
     }
-    let tried = format!("give back the guard {}", held.guard);
+    let tried = format!("clear the guard {}", held.guard);
     forget(rapi, held).await.map_err(|error| error.of(tried, true))
 }
 
@@ -362,7 +362,7 @@ pub struct GuardSweep {
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn drop_expired(rapi: &Rapi, beats: &mut Beats, now: Instant) -> Result<GuardSweep, BackendError> {
-    let tried = "give back guards past their expiry";
+    let tried = "clear guards past their expiry";
     let failed = |error: ApiError| error.of(tried, true);
     let filters = rapi.filters().await.map_err(failed)?;
     let (all, refused) = (held(&filters), fence::refused(&filters));

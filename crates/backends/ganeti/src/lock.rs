@@ -358,7 +358,7 @@ fn id_of_handover(run: &RunId) -> String {
 /// # Errors
 /// The cluster cannot be asked: then the run is stranded, and it is said how it goes on.
 pub async fn take_back(rapi: &Rapi, run: &RunId, token: u64) -> Result<(), BackendError> {
-    let tried = format!("carry on run {run} here, since the master did not change");
+    let tried = format!("continue run {run} here, since the master did not change");
     let id = id_of_handover(run);
     let taken = async {
         // The filter goes last: while it is there nobody begins from the journal here.
@@ -384,7 +384,7 @@ fn goes_on_there(handover: RecordedFilter<HandoverEntry>) -> LockError {
     let RecordedFilter { id, record } = handover;
     let HandoverEntry { handed_over: run, to } = record;
     let error = BackendError::permanent(
-        format!("carry on run {run}"),
+        format!("continue run {run}"),
         format!("it was handed over to {to} when the master changed: the journal here is old"),
     );
     LockError::Backend(error.hint(format!(
@@ -466,7 +466,7 @@ async fn read(rapi: &Rapi) -> Result<Vec<ListedFilter>, LockError> {
 async fn remove(rapi: &Rapi, id: &str) -> Result<(), LockError> {
     rapi.delete_filter(id)
         .await
-        .map_err(|error| failed(error, "take a claim away"))
+        .map_err(|error| failed(error, "remove a lock record"))
 }
 
 fn failed(error: ApiError, tried: &str) -> LockError {

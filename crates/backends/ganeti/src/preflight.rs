@@ -88,7 +88,7 @@ pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = "[cluster] user";
     checks.push(match &settings.cluster.user {
-        None => Check::failed(user, "it is not set, and RAPI lets nobody else write")
+        None => Check::failed(user, "it is not set, and without it RAPI permits no writes")
             .hint("a user of ganeti-rapi's file with `write`, and its password in `password_file`"),
         Some(name) => match rapi.write(Method::Put, DRY_RUN, None).await {
             Ok(_) => Check::passed(user, format!("{name} may write")),
@@ -137,7 +137,7 @@ pub async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
     match commands::ask(rapi, settings, REACHES, &[]).await {
         Ok(Answer::Yes) => Check::passed(SUBJECT, "the master is reached by ssh"),
         Ok(Answer::No { why } | Answer::Unknown { why }) => failed(why),
-        Ok(Answer::NoOracle | Answer::Overridden { .. }) => failed("nobody answered".to_owned()),
+        Ok(Answer::NoOracle | Answer::Overridden { .. }) => failed("no answer".to_owned()),
         Err(error) => Check::unreachable(SUBJECT, error),
     }
 }

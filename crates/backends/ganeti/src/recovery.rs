@@ -143,7 +143,7 @@ impl GanetiBackend {
         };
         if !dropped.is_empty() {
             let names: Vec<&str> = dropped.iter().map(|held| held.guard.as_str()).collect();
-            error.why = format!("{}; given back all the same: {}", error.why, names.join(", "));
+            error.why = format!("{}; restored all the same: {}", error.why, names.join(", "));
         }
         Err(error)
     }
@@ -191,10 +191,9 @@ impl GanetiBackend {
         let call = call(left.visits.len() + 1);
         for held in &left.guards {
             match guards::release(self.rapi(), self.settings(), &call, held).await {
-                Ok(()) => recovered.done.push(format!(
-                    "the guard {} of run {}: given back",
-                    held.guard, held.run
-                )),
+                Ok(()) => recovered
+                    .done
+                    .push(format!("the guard {} of run {}: cleared", held.guard, held.run)),
                 Err(error) => recovered.failed.push(error),
             }
         }
@@ -212,7 +211,7 @@ impl GanetiBackend {
         let (facts, _) = self.look().await?;
         if let Some(this) = facts.nodes.get(node) {
             may_give_back(&facts, node, &this.notes.of(run))
-                .map_err(|refusal| BackendError::permanent(format!("give {node} back"), refusal.0))?;
+                .map_err(|refusal| BackendError::permanent(format!("return {node} to service"), refusal.0))?;
         }
         let planned = PlannedMoves::default();
         let visitor = Visitor {
@@ -264,7 +263,7 @@ impl GanetiBackend {
         }
         if !recovered.failed.is_empty() {
             recovered.kept.push(
-                "the fence, and what the lock remembers, until all of the above is given back".to_owned(),
+                "the fence and the record of the lock, until all of the above is cleaned up".to_owned(),
             );
             return Ok(());
         }
@@ -274,7 +273,7 @@ impl GanetiBackend {
                 .await
                 .map_err(failed)?;
             recovered.done.push(format!(
-                "that run {} went on on {}: removed",
+                "the handover of run {} to {}: removed",
                 handover.run, handover.to
             ));
         }
@@ -282,7 +281,7 @@ impl GanetiBackend {
             lock::forget_anchor(self.rapi()).await.map_err(failed)?;
             recovered
                 .done
-                .push(format!("where the journal of run {run} stood: removed"));
+                .push(format!("the journal position of run {run}: removed"));
         }
         let Some(token) = left.records.fence else {
             return Ok(());

@@ -86,7 +86,7 @@ pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateErr
 pub fn not_vm_capable() -> Reason {
     Reason::of_backend(
         "node-not-vm-capable",
-        "it carries no instances, and Ganeti says nothing of the boots of such a node: nobody could tell when it has had its reboot",
+        "it carries no instances, and Ganeti reports no boot of such a node: when it has had its reboot cannot be seen",
     )
 }
 
@@ -98,7 +98,7 @@ fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
     } else if node.drained {
         Some(Reason::of_backend(
             "node-drained",
-            "somebody has drained it, and may be at work on it",
+            "it was drained by others, and may be under maintenance",
         ))
     } else if node.vm_capable {
         None

@@ -156,14 +156,14 @@ pub fn enter(
     let this = node(facts, name)?;
     let noted = this.notes.of(planned.run.as_ref());
     match this.role {
-        Role::Offline => return refuse(format!("{name} is offline, and was set so by others")),
+        Role::Offline => return refuse(format!("{name} is offline, and not by stagger")),
         Role::Drained if noted.is_empty() => {
             return refuse(match this.notes.visits().next() {
                 Some(other) => format!(
-                    "{name} was left drained by {}: `stagger ganeti recover {name}` restores it",
+                    "{name} is still drained by {}: `stagger ganeti recover {name}` restores it",
                     other.whose()
                 ),
-                None => format!("{name} is drained, and was set so by others"),
+                None => format!("{name} is drained, and not by stagger"),
             });
         }
         Role::Master => {
@@ -173,7 +173,7 @@ pub fn enter(
         Role::Candidate | Role::Regular | Role::Drained => {}
     }
     if this.boot.is_none() {
-        return refuse(format!("{name} does not answer: see to it first"));
+        return refuse(format!("{name} does not answer: repair it first"));
     }
     if let Some(instance) = facts
         .instances
@@ -429,8 +429,8 @@ pub fn leave(
     let notes = this.notes.of(run);
     if this.role == Role::Offline {
         return refuse(format!(
-            "{name} is offline, and was set so by others; if it is gone for good, `gnt-node remove-tags {name} {}` forgets what was \
-             taken from it",
+            "{name} is offline, and not by stagger; if it is gone for good, `gnt-node remove-tags {name} {}` forgets what \
+             was taken from it",
             notes.tags().join(" ")
         ));
     }
@@ -537,7 +537,7 @@ fn nobody_can_tell(facts: &Facts, name: &str, notes: &Notes) -> Option<Batch> {
         .values()
         .find(|instance| instance.doing == RunState::Unclear && notes.names(&instance.uuid));
     if let Some(InstanceFacts { name, status, .. }) = unclear {
-        let why = format!("nobody can tell where {name} runs: it is {status}");
+        let why = format!("where {name} runs is unknown: it is {status}");
         return Some(Batch::Look(why));
     }
     None

@@ -193,7 +193,7 @@ impl Executor for IronicBackend {
         let of_alone: Vec<&str> = alone.iter().map(|service| service.name).collect();
         if servers.is_empty() {
             let why = format!(
-                "whether somebody stands in for {} is not asked: its interruption is permitted",
+                "the stand-ins of {} are not checked: its interruption is permitted",
                 of_alone.join(" ")
             );
             return Ok(if of_alone.is_empty() {
@@ -214,10 +214,7 @@ impl Executor for IronicBackend {
                 .iter()
                 .any(|other| !servers.iter().any(|server| other.servers.contains(server)))
             {
-                let why = format!(
-                    "no conductor that stands in for {} takes calls over RabbitMQ",
-                    service.name
-                );
+                let why = format!("no stand-in of {} takes calls over RabbitMQ", service.name);
                 return Ok(Answer::No { why });
             }
         }

@@ -315,7 +315,7 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
         let stand_ins = stand_ins(&rings, name);
         if conductor.servers.is_empty() {
             return no(format!(
-                "the RPC port of {name} does not stand behind the balancer: it has no `servers`"
+                "the RPC port of {name} is not behind the balancer: it has no `servers`"
             ));
         }
         for server in &conductor.servers {
@@ -383,8 +383,8 @@ impl UpgradeConditions<'_> {
         match self.records {
             Err(why) => unknown(why),
             Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.goal.to)),
-            Ok(records) if records.is_marked(&self.goal.to, mark) => Ok("it is written down".to_owned()),
-            Ok(_) => no("it is not written down"),
+            Ok(records) if records.is_marked(&self.goal.to, mark) => Ok("it is recorded".to_owned()),
+            Ok(_) => no("it is not recorded"),
         }
     }
 
@@ -433,7 +433,7 @@ impl UpgradeConditions<'_> {
         };
         let marks = records.marks.get(&self.goal.to);
         let Some(saved) = marks.and_then(|marks| marks.get("backup")) else {
-            return no("it is not written down");
+            return no("it is not recorded");
         };
         // A run that ended before its schema may lie far back.
         let at = saved.split(' ').next().unwrap_or_default();

@@ -66,7 +66,7 @@ impl IronicBackend {
         mut facts: Facts,
         table: &Releases,
     ) -> Result<(), BackendError> {
-        let tried = format!("write down what {name} runs");
+        let tried = format!("record what {name} runs");
         let config = &self.settings().cluster;
         let service = config.service(name).ok_or_else(|| {
             let known: Vec<&str> = config.services().map(|service| service.name).collect();
@@ -88,7 +88,7 @@ impl IronicBackend {
         if state != UnitState::Serving {
             return Err(
                 BackendError::permanent(tried, format!("it does not serve: {why}"))
-                    .hint("start it, and give it back at the balancer"),
+                    .hint("start it, and set it to ready at the balancer"),
             );
         }
         match facts.pins.get(name) {
@@ -108,7 +108,7 @@ impl IronicBackend {
             )),
             None => Err(BackendError::transient(
                 tried,
-                "nobody asked for the pin that its next start reads",
+                "the pin that its next start reads was not read",
             )),
         }
     }

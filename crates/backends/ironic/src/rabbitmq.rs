@@ -88,7 +88,7 @@ impl Routing {
     pub fn state(&self, registered: &str) -> (ServerState, String) {
         match self.queues.get(registered) {
             None => (ServerState::Down, "without a queue".to_owned()),
-            Some(QueueReport { consumers: 0, .. }) => (ServerState::Down, "taken from by nobody".to_owned()),
+            Some(QueueReport { consumers: 0, .. }) => (ServerState::Down, "without consumers".to_owned()),
             Some(QueueReport { is_bound: false, .. }) => (ServerState::Drained, "not bound".to_owned()),
             Some(_) => (ServerState::Up, "bound".to_owned()),
         }

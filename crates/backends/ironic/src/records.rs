@@ -352,12 +352,8 @@ impl RecordStore {
                 now(),
             ],
         );
-        self.write(
-            call,
-            &format!("write down what {service} runs"),
-            vec![delete, insert],
-        )
-        .await
+        self.write(call, &format!("record what {service} runs"), vec![delete, insert])
+            .await
     }
 
     /// Writes down that something was done on the way to a release.
@@ -534,7 +530,7 @@ impl RecordStore {
             "update stagger_lock set claim = null, beat = beat + 1 where cluster = ? and fence = ?",
             vec![self.name(), number(fence)],
         );
-        let changed = self.sql.change("give the lock back", vec![back]).await;
+        let changed = self.sql.change("release the lock", vec![back]).await;
         changed.map(drop).map_err(LockError::Backend)
     }
 
@@ -552,7 +548,7 @@ impl RecordStore {
                 beat: whole(TRIED, row, 1)?,
                 claim: claim.map_err(|error| {
                     BackendError::permanent(TRIED, error.to_string())
-                        .hint("if no stagger is at work, set `claim` to null in `stagger_lock`")
+                        .hint("if no stagger is running, set `claim` to null in `stagger_lock`")
                 })?,
             })
         };

@@ -107,9 +107,12 @@ fn found(
         }
         Err(error) => {
             let asked = match &wanted.code {
-                Some(Known::No(why)) => format!("; {why}: install it where the tools are, then plan once more"),
+                Some(Known::No(why)) => {
+                    format!("; {why}: install it where the tools are, then plan once more")
+                }
                 None if config.tools.python.is_none() => {
-                    "; the code of a newer one tells what it is, if `tools.python` says by which Python it is asked".to_owned()
+                    "; a newer one is known from its own code, once `tools.python` names its Python"
+                        .to_owned()
                 }
                 Some(Known::Yes(_)) | None => String::new(),
             };
@@ -205,7 +208,7 @@ fn not_serving(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'
         ("unknown-api", strange_apis(facts, config)),
     ] {
         reasons.extend(
-            strangers.map(|why| Reason::of_backend(slug, format!("{why}; nobody would upgrade them"))),
+            strangers.map(|why| Reason::of_backend(slug, format!("{why}; they would not be upgraded"))),
         );
     }
     reasons
@@ -246,7 +249,7 @@ fn nodes_in_flight(facts: &Facts, config: &IronicConfig) -> Option<Reason> {
 /// A schema is not brought back: whoever upgrades it says how the database is saved, or that it need not be.
 fn no_backup(config: &IronicConfig) -> Option<Reason> {
     config.tools.backup.is_none().then(|| {
-        let why = "Ironic brings no schema back, and nothing says how its database is saved before: give `tools.backup` a \
+        let why = "Ironic cannot downgrade its schema, and no backup of its database is configured: give `tools.backup` a \
                    command, or \"none\" if it is saved otherwise";
         Reason::of_backend("backup-not-configured", why)
     })

@@ -144,7 +144,7 @@ impl Compiler<'_> {
             parts.push(self.told(part::CHECK, "checked", &why)?);
         }
         if self.config.tools.backup_command().is_some() {
-            let why = "Ironic's database is saved: no schema is brought back otherwise";
+            let why = "Ironic's database is saved: Ironic cannot downgrade its schema";
             parts.push(self.step(part::BACKUP, BACKED_UP, &[DATABASE_ANSWERS], None, why.to_owned())?);
         }
         parts.push(self.schema()?);

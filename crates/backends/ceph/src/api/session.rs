@@ -293,7 +293,7 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 async fn received(answer: oneshot::Receiver<Came>) -> Came {
-    let lost = || Err("whoever read its answers has ended".to_owned());
+    let lost = || Err("the reader of its answers has ended".to_owned());
     answer.await.unwrap_or_else(|_| lost())
 }
 
@@ -415,7 +415,7 @@ impl Session {
         let limit = self.access.timeout + GRACE;
         let asking = connection.ask(whom, command, by_chunks.then_some(limit));
         let Ok(came) = tokio::time::timeout(limit, asking).await else {
-            connection.close("the process that holds the connection does not answer");
+            connection.close("the session process does not answer");
             return Err(self.timed_out(&asked));
         };
         let (head, body) = came.map_err(|why| self.unreachable(&asked, why))?;

@@ -113,7 +113,7 @@ fn contradiction(facts: &Facts, after: u32) -> Option<String> {
     let before = &facts.osds;
     if before.epoch != after {
         return Some(format!(
-            "the OSD map went from epoch {} to {after} meanwhile",
+            "the OSD map went from epoch {} to {after} while it was read",
             before.epoch
         ));
     }

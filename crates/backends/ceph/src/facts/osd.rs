@@ -235,7 +235,7 @@ impl OsdMap {
                 stretch,
             };
             if pools.insert(id, known).is_some() {
-                return Err(invalid(origin, format!("pool {id} stands there twice")));
+                return Err(invalid(origin, format!("pool {id} is listed twice")));
             }
         }
         let mut osds = BTreeMap::new();
@@ -255,7 +255,7 @@ impl OsdMap {
                 flags: flags.collect(),
             };
             if osds.insert(id, known).is_some() {
-                return Err(invalid(origin, format!("osd.{id} stands there twice")));
+                return Err(invalid(origin, format!("osd.{id} is listed twice")));
             }
         }
         Ok(Self {
@@ -324,7 +324,7 @@ pub fn read_metadata(bytes: &[u8], origin: &str) -> Result<Vec<OsdMetadata>, Par
     let mut all: Vec<OsdMetadata> = from_json(bytes, origin)?;
     all.sort_by_key(|osd| osd.id);
     match all.windows(2).find(|pair| pair[0].id == pair[1].id) {
-        Some(pair) => Err(invalid(origin, format!("osd.{} stands there twice", pair[0].id))),
+        Some(pair) => Err(invalid(origin, format!("osd.{} is listed twice", pair[0].id))),
         None => Ok(all),
     }
 }

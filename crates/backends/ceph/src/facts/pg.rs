@@ -150,7 +150,7 @@ impl PgMap {
         match map.ids.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(invalid(
                 origin,
-                format!("placement group {} stands there twice", pair[0]),
+                format!("placement group {} is listed twice", pair[0]),
             )),
             None => Ok(map),
         }

@@ -147,7 +147,7 @@ impl fmt::Display for PgState {
             .map(|(_, word)| *word)
             .collect();
         if self.has(Self::STRANGE) {
-            here.push("(a state that this program does not know)");
+            here.push("(unknown state)");
         }
         f.write_str(&here.join("+"))
     }

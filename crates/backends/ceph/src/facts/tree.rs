@@ -118,12 +118,12 @@ impl CrushTree {
             }
         }
         match self.below_itself() {
-            Some(bucket) => Err(invalid(origin, format!("bucket {bucket} stands below itself"))),
+            Some(bucket) => Err(invalid(origin, format!("bucket {bucket} is below itself"))),
             None => Ok(()),
         }
     }
 
-    /// A bucket that stands below itself, if one does. It is looked for downwards: a bucket may stand in two places, and
+    /// A bucket that is below itself, if one does. It is looked for downwards: a bucket may stand in two places, and
     /// of those above it only one is its parent here.
     fn below_itself(&self) -> Option<i64> {
         let children = |id: i64| self.buckets.get(&id).map_or(&[][..], |bucket| &bucket.children);

@@ -132,7 +132,7 @@ fn uptime_of(ran: &Ran) -> Result<Duration, String> {
     let seconds = first.parse::<f64>().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| format!("{said:?} does not begin with seconds"))
+        .ok_or_else(|| format!("{said:?} does not start with seconds"))
 }
 
 /// Asks a host, and waits no longer than that.

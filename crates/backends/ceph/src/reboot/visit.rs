@@ -102,7 +102,8 @@ impl Visit<'_> {
             ran.code,
             last_words(&ran.output)
         );
-        Err(BackendError::permanent(tried, why).hint(format!("mend it on {host}; a later run takes it up")))
+        Err(BackendError::permanent(tried, why)
+            .hint(format!("fix it on {host}; a later run continues with it")))
     }
 
     /// Ensures that a host has another boot than `before`, and tells that boot with what is worth telling.
@@ -162,7 +163,7 @@ impl Visit<'_> {
                 let how = if lost.is_empty() {
                     String::new()
                 } else {
-                    format!(", and nobody knows whether it took the command: {lost}")
+                    format!(", and whether it received the command is unknown: {lost}")
                 };
                 let not_yet = if self.task.boots() {
                     "is not back"
@@ -175,8 +176,8 @@ impl Visit<'_> {
                     power.told()
                 );
                 return Err(BackendError::permanent(tried, why).hint(format!(
-                    "see to {host}; once it is back and its daemons serve, `stagger resume` goes on. [reboot] timeout is how \
-                     long a host may take"
+                    "check {host}; once it is back and its daemons serve, `stagger resume` continues. [reboot] timeout is \
+                     how long a host may take"
                 )));
             }
             tokio::time::sleep(self.poll).await;
@@ -186,7 +187,7 @@ impl Visit<'_> {
     /// What a host tells whose turn has not changed it.
     fn unchanged(&self) -> &'static str {
         if self.task.boots() {
-            "it still has the boot of before"
+            "it still has its old boot id"
         } else {
             "the command has not ended with 0"
         }
@@ -214,7 +215,7 @@ impl Visit<'_> {
                     ran.code
                 );
                 return Err(BackendError::permanent(tried, why).hint(format!(
-                    "mend it on {host}, then `stagger resume`: [reboot] {key} runs again"
+                    "fix it on {host}, then `stagger resume`: [reboot] {key} runs again"
                 )));
             }
         }
@@ -240,10 +241,10 @@ impl Visit<'_> {
                 } else {
                     "is done"
                 };
-                let why = format!("{host} {done}, and is not as it is wanted: {why}");
+                let why = format!("{host} {done}, but is not in the wanted state: {why}");
                 return Err(
                     BackendError::permanent(format!("look at {host}"), why).hint(format!(
-                        "mend {host}, then `stagger resume`: [reboot] after is asked again"
+                        "fix {host}, then `stagger resume`: [reboot] after runs again"
                     )),
                 );
             }

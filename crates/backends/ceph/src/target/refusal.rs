@@ -92,7 +92,7 @@ fn running(units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Running> {
     }
     if !unknown.is_empty() {
         let why = format!(
-            "nobody knows what these run: {}; start them, or remove them from the cluster",
+            "what these run is unknown: {}; start them, or remove them from the cluster",
             unknown.join(", ")
         );
         reasons.push(Reason::of_backend("release-unknown", why));
@@ -129,7 +129,7 @@ fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool, lowest: Option<u
         return odd.then(|| {
             Reason::of_backend(
                 "unhealthy",
-                format!("the cluster says {overall} and names no complaint"),
+                format!("the cluster is {overall} and names no health check"),
             )
         });
     }
@@ -165,7 +165,7 @@ fn orchestrator(facts: &Facts, instead: &str) -> Option<Reason> {
         )),
         Known::No(why) => Some(Reason::of_backend(
             "orchestrator-unknown",
-            format!("nobody could tell whether an orchestrator manages the daemons: {why}"),
+            format!("whether an orchestrator manages the daemons is unknown: {why}"),
         )),
     }
 }
@@ -186,7 +186,7 @@ fn stretch(facts: &Facts) -> Option<Reason> {
     };
     if mode.degraded || mode.recovering {
         let why = "the cluster is in stretch mode, and a site is missing or its placement groups are not clean yet: Ceph \
-                   counts on the other one alone. Bring that site back, and wait for HEALTH_OK";
+                   relies on the other site alone. Restore that site, and wait for HEALTH_OK";
         return Some(Reason::of_backend("site-missing", why));
     }
     odd_stretch(facts, mode).map(|what| unproven(&what))
@@ -226,7 +226,7 @@ fn odd_stretch(facts: &Facts, mode: StretchMode) -> Option<String> {
     let sites = of_monitors(facts);
     if let Some(nowhere) = sites.get(&None) {
         return Some(format!(
-            "it is in stretch mode, and nobody can tell at which site these monitors stand: {}",
+            "it is in stretch mode, and the site of these monitors is unknown: {}",
             nowhere.join(", ")
         ));
     }
@@ -253,7 +253,7 @@ fn stores(facts: &Facts, units: &[Unit], major: u32) -> Option<Reason> {
     let mut old: Vec<String> = mons
         .filter_map(|mon| match mon.kv_backend.as_deref() {
             Some("leveldb") if major >= NO_LEVELDB => Some(format!("mon.{} (LevelDB)", mon.name)),
-            Some("unknown") if major >= NO_LEVELDB => Some(format!("mon.{} (it does not tell)", mon.name)),
+            Some("unknown") if major >= NO_LEVELDB => Some(format!("mon.{} (store unknown)", mon.name)),
             Some(_) | None => None,
         })
         .collect();

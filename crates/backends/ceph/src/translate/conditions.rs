@@ -153,9 +153,9 @@ fn crash_loop(facts: &Facts, baseline: Option<&Baseline>) -> Found {
         *new.entry(&crash.daemon).or_default() += 1;
     }
     let since = if baseline.is_some() {
-        "since the run began"
+        "since the run started"
     } else {
-        "that nobody has archived"
+        "that are not archived"
     };
     let again: Vec<String> = new
         .iter()
@@ -202,7 +202,7 @@ fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> 
     let status = &facts.health.status;
     if bad.is_empty() {
         let why = format!(
-            "{status}: nothing to hold for, {standing} complaints stood before, {own} are the run's own"
+            "{status}: nothing to hold for; {standing} health checks from before, {own} from the run itself"
         );
         (Verdict::Yes, why)
     } else {
@@ -270,12 +270,12 @@ fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
         (false, true) => (Verdict::No, format!("{counts}; down: {}", some(down))),
         (true, false) => (
             Verdict::No,
-            format!("{counts}; out since the run began: {}", some(out)),
+            format!("{counts}; out since the run started: {}", some(out)),
         ),
         (false, false) => (
             Verdict::No,
             format!(
-                "{counts}; down: {}; out since the run began: {}",
+                "{counts}; down: {}; out since the run started: {}",
                 some(down),
                 some(out)
             ),
@@ -291,7 +291,7 @@ fn mgr_active(facts: &Facts, baseline: Option<&Baseline>) -> Found {
         None => (Verdict::No, "no manager is active".to_owned()),
         Some(active) if !mgrs.available => (
             Verdict::No,
-            format!("{active} is to be active and does not answer yet"),
+            format!("{active} is becoming active and does not answer yet"),
         ),
         Some(active) if standbys < before => (
             Verdict::No,

@@ -229,7 +229,7 @@ pub fn bounds(facts: &Facts) -> Result<Vec<Bound>, IdError> {
         .filter(|fs| fs.ranks() > 1 && standbys == 0)
     {
         bounds.push(Bound {
-            name: format!("ranks of {}, for which none stands by", fs.name),
+            name: format!("ranks of {}, without a standby", fs.name),
             limit: 0,
             members: fs
                 .servers

@@ -101,7 +101,7 @@ pub fn interruptions(
                 1 => "it is the only monitor",
                 _ => "the other monitor alone is no quorum",
             };
-            let what = format!("while {mon} restarts the whole cluster answers nobody anew: {why}");
+            let what = format!("while {mon} restarts the cluster accepts no new connections: {why}");
             add("mon", (*mon).to_owned(), vec![UnitId::new(*mon)?], what);
         }
     }
@@ -115,7 +115,7 @@ pub fn interruptions(
         if let Some(server) = lone_server(fs, &facts.fs) {
             let name = format!("mds.{server}");
             let what = format!(
-                "while {name} restarts clients of the file system {} wait: nothing stands by for it",
+                "while {name} restarts clients of the file system {} wait: there is no standby",
                 fs.name
             );
             add("mds", name.clone(), vec![UnitId::new(name)?], what);
@@ -127,7 +127,7 @@ pub fn interruptions(
         {
             let name = format!("rgw.{}", only.name);
             let what = format!(
-                "while {name} restarts nobody serves clients of the object gateways{}",
+                "while {name} restarts clients of the object gateways{} have no service",
                 of_group(group)
             );
             add("rgw", name.clone(), vec![UnitId::new(name)?], what);

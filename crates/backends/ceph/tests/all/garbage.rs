@@ -139,7 +139,7 @@ fn a_bucket_below_itself_is_found_also_where_another_holds_it_too() {
     for held in ["-2", "-1"] {
         let error = tree(held).unwrap_err();
         let why = std::error::Error::source(&error).unwrap().to_string();
-        assert!(why.contains("bucket -2 stands below itself"), "{why}");
+        assert!(why.contains("bucket -2 is below itself"), "{why}");
     }
     // In two places and in no circle: it is below both.
     let two_places = tree("-3").unwrap();

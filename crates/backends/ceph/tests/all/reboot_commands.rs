@@ -163,7 +163,7 @@ async fn the_power_of_a_host_that_stays_away_is_cut_once() {
     };
     let backend = process_that(&world, &deaf, &machines, HostTask::Reboot);
     let error = backend.perform(&nth(3), &change("host.host5")).await.unwrap_err();
-    assert!(error.why.contains("it still has the boot of before"), "{error}");
+    assert!(error.why.contains("it still has its old boot id"), "{error}");
     assert!(!machines.reboots().contains(&"power host5".to_owned()));
 
     let fails = Reboot {

@@ -80,7 +80,7 @@ impl ServerCertVerifier for Presented {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("nobody is believed".to_owned()))
+        Err(Error::General("no certificate is trusted here".to_owned()))
     }
 
     fn verify_tls13_signature(
@@ -89,7 +89,7 @@ impl ServerCertVerifier for Presented {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("nobody is believed".to_owned()))
+        Err(Error::General("no certificate is trusted here".to_owned()))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

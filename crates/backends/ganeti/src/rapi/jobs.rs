@@ -203,8 +203,9 @@ impl Rapi {
         match ended.status {
             Status::Success => Ok(ended),
             Status::Canceled => Err(
-                BackendError::transient(&work.what, format!("job {id} was cancelled"))
-                    .hint("a person or a job filter did that: see `gnt-job info` and `gnt-filter list`"),
+                BackendError::transient(&work.what, format!("job {id} was cancelled")).hint(
+                    "an operator or a job filter canceled it: see `gnt-job info` and `gnt-filter list`",
+                ),
             ),
             Status::Error | Status::Queued | Status::Waiting | Status::Canceling | Status::Running => Err(
                 BackendError::permanent(&work.what, format!("job {id} failed: {}", ended.why())),

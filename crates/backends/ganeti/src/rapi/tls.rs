@@ -39,7 +39,7 @@ pub enum TlsError {
     #[error("{0:?} is not a SHA-256 fingerprint: it has 64 hexadecimal digits, with or without colons")]
     Fingerprint(String),
     /// Both ways are given.
-    #[error("`ca` and `fingerprint` are both given, and one of them says whom to believe")]
+    #[error("`ca` and `fingerprint` are both given: give one of them")]
     Both,
     /// rustls itself.
     #[error("TLS cannot be set up: {0}")]

@@ -143,7 +143,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
         };
         return Some(Reason::of_backend(
             "node-out-of-service",
-            format!("{name} is {word}, and was set so by others"),
+            format!("{name} is {word}, and not by stagger"),
         ));
     }
     // Before a run every note is of another one.
@@ -151,7 +151,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
         return Some(Reason::of_backend(
             "node-left-by-run",
             format!(
-                "{name} was left drained by {}: `stagger ganeti recover {name}` restores it",
+                "{name} is still drained by {}: `stagger ganeti recover {name}` restores it",
                 notes.whose()
             ),
         ));
@@ -162,7 +162,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
     if memory.is_some_and(|memory| !memory.boots.contains_key(name)) {
         return Some(Reason::of_backend(
             "node-not-known-before",
-            format!("{name} was not there, or did not answer, when the run began"),
+            format!("{name} was missing or did not answer when the run started"),
         ));
     }
     if node.role == Role::Master && visits.failover.is_none() {

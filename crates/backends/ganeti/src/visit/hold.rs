@@ -38,7 +38,7 @@ impl Visitor<'_> {
         self.answers_again(node, &tried).await?;
         let _stays = self.limits.master.read().await;
         self.forget_turns_before(node).await?;
-        Ok("a person says that it is done".to_owned())
+        Ok("an operator confirmed that it is done".to_owned())
     }
 
     /// Whether a node has that tag now. Who cannot be asked now is asked again, for as long as it takes: a person may reboot the

@@ -74,7 +74,7 @@ pub(crate) async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Re
 }
 
 fn stays_here(error: BackendError, master: &str) -> BackendError {
-    let stays = format!("{master} is still the master, and the run goes on here");
+    let stays = format!("{master} is still the master, and the run continues here");
     let hint = match &error.hint {
         Some(hint) => format!("{hint}; {stays}"),
         None => stays,

@@ -195,7 +195,7 @@ impl Visitor<'_> {
         let looks = mirrored.map(|instance| async move {
             self.disks(&instance.name).await?.map_err(|why| {
                 BackendError::permanent(format!("see whether {node} may go away"), why)
-                    .hint("`gnt-instance activate-disks` begins a resync; it is tried again later")
+                    .hint("`gnt-instance activate-disks` starts a resync; it is tried again later")
             })
         });
         all_of("look at disks", join_all(looks).await)

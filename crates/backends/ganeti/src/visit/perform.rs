@@ -289,7 +289,7 @@ impl Visitor<'_> {
     /// # Errors
     /// As of [`Visitor::leave`].
     pub async fn give_back(&self, node: &str, run: Option<&RunId>) -> Result<String, BackendError> {
-        let tried = format!("give {node} back");
+        let tried = format!("return {node} to service");
         let stays = self.limits.master.read().await;
         let before = self.predecessors().await?;
         let mut leaving = LeaveProgress::default();

@@ -127,7 +127,7 @@ async fn a_job_of_others_that_never_ends_is_named_and_the_queue_goes_on() {
     }
     let backend = setup.backend(None);
     let error = backend.perform(&call(5), &take("drain")).await.unwrap_err();
-    assert!(error.why.contains(&format!("at work: {stuck} ")), "{error}");
+    assert!(error.why.contains(&format!("running: {stuck} ")), "{error}");
     assert!(error.hint.unwrap().contains("gnt-job cancel"));
     assert_eq!(setup.world().left_behind(), [""; 0]);
     // A renewal that meets it leaves the guard as it is.

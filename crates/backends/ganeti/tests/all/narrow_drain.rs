@@ -137,7 +137,7 @@ async fn a_watcher_that_cannot_be_reached_keeps_no_drain() {
     let by = stagger_core::model::RunId::new("somebody").unwrap();
     let error = backend.drop_guards(&by).await.unwrap_err();
     assert!(error.why.contains("no route to host"), "{error}");
-    assert!(error.why.contains("given back all the same: drain"), "{error}");
+    assert!(error.why.contains("restored all the same: drain"), "{error}");
     assert!(!is_drained(&setup.world()));
     let left = backend.guards().await.unwrap();
     assert_eq!(
@@ -226,7 +226,7 @@ async fn a_drain_of_the_wave_waits_for_what_is_at_work_there() {
     let taken =
         stagger_ganeti::guards::take(&setup.rapi(), &setup.settings, &call, &drain, &wave, 1800).await;
     let error = taken.unwrap_err();
-    assert!(error.why.contains(&format!("at work: {stuck} ")), "{error}");
+    assert!(error.why.contains(&format!("running: {stuck} ")), "{error}");
     assert_eq!(setup.world().left_behind(), [""; 0]);
 }
 

@@ -91,7 +91,7 @@ impl<'a> Performer<'a> {
         let is_bound = |other: &&&Conductor| bound.is_some_and(|bound| bound.contains(&other.registered));
         let chosen = candidates.iter().find(is_bound).or(candidates.first());
         let Some(stand_in) = chosen.map(|chosen| chosen.registered.as_str()) else {
-            let why = "no conductor that stands in for it takes calls";
+            let why = "no stand-in of it takes calls";
             return Err(BackendError::transient(tried, why));
         };
         self.reroute(tried, &routing.before_diverting(own, stand_in))
@@ -118,7 +118,9 @@ impl<'a> Performer<'a> {
             }
             if begun.elapsed() > self.settings.pace.call {
                 let why = match routing.policy_of_others {
-                    Some(policy) => format!("the policy {policy:?} stands above ours on Ironic's exchange"),
+                    Some(policy) => {
+                        format!("the policy {policy:?} takes precedence over ours on Ironic's exchange")
+                    }
                     None => {
                         "RabbitMQ does not hand calls without a queue to the alternate exchange".to_owned()
                     }

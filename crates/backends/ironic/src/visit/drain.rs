@@ -97,10 +97,7 @@ impl<'a> Performer<'a> {
     async fn drain(&self, service: &Service<'_>, tried: &str) -> Result<(), BackendError> {
         let shown = self.balancer(tried).await?;
         if service.servers.is_empty() {
-            return Err(BackendError::permanent(
-                tried,
-                "it does not stand behind the balancer",
-            ));
+            return Err(BackendError::permanent(tried, "it is not behind the balancer"));
         }
         // Never both: with nobody left a request fails at once.
         let of = (service.role, service.name);
@@ -108,7 +105,7 @@ impl<'a> Performer<'a> {
             && goes_by_word(&self.look().await, &self.settings.cluster, &self.permitted, of);
         for server in service.servers {
             if !by_word && shown.peers(server).next().is_none() {
-                let why = format!("nobody else in {} gets requests", server.backend);
+                let why = format!("no other server in {} gets requests", server.backend);
                 return Err(BackendError::transient(tried, why));
             }
         }
@@ -187,7 +184,7 @@ impl<'a> Performer<'a> {
 
     /// Gives a service back: requests come to it again.
     pub(crate) async fn leave(&self, service: &Service<'_>) -> Result<String, BackendError> {
-        let tried = format!("give {} back", service.name);
+        let tried = format!("undrain {}", service.name);
         if let Some(conductor) = self
             .called_over_rabbitmq(service)
             .filter(|_| self.is_drained(service))

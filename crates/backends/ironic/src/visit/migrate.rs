@@ -99,8 +99,8 @@ impl Performer<'_> {
                     };
                     if idle >= IDLE {
                         let why = format!(
-                            "{idle} batches have migrated nothing and say that there is more: {} rows are of older \
-                             versions, and nobody migrates them",
+                            "{idle} batches migrated nothing and report more: {} rows are of older versions, and nothing \
+                             migrates them",
                             self.rows_left().await?
                         );
                         return Err(BackendError::permanent(TRIED, why)

@@ -162,7 +162,7 @@ impl<'a> Performer<'a> {
             let other_runs = other.runs.map_err(|reason| {
                 BackendError::transient(
                     &tried,
-                    format!("nobody could tell what {} runs: {}", other.name, reason.detail),
+                    format!("what {} runs is unknown: {}", other.name, reason.detail),
                 )
             })?;
             if other_runs.release != goal.to {

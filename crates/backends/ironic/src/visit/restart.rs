@@ -143,7 +143,7 @@ impl Performer<'_> {
         let Some((rpc, name, alive)) = named else {
             return Err(BackendError::permanent(
                 tried,
-                "nobody could tell under which name it is registered",
+                "the name under which it is registered is unknown",
             ));
         };
         if alive {

@@ -65,8 +65,12 @@ impl Performer<'_> {
         match step {
             part::BEFORE => self.hook(step, hooks.before.as_ref(), "").await,
             part::RAMDISK => {
-                self.hook(step, hooks.ramdisk.as_ref(), "it was said to be done")
-                    .await
+                self.hook(
+                    step,
+                    hooks.ramdisk.as_ref(),
+                    "an operator confirmed that it is done",
+                )
+                .await
             }
             part::CLIENTS => {
                 let told = "now upgrade python-ironicclient and python-openstackclient, then the services that use \
@@ -154,7 +158,8 @@ impl Performer<'_> {
             UpgradeCheck::Fine => "it finds nothing".to_owned(),
             UpgradeCheck::Warned(said) => format!("it warns: {said}"),
             UpgradeCheck::KnownDefect(said) => format!(
-                "unknown, known defect: on the schema of {} it crashes by reading columns of {}, and tells nothing: {said}",
+                "unknown, known defect: on the schema of {} it crashes by reading columns of {}, and reports nothing: \
+                 {said}",
                 goal.from, goal.to
             ),
             UpgradeCheck::Failed(said) => {

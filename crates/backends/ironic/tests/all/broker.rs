@@ -107,7 +107,7 @@ async fn how_calls_are_routed_is_read_from_exchanges_bindings_and_queues() {
     assert_eq!(routing.calls("c1:8089"), 2);
     assert_eq!(
         routing.state("c2:8089"),
-        (ServerState::Down, "taken from by nobody".to_owned())
+        (ServerState::Down, "without consumers".to_owned())
     );
     assert!(routing.stand_ins["c2:8089"].contains("c1:8089"));
     assert!(!routing.stand_ins.contains_key("c1:8089"));

@@ -131,7 +131,7 @@ async fn both_conductors_are_never_drained() {
         .perform(&call(token, 21), &enter("conductor.c2"))
         .await
         .unwrap_err();
-    assert!(error.why.contains("nobody else in rpc1"), "{error}");
+    assert!(error.why.contains("no other server in rpc1"), "{error}");
     let both: Vec<UnitId> = ["conductor.c1", "conductor.c2"]
         .map(|unit| unit.parse().unwrap())
         .into();

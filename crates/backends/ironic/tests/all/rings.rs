@@ -141,7 +141,7 @@ async fn a_word_permits_nothing_of_who_has_a_stand_in() {
     let answer = backend.check_stop(&other).await.unwrap();
     assert!(matches!(answer, Answer::No { .. }), "{answer:?}");
     let refused = backend.perform(&call(token, 2), &enter("conductor.c2")).await;
-    assert!(refused.unwrap_err().why.contains("nobody else in rpc1"));
+    assert!(refused.unwrap_err().why.contains("no other server in rpc1"));
     assert_eq!(setup.lab.now().violations, [""; 0]);
 }
 
