@@ -347,7 +347,7 @@ fn what_is_told_is_shown(lab: &Lab) -> Result<()> {
     lab.says(
         &["pause", "-n", NAMESPACE],
         3,
-        &["nobody would hear it", "op-1 last renewed"],
+        &["no operator would process it", "op-1 last renewed"],
     )?;
     lab.apply(&lease(&now()?), &[])?;
     lab.says(
@@ -421,7 +421,7 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
     lab.says(
         &["pause", "-n", NAMESPACE, "--timeout", "1"],
         4,
-        &["\"pause#1\" was not heard within 1 s"],
+        &["\"pause#1\" was not processed within 1 s"],
     )?;
     lab.says(&["status", "-n", NAMESPACE], 3, &["pause#1: not heard yet"])?;
     lab.says(&["resume", "-n", NAMESPACE, "--no-wait"], 0, &["resume#2"])?;

@@ -238,7 +238,7 @@ fn about() -> String {
         "# Made by `cargo xtask generate` from {BASE}.\n\
          apiVersion: v2\n\
          name: stagger\n\
-         description: Rolling upgrades of Ceph clusters that Rook laid out, and guarded node drains.\n\
+         description: Rolling upgrades of Rook-managed Ceph clusters, and guarded node drains.\n\
          type: application\n\
          version: {VERSION}\n\
          appVersion: \"{VERSION}\"\n"

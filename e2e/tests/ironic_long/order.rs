@@ -64,7 +64,7 @@ fn what_others_do_out_of_order_is_seen_and_nothing_goes_on() -> Result<()> {
 
         // Whoever asks for the older release then is refused.
         let refused = machine.call(&["run", "upgrade", "--to", "26.1.6"])?.expect(1)?;
-        refused.expect_said(&["upgrade-not-supported", "data is not brought back"])?;
+        refused.expect_said(&["upgrade-not-supported", "data is not converted back"])?;
         phases.lap("the way back is refused");
         Ok(())
     })

@@ -149,7 +149,7 @@ fn new_image_crash_loops_at_osds() -> Result<()> {
             Ok(status["phase"] == "Blocked")
         })?;
         let message = status["message"].as_str().context("no message")?;
-        ensure!(message.contains("was taken back"), "{message}");
+        ensure!(message.contains("was rolled back"), "{message}");
         cluster.ceph.wait_clean(Duration::from_mins(2))?;
         ask_for(cluster, &old)?;
         wait_ready_again(cluster, &old)?;

@@ -219,7 +219,7 @@ fn unchecked_one_osd_at_a_time() -> Result<()> {
             };
             let osds = cluster.ceph.spec().daemons(stagger_e2e::ceph::Kind::Osd).len();
             ensure!(
-                told("OSDMAP_FLAGS") == 1 && told("is stopped unchecked") == osds,
+                told("OSDMAP_FLAGS") == 1 && told("is stopped without checks") == osds,
                 "{} of {osds}",
                 told("is stopped")
             );

@@ -77,10 +77,10 @@ pub enum ClientError {
         why: String,
     },
     /// No operator leads, so nobody would hear.
-    #[error("nobody would hear it: {0}")]
+    #[error("no operator would process it: {0}")]
     NoOperator(String),
     /// A command was written, and not heard in time.
-    #[error("{said:?} was not heard within {} s; it stands in the annotation {COMMAND} and may be heard yet", limit.as_secs())]
+    #[error("{said:?} was not processed within {} s; it is in the annotation {COMMAND} and may still be processed", limit.as_secs())]
     NotHeard {
         /// The command.
         said: String,
@@ -88,7 +88,7 @@ pub enum ClientError {
         limit: Duration,
     },
     /// Another command took the place of one that was not heard yet.
-    #[error("{said:?} was not heard: {by:?} took its place")]
+    #[error("{said:?} was not processed: {by:?} replaced it")]
     Overwritten {
         /// The command.
         said: String,
@@ -115,7 +115,9 @@ impl ClientError {
             Self::NotHeard { .. } => {
                 Some("`stagger status` shows what keeps the operator; its log says more")
             }
-            Self::Overwritten { .. } => Some("somebody else commands too: agree with them, and ask again"),
+            Self::Overwritten { .. } => {
+                Some("another user sends commands too: coordinate with them, and try again")
+            }
         }
     }
 }
@@ -237,7 +239,7 @@ impl Remote {
         let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
         if names.is_empty() {
             return Err(none_there(
-                "-n names the namespace; docs/guides/kubernetes.md begins with one",
+                "-n names the namespace; docs/guides/kubernetes.md starts with one",
             ));
         }
         let name = choose(&namespace, &names, place.name.as_deref()).map_err(ClientError::Which)?;
@@ -430,7 +432,7 @@ fn refused(tried: String, error: kube::Error) -> ClientError {
         401 => "the API server does not know you: log in anew, or take another --context",
         403 => "your account needs these rights: docs/guides/kubernetes.md lists those of each command",
         404 => "the API server has no such resource: `kubectl apply --server-side -f deploy/crds.yaml`",
-        409 => "somebody changes it all the time; try again",
+        409 => "others keep changing it; try again",
         _ => "nothing was changed",
     };
     ClientError::Refused {

@@ -238,7 +238,7 @@ impl KubeStore {
                     .ok_or_else(|| damaged(format!("{key} has no checksum")))?;
                 let seq = entries.len() as Seq + 1;
                 if *key != key_of(seq) {
-                    return Err(damaged(format!("{key} stands in the place of event {seq}")));
+                    return Err(damaged(format!("{key} is in the place of event {seq}")));
                 }
                 if checksum(&sum, seq, rest) != told {
                     return Err(damaged(format!("the checksum of {key} is wrong")));

@@ -359,7 +359,7 @@ impl SimulatedCluster {
             }
             Action::DropGuard { guard, units } => {
                 self.guards.remove(&(guard.clone(), units.clone()));
-                format!("{guard} given back")
+                format!("{guard} cleared")
             }
             Action::Step { step } if self.drains() => {
                 self.steps.insert(step.clone());
@@ -388,7 +388,7 @@ impl SimulatedCluster {
                     return "done before".to_owned();
                 }
                 match phase {
-                    Phase::Prepare => format!("{revision} laid out"),
+                    Phase::Prepare => format!("{revision} installed"),
                     Phase::Enter if self.drains() => {
                         self.enter(at, moves);
                         "drained".to_owned()
@@ -399,7 +399,7 @@ impl SimulatedCluster {
                     }
                     Phase::Leave if self.drains() => {
                         self.leave(at);
-                        "given back".to_owned()
+                        "returned to service".to_owned()
                     }
                     Phase::Enter => {
                         if self.daemons[at].up {

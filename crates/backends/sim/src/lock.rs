@@ -44,7 +44,7 @@ impl Lock for Sim {
                 Ok(())
             }
             Some((holder, _)) => Err(LockError::Lost(format!("{holder} has it"))),
-            None => Err(LockError::Lost("nobody has it".to_owned())),
+            None => Err(LockError::Lost("no process has it".to_owned())),
         }
     }
 

@@ -102,7 +102,7 @@ impl Acts {
                 "         {unit} is rolled back and set aside; the others continue"
             )),
             Event::StepPassed { step } => Some(format!("step     {step}")),
-            Event::Asked { command, .. } => Some(format!("a person: {}", sentences::command_words(command))),
+            Event::Asked { command, .. } => Some(format!("operator: {}", sentences::command_words(command))),
             Event::Held { reason } => Some(format!("HELD     {reason}")),
             Event::Ended { outcome } => Some(sentences::ending(outcome, false)),
             Event::Started(_)

@@ -297,12 +297,12 @@ fn upgrades_reach_as_far_as_the_next_named_release() {
         (
             "ocata",
             "newton",
-            "ocata cannot be upgraded to newton while services run: newton is older, and data is not brought back",
+            "ocata cannot be upgraded to newton while services run: newton is older, and data is not converted back",
         ),
         (
             "6.2.4",
             "6.2.3",
-            "6.2.4 cannot be upgraded to 6.2.3 while services run: 6.2.3 is older, and data is not brought back",
+            "6.2.4 cannot be upgraded to 6.2.3 while services run: 6.2.3 is older, and data is not converted back",
         ),
     ] {
         assert_eq!(step(&manifest, from, to).unwrap_err(), said);

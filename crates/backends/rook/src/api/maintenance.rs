@@ -79,7 +79,7 @@ fn lock() -> ValidationRule {
 fn fits_a_label() -> ValidationRule {
     ValidationRule {
         rule: "size(self.metadata.name) <= 63".to_owned(),
-        message: Some("a name of at most 63 characters, as it stands in labels".to_owned()),
+        message: Some("a name of at most 63 characters, as in labels".to_owned()),
         ..ValidationRule::default()
     }
 }
@@ -98,7 +98,7 @@ fn fits_a_label() -> ValidationRule {
     status = "CephMaintenanceStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Drains and updates of a Ceph cluster that Rook laid out, by stagger.",
+    doc = "Updates and drains of a Rook-managed Ceph cluster by stagger.",
     printcolumn(name = "Cluster", type_ = "string", json_path = ".spec.cephCluster"),
     printcolumn(name = "Manages", type_ = "string", json_path = ".spec.manage"),
     printcolumn(name = "Image", type_ = "string", json_path = ".status.image"),

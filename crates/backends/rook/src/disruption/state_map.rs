@@ -165,10 +165,9 @@ pub(crate) async fn write(client: &Client, namespace: &str, kept: &mut StateMap)
         maps.create(&PostParams::default(), &map).await
     };
     let written = written.map_err(|error| match &error {
-        kube::Error::Api(answer) if answer.code == 409 => BackendError::transient(
-            tried,
-            "another operator has written it meanwhile; it is read anew",
-        ),
+        kube::Error::Api(answer) if answer.code == 409 => {
+            BackendError::transient(tried, "another operator has changed it; it is read again")
+        }
         _ => failed(tried, &error),
     })?;
     kept.version = written.resource_version();

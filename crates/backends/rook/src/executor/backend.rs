@@ -334,7 +334,7 @@ impl RookBackend {
                 Some(deployment) if seen(&deployment) => {
                     rollout(&deployment, &self.parts.watched.pods_of(&deployment))
                 }
-                Some(_) => Rollout::Waiting("the change is not seen yet".to_owned()),
+                Some(_) => Rollout::Waiting("the change is not observed yet".to_owned()),
                 None => Rollout::Waiting("there is no such Deployment".to_owned()),
             };
             let why = match state {
@@ -440,7 +440,7 @@ impl Executor for RookBackend {
             } => self.change(call, unit, revision).await,
             Action::GoBack { unit, .. } => Err(BackendError::permanent(
                 format!("make the data of {unit} anew"),
-                "on Kubernetes a person does that",
+                "on Kubernetes you do that by hand",
             )),
             Action::Step { step } => {
                 if let Some(step) = beside::Step::of(step) {

@@ -175,7 +175,7 @@ pub(crate) fn conditions(
     let still_left = |step: Step| {
         let left = left(step, run, daemons);
         let first = left.first()?;
-        Some(format!("{first} and {} more are left", left.len() - 1))
+        Some(format!("{first} and {} more remain", left.len() - 1))
     };
     let names_another = || {
         let says = image.named.as_deref();
@@ -276,8 +276,8 @@ pub(crate) fn is_open(run: Changes<'_>, daemons: &Daemons, cluster_image: Option
     let first = open.first()?;
     let deployment = daemons.get(first)?;
     Some(format!(
-        "somebody took the label {DO_NOT_RECONCILE} off the Deployment of {first}{}, and Rook changes it at its own pace: set it \
-         again (`kubectl -n {} label deployment {} {DO_NOT_RECONCILE}={HELD}`), or end the run",
+        "the label {DO_NOT_RECONCILE} was removed from the Deployment of {first}{}, so Rook may change it at any time: \
+         set it again (`kubectl -n {} label deployment {} {DO_NOT_RECONCILE}={HELD}`), or abort the run",
         match open.len() {
             1 => String::new(),
             many => format!(" and {} more", many - 1),

@@ -17,12 +17,12 @@ pub(crate) async fn let_go(
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let name = deployment.name_any();
     let patch = given_back(deployment);
-    let tried = format!("give Deployment {name} back to Rook");
+    let tried = format!("return Deployment {name} to Rook");
     match api
         .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
         .await
     {
-        Ok(_) => tracing::info!(deployment = name, "given back to Rook"),
+        Ok(_) => tracing::info!(deployment = name, "returned to Rook"),
         // It is another by now: what is seen of it next is looked at again.
         Err(kube::Error::Api(answer)) if answer.code == 409 || answer.code == 404 => {}
         Err(error) => return Err(failed(&tried, &error)),

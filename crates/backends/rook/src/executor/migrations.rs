@@ -113,7 +113,7 @@ pub(crate) fn conditions(deployments: &[impl Borrow<Deployment>]) -> Result<Vec<
             },
             why: first.map_or_else(
                 || "nothing is left to do".to_owned(),
-                |first| format!("{first} and {} more are left", left.count()),
+                |first| format!("{first} and {} more remain", left.count()),
             ),
             but_for: Vec::new(),
         });

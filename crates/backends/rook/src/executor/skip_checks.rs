@@ -49,7 +49,7 @@ pub(crate) fn answer(units: &[UnitId], said: Result<Answer, String>) -> (Answer,
     match (units, why) {
         ([one], why) if one.as_str().starts_with("osd.") => {
             let said = why.map_or_else(|| "Ceph lets it go".to_owned(), |why| format!("Ceph says: {why}"));
-            let note = format!("{one} is stopped unchecked, by skipUpgradeChecks. {said}");
+            let note = format!("{one} is stopped without checks, by skipUpgradeChecks. {said}");
             (Answer::NoOracle, Some(note))
         }
         (units, _) if units.iter().any(|unit| unit.as_str().starts_with("osd.")) => {

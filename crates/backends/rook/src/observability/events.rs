@@ -68,16 +68,16 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<News> {
             "Upgrade",
             "JournalIsOlder",
             format!(
-                "the journal of run {run} is older than the cluster, which was told of its event {seq}: were its ConfigMaps \
-                 restored? Each daemon is first made to refuse what was begun since"
+                "the journal of run {run} is older than its event {seq}, which the cluster has recorded: were its \
+                 ConfigMaps restored? Each daemon is first made to refuse what was started since"
             ),
         )),
         Notice::Unheard(Anchor { run, .. }) => Some(bad(
             "Upgrade",
             "JournalIsOlder",
             format!(
-                "run {run} of this cluster began since, and is not in these ConfigMaps: were they restored, or has it its journal \
-                 elsewhere? Each daemon is first made to refuse what was begun since"
+                "run {run} of this cluster has started since, and is not in these ConfigMaps: were they restored, or is \
+                 its journal elsewhere? Each daemon is first made to refuse what was started since"
             ),
         )),
     }
@@ -224,17 +224,17 @@ pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
         Some(news("Upgrade", reason, format!("{title}: {what}")))
     };
     match &entry.event {
-        run::Event::Started(start) => upgrade(good, "UpgradeBegan", format!("run {} began", start.run)),
+        run::Event::Started(start) => upgrade(good, "UpgradeBegan", format!("run {} started", start.run)),
         // The first holder is the one that began it.
         run::Event::LeaseTaken { holder, .. } if entry.seq > 2 => {
-            upgrade(good, "UpgradeTakenOver", format!("carried on by {holder}"))
+            upgrade(good, "UpgradeTakenOver", format!("taken over by {holder}"))
         }
         run::Event::WaveFailed { reason, .. } => upgrade(bad, "WaveFailed", reason.to_string()),
         run::Event::SetAside {
             unit,
             reason,
             until: None,
-        } => upgrade(bad, "UnitLeft", format!("{unit} is left as it is: {reason}")),
+        } => upgrade(bad, "UnitLeft", format!("{unit} is skipped: {reason}")),
         run::Event::Held { reason } if held != Some(reason.code.code()) => {
             upgrade(bad, "UpgradeHeld", reason.to_string())
         }
@@ -243,10 +243,10 @@ pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
             Ending::Done => upgrade(good, "UpgradeDone", "every unit serves on the target".to_owned()),
             Ending::Incomplete { left } => {
                 let left: Vec<_> = left.iter().map(|(what, why)| format!("{what} ({why})")).collect();
-                upgrade(bad, "UpgradeIncomplete", format!("left: {}", left.join(", ")))
+                upgrade(bad, "UpgradeIncomplete", format!("skipped: {}", left.join(", ")))
             }
             Ending::RolledBack { reason } => upgrade(bad, "UpgradeTakenBack", reason.to_string()),
-            Ending::Aborted => upgrade(bad, "UpgradeEnded", "a person ended it".to_owned()),
+            Ending::Aborted => upgrade(bad, "UpgradeEnded", "aborted by an operator".to_owned()),
         },
         run::Event::LeaseTaken { .. }
         | run::Event::JournalBehind
@@ -287,8 +287,8 @@ pub(crate) fn known_risk(note: String) -> News {
 pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
     let mut news = Vec::new();
     if settings.skip_checks {
-        let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time \
-                    unchecked, though data may be unavailable meanwhile";
+        let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time unchecked; data \
+                    may become unavailable";
         news.push(bad("ReadSpec", "ChecksAreSkipped", note));
     }
     for remark in &settings.remarks {

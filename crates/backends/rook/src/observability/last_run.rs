@@ -74,16 +74,16 @@ impl Last {
         let (reason, what) = match &self.ending {
             Ending::Incomplete { left } => {
                 let left = left.iter().map(|(what, why)| (what.as_str(), why));
-                ("UnitsFailed", format!("left undone what failed: {}", named(left)))
+                ("UnitsFailed", format!("is incomplete; failed: {}", named(left)))
             }
-            Ending::Aborted => ("EndedByAPerson", "was ended by a person".to_owned()),
-            Ending::RolledBack { .. } | Ending::Done => ("WentBack", "was taken back".to_owned()),
+            Ending::Aborted => ("EndedByAPerson", "was aborted by an operator".to_owned()),
+            Ending::RolledBack { .. } | Ending::Done => ("WentBack", "was rolled back".to_owned()),
         };
         Blocked::until_changed(
             reason,
             format!(
-                "an upgrade to {wish} {what}; ask for something else, or try again: `stagger resume -n {namespace}`, \
-                 or `kubectl -n {namespace} annotate --overwrite cephmaintenance {name} {}=retry#1`",
+                "an upgrade to {wish} {what}; change the spec, or try again: `stagger resume -n {namespace}`, or `kubectl \
+                 -n {namespace} annotate --overwrite cephmaintenance {name} {}=retry#1`",
                 crate::api::names::COMMAND
             ),
         )
@@ -118,9 +118,9 @@ pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
         return Some(Blocked::for_now(
             "UnitsLeft",
             format!(
-                "{}; it goes on by itself when these may go: {}",
+                "{}; it continues by itself once these can be changed: {}",
                 match plan.parts.first().filter(|_| waits) {
-                    Some(first) => format!("{} waits for what was left", first.name()),
+                    Some(first) => format!("{} waits for what was skipped", first.name()),
                     None => "all others have the image".to_owned(),
                 },
                 named(left)
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(said(not_begun(&with("mds"), &differing)), None);
         let (reason, why) = said(not_begun(&with("rgw"), &differing)).unwrap();
         assert!(
-            reason == "UnitsLeft" && why.starts_with("rgw waits for what was left;"),
+            reason == "UnitsLeft" && why.starts_with("rgw waits for what was skipped;"),
             "{why}"
         );
         let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
@@ -267,7 +267,7 @@ mod tests {
         let (reason, why) = said(out_of_reach(&made, &Policy::default(), &terms)).unwrap();
         assert_eq!(reason, "TargetOutOfReach");
         for word in [
-            "osd.7 is left alone",
+            "osd.7 is skipped",
             "require-osd-release-20 waits",
             "spec.updatePolicy.partial",
         ] {

@@ -61,12 +61,12 @@ impl Metrics {
             registry.register(name, help, family.clone());
             family
         };
-        let waves = counter("waves_completed", "Waves whose gates have held");
+        let waves = counter("waves_completed", "Waves that have passed their gates");
         let units = counter(
             "units_restarted",
-            "Daemons that were changed, restarted or brought back",
+            "Daemons that were changed, restarted or rolled back",
         );
-        let rollbacks = counter("rollbacks", "Runs that were taken back");
+        let rollbacks = counter("rollbacks", "Runs that were rolled back");
         let commands = Family::default();
         registry.register(
             "ceph_commands",
@@ -316,14 +316,14 @@ impl Collector for Now {
         let blocked = clusters.iter().filter(|(_, cluster)| cluster.phase == "Blocked");
         gauge(
             "cluster_blocked",
-            "1 while nothing is changed, with the reason",
+            "1 while the cluster is blocked, with the reason",
             blocked
                 .map(|(of, cluster)| (of.with("reason", &cluster.reason), 1.0))
                 .collect(),
         )?;
         gauge(
             "ceph_last_answer_timestamp_seconds",
-            "When Ceph last answered what goes on beside runs; while all is well it is asked for its status only",
+            "When Ceph last answered outside of runs; a healthy cluster is asked for its status only",
             each(|cluster| cluster.answered.map(seconds)),
         )?;
         gauge(
@@ -333,7 +333,7 @@ impl Collector for Now {
         )?;
         gauge(
             "drains_waiting",
-            "Failure domains with a cordoned node of which nothing may be evicted now",
+            "Failure domains with a cordoned node from which nothing may be evicted now",
             each(|cluster| Some(cluster.waiting as f64)),
         )?;
         let verdicts = clusters.iter().filter_map(|(of, cluster)| {
@@ -351,12 +351,12 @@ impl Collector for Now {
         });
         gauge(
             "run_verdict",
-            "What has become of the newest run is 1",
+            "The verdict of the newest run is 1",
             verdicts.flatten().collect(),
         )?;
         gauge(
             "run_held_since_timestamp_seconds",
-            "Since when the run is held; missing while it is not",
+            "Since when the run is held; absent while it is not",
             each(|cluster| cluster.run.as_ref()?.held.map(seconds)),
         )?;
         gauge(
@@ -371,7 +371,7 @@ impl Collector for Now {
         )?;
         gauge(
             "run_units_down",
-            "Daemons of the open wave that were stopped, or may have been, and whose gates have not held yet",
+            "Daemons of the open wave that are or may be down, and have not passed their gates yet",
             each(|cluster| Some(cluster.run.as_ref()?.down as f64)),
         )?;
         gauge(

@@ -380,7 +380,7 @@ mod tests {
     fn a_run_that_ends_for_another_is_not_blocked() {
         let ended = RunView {
             verdict: Verdict::Ended,
-            why: "a person ended it".to_owned(),
+            why: "aborted by an operator".to_owned(),
             ..view()
         };
         let mut told = ClusterStatus::default();

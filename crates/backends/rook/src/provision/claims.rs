@@ -64,7 +64,7 @@ pub fn claimed<'a>(
         let template = match Template::of(set) {
             Ok(template) if known.insert(template.set) => template,
             Ok(template) => {
-                let why = "there is another of that name before it; it is left alone";
+                let why = "a set before it has the same name; it is skipped";
                 claimed.remarks.push(said(template.set, why));
                 continue;
             }
@@ -125,15 +125,15 @@ impl<'a> Template<'a> {
         if set.encrypted == Some(true) {
             return Err(said(
                 name,
-                "it is encrypted, and no volume is encrypted here; it is left alone: have Rook prepare it",
+                "it is encrypted, which is not supported here; it is skipped: have Rook prepare it",
             ));
         }
         let templates = set.volume_claim_templates.as_deref().unwrap_or_default();
         let [Free(template)] = templates else {
             return Err(said(
                 name,
-                "it has not one volumeClaimTemplate, and an OSD has one volume here, without another for metadata or a \
-                 log; it is left alone: have Rook prepare it",
+                "it does not have exactly one volumeClaimTemplate, and an OSD has one volume here, without another for \
+                 metadata or a log; it is skipped: have Rook prepare it",
             ));
         };
         let (metadata, spec) = (&template.get("metadata"), &template.get("spec"));
@@ -142,7 +142,7 @@ impl<'a> Template<'a> {
         if spec["volumeMode"] != "Block" {
             return Err(said(
                 name,
-                "its volumeClaimTemplate does not ask for volumeMode Block; it is left alone: set that",
+                "its volumeClaimTemplate does not ask for volumeMode Block; it is skipped: set that",
             ));
         }
         let own = metadata["name"].as_str().filter(|name| !name.is_empty());

@@ -276,7 +276,7 @@ impl ClusterReconciler {
             let Err(error) = finalizer::ensure(&self.shared.client, &desired.maintenance).await else {
                 return Ok(());
             };
-            tracing::warn!(%error, "nothing is done yet");
+            tracing::warn!(%error, "not started yet");
             let blocked = Blocked::from(error);
             self.tell("Blocked", blocked.reason, &blocked.why, &desired);
             tokio::select! {

@@ -224,7 +224,7 @@ impl Drains {
                     next
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "drains cannot be seen to now");
+                    tracing::warn!(%error, "drains cannot be managed now");
                     self.tell_failure(&error);
                     let managed = desired.manages(Manage::Drains);
                     self.evidence.tell(Evidence::without_a_look(managed, &error));

@@ -185,7 +185,7 @@ impl Provision {
     async fn kept_by_rook(&self) -> Option<String> {
         let running = rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await;
         running.unwrap_or_else(|error| {
-            tracing::warn!(%error, "new OSDs cannot be seen to now");
+            tracing::warn!(%error, "new OSDs cannot be managed now");
             Some(with_hint(&error))
         })
     }
@@ -462,8 +462,8 @@ impl Provision {
             return Ok(());
         };
         if state_of(left) == JobState::Runs {
-            let why = format!("Job {name}, which is somebody else's, is not over");
-            return Err(BackendError::transient(tried, why).hint("delete it, if nobody waits for it"));
+            let why = format!("Job {name}, which stagger did not create, is still running");
+            return Err(BackendError::transient(tried, why).hint("delete it, if it is not needed"));
         }
         gone(api.delete(name, &DeleteParams::background()).await, name)
     }

@@ -165,8 +165,8 @@ fn table(worlds: &Worlds, came: &WorldsReport, seconds: f64) -> String {
         came.digest
     )];
     lines.push(format!(
-        "{} waves, {} stops; {} made unsafe by lies that nobody could detect, {} by a fault after both judges had \
-         answered; {} late calls landed",
+        "{} waves, {} stops; {} made unsafe by undetectable false reports, {} by a fault after both checks had answered; \
+         {} late calls landed",
         came.waves, came.stops, came.undetectable, came.raced, came.late
     ));
     let counted = |title: &str, rows: Vec<(String, u64)>| {
@@ -175,7 +175,7 @@ fn table(worlds: &Worlds, came: &WorldsReport, seconds: f64) -> String {
             .map(|(name, count)| format!("  {count:>9}  {name}"));
         std::iter::once(title.to_owned()).chain(rows).collect::<Vec<_>>()
     };
-    lines.push(format!("a person helped in {} worlds", came.helped));
+    lines.push(format!("an operator helped in {} worlds", came.helped));
     let shapes = came.shapes.iter();
     let shapes = shapes.map(|(name, count)| ((*name).to_owned(), *count));
     lines.extend(counted("shapes", shapes.collect()));

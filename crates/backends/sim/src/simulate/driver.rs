@@ -136,7 +136,7 @@ impl<'a> ScenarioDriver<'a> {
         let said = confirmations(&sim.world());
         for command in said {
             if let Some(journal) = &self.journal {
-                journal.clone().ask(run, now, &command, "a person").ok();
+                journal.clone().ask(run, now, &command, "an operator").ok();
             }
         }
     }
@@ -191,7 +191,7 @@ impl<'a> ScenarioDriver<'a> {
             match act {
                 OperatorAction::Start => sim.world().start_all(&in_hand(driver.run())),
                 OperatorAction::Pools => sim.world().serve_with_one_less(),
-                OperatorAction::Say(command) => self.say(driver, sim, &command, "a person")?,
+                OperatorAction::Say(command) => self.say(driver, sim, &command, "an operator")?,
             }
         }
         Ok(OperatorTurn::Acted)

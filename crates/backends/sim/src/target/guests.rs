@@ -27,7 +27,7 @@ pub(crate) fn target(
             name: GuardName::new("watcher")?,
             scope: GuardScope::Stage,
             expiry: SignedDuration::from_secs(3600),
-            why: "nobody else starts guests of nodes that are away".to_owned(),
+            why: "no other program starts guests of nodes that are away".to_owned(),
         }],
         gates: gates(&GATES)?,
         door_before_last: None,

@@ -108,7 +108,7 @@ impl SimulatedCluster {
                 return Some(format!("{id} does not answer: it stays out of service"));
             }
             Phase::Enter if !daemon.up && self.carried.is_some() => {
-                return Some(format!("{id} does not answer: see to it first"));
+                return Some(format!("{id} does not answer: repair it first"));
             }
             Phase::Change => {
                 let who = self.has_come_to(unit)?;
@@ -186,7 +186,7 @@ impl SimulatedCluster {
         if !is_changed && daemon.up && !self.running_on(unit).is_empty() {
             // As the real one: it is given back as it was.
             self.leave(unit);
-            return "it was given back, and not restarted".to_owned();
+            return "it was returned to service, and not restarted".to_owned();
         }
         if !is_changed && !self.daemons[unit].starting {
             self.change(unit, wanted);

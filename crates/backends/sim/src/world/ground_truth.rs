@@ -286,7 +286,7 @@ impl SimulatedCluster {
         }
         let at = self.elapsed() / 1000;
         let text = format!(
-            "at {at} s {} served on {} and was brought back",
+            "at {at} s {} served on {} and was rolled back",
             daemon.id, daemon.runs
         );
         self.truth.undone.push(text);

@@ -72,8 +72,7 @@ impl SimulatedCluster {
         let seconds = (self.now - since) / 1000;
         if seconds > self.grace.to_notice {
             let text = format!(
-                "from {} s on {what} did not serve for {seconds} s, and would have if the run had given back \
-                 what it holds",
+                "from {} s on {what} did not serve for {seconds} s, and would have if the run had cleared what it holds",
                 since / 1000
             );
             self.truth.unsafe_seconds.push(text);

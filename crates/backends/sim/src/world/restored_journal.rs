@@ -59,7 +59,7 @@ impl SimulatedCluster {
     pub(crate) fn carried_on(&mut self) {
         if std::mem::take(&mut self.begun) == JournalState::Forgotten {
             let at = self.elapsed() / 1000;
-            let text = format!("at {at} s, the journal has lost what was begun, and nobody was told");
+            let text = format!("at {at} s, the journal has lost what was started, and did not report it");
             self.truth.untold.push(text);
         }
     }

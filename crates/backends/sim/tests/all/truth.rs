@@ -29,8 +29,8 @@ fn nothing_is_stopped_that_is_not_safe_to_stop() {
     };
     let came = play_all(&worlds);
     println!(
-        "{} clusters, {} waves, {} stops; {} made unsafe by lies that nobody could detect, {} by a fault after both \
-         judges had answered; {} late calls landed\n{:#?}\n{:#?}",
+        "{} clusters, {} waves, {} stops; {} made unsafe by undetectable false reports, {} by a fault after both checks \
+         had answered; {} late calls landed\n{:#?}\n{:#?}",
         worlds.count,
         came.waves,
         came.stops,

@@ -80,7 +80,7 @@ impl Observation {
         let age = now.duration_since(self.at);
         if age > STALE {
             let why = format!(
-                "the cluster was last seen {} s ago, and what is not seen is not safe",
+                "the cluster was last observed {} s ago, which is too old to prove that an eviction is safe",
                 age.as_secs()
             );
             return Verdict::Denied { why };
@@ -238,6 +238,6 @@ mod tests {
     fn an_old_look_says_nothing() {
         let seen = draining(None);
         let old = seen.may_go(1, &BTreeSet::new(), seconds(16));
-        assert!(matches!(old, Verdict::Denied { why } if why.contains("last seen 16 s ago")));
+        assert!(matches!(old, Verdict::Denied { why } if why.contains("last observed 16 s ago")));
     }
 }

@@ -135,7 +135,7 @@ impl RookBackend {
         let Some(entry) = last.filter(|entry| entry.manager.as_deref() != Some(MANAGER)) else {
             return Ok(String::new());
         };
-        let who = entry.manager.as_deref().unwrap_or("somebody");
+        let who = entry.manager.as_deref().unwrap_or("another manager");
         let at = entry.time.as_ref().map(|time| format!(" at {:.0}", time.0));
         Ok(format!("; {who} wrote it last{}", at.unwrap_or_default()))
     }
@@ -177,7 +177,7 @@ impl RookBackend {
             }
             beside::Step::Monitors => {
                 let left = left();
-                let mut told = vec![format!("{} Deployments were given back", left.len())];
+                let mut told = vec![format!("{} Deployments were returned to Rook", left.len())];
                 for unit in &left {
                     told.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
                 }
@@ -195,7 +195,7 @@ async fn give_back(
     name: &str,
     fence: u64,
 ) -> Result<Option<String>, BackendError> {
-    let tried = format!("give Deployment {name} back to Rook");
+    let tried = format!("return Deployment {name} to Rook");
     for _ in 0..WRITES {
         let found = deployments
             .get(name)
@@ -224,8 +224,8 @@ pub(crate) fn stays_kept(deployment: &Deployment) -> Option<String> {
     let value = kept_by_others(deployment)?;
     let name = deployment.name_any();
     Some(format!(
-        "Deployment {name} keeps the label {DO_NOT_RECONCILE}={value}, which somebody else has set: Rook leaves it alone until they take \
-         it off"
+        "Deployment {name} keeps the label {DO_NOT_RECONCILE}={value}, which others have set: Rook does not change it \
+         until they take it off"
     ))
 }
 
@@ -254,7 +254,7 @@ pub(crate) async fn set_image(
         }
         let is_set_back = found.annotations().get(IMAGE_BY).is_some_and(|by| by == run);
         if now != from || is_set_back {
-            let why = format!("somebody has it name {} since", now.unwrap_or("no image"));
+            let why = format!("since then it was changed to name {}", now.unwrap_or("no image"));
             let hint = format!("have it name {to}, then `stagger resume`; or end the run");
             return Err(BackendError::permanent(tried, why).hint(hint));
         }

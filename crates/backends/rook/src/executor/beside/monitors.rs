@@ -30,8 +30,8 @@ pub(crate) fn unwatched(daemons: &Daemons, namespace: &str, now: Timestamp) -> O
     if let Some((unit, one, value)) = of_others {
         let name = one.name_any();
         return Some(format!(
-            "Rook looks after no monitor, as somebody has set the label {DO_NOT_RECONCILE}={value} on that of {unit}: one that fails is not \
-             replaced. `kubectl -n {namespace} label deployment {name} {DO_NOT_RECONCILE}-` takes it off"
+            "Rook looks after no monitor, as others have set the label {DO_NOT_RECONCILE}={value} on that of {unit}: one \
+             that fails is not replaced. `kubectl -n {namespace} label deployment {name} {DO_NOT_RECONCILE}-` takes it off"
         ));
     }
     let (first, one) = labelled.first()?;

@@ -185,7 +185,7 @@ fn of_a_journal_a_person_hears_what_matters() {
         Some(good(
             "Upgrade",
             "UpgradeTakenOver",
-            "ceph 16 to 18: carried on by b@host"
+            "ceph 16 to 18: taken over by b@host"
         ))
     );
     let why = serde_json::to_value(Reason::new(Code::GatesShut, "pgs-clean")).unwrap();

@@ -155,7 +155,7 @@ impl ClusterReconciler {
         self.tell(
             "Progressing",
             "GivesBack",
-            "budgets and noout are being given back",
+            "budgets and noout are being cleared",
             desired,
         );
         if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back())
@@ -164,11 +164,12 @@ impl ClusterReconciler {
         {
             let troubles = self.writer.told().troubles;
             let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
-            let why = why.unwrap_or_else(|| "it takes its time".to_owned());
+            let why = why.unwrap_or_else(|| "it is not done yet".to_owned());
             return Err(Blocked::for_now(
                 "GivesBack",
                 format!(
-                    "budgets and noout are not given back yet: {why}. Whoever takes the finalizer {FINALIZER} away sees to them by hand"
+                    "budgets and noout are not cleared yet: {why}. If you remove the finalizer {FINALIZER}, clear them by \
+                     hand"
                 ),
             ));
         }

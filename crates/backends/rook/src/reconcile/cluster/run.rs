@@ -275,7 +275,7 @@ impl ClusterReconciler {
         let osds_down = facts.osds.osds.values().filter(|osd| !osd.up).count();
         let policy = skip_checks::policy(&wish.policy, u32::try_from(osds_down).unwrap_or(u32::MAX - 1));
         self.writer.news(vec![events::unchecked(format!(
-            "begun whatever Ceph complains of ({}): skipUpgradeChecks",
+            "started in spite of health checks ({}): skipUpgradeChecks",
             if complaints.is_empty() {
                 "nothing".to_owned()
             } else {
@@ -485,9 +485,8 @@ fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
     let newest = release::known().max()?;
     (wanted.major > newest).then(|| {
         format!(
-            "holds Ceph {wanted}, and the newest that this operator, {ours}, knows the steps to is {newest} ({}): \
-             upgrade the operator first. cephVersion.allowUnsupported does not help, as nobody here could say what is \
-             safe",
+            "has Ceph {wanted}, and the newest release that this operator, {ours}, supports is {newest} ({}): upgrade the \
+             operator first. cephVersion.allowUnsupported does not help: what is safe is not known here",
             release::name(newest).unwrap_or_default()
         )
     })
@@ -497,8 +496,8 @@ fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
 fn too_old(wanted: &Version, runs: &Version) -> Option<String> {
     (wanted < runs).then(|| {
         format!(
-            "holds Ceph {wanted}, and a daemon runs {runs}: was it updated by Rook? Set spec.image to what is to run; Rook goes back \
-             to no older release"
+            "has Ceph {wanted}, and a daemon runs {runs}: was it updated by Rook? Set spec.image to what is to run; Rook \
+             goes back to no older release"
         )
     })
 }
