@@ -423,14 +423,14 @@ fn commands_are_heard(lab: &Lab) -> Result<()> {
         4,
         &["\"pause#1\" was not processed within 1 s"],
     )?;
-    lab.says(&["status", "-n", NAMESPACE], 3, &["pause#1: not heard yet"])?;
+    lab.says(&["status", "-n", NAMESPACE], 3, &["pause#1: not processed yet"])?;
     lab.says(&["resume", "-n", NAMESPACE, "--no-wait"], 0, &["resume#2"])?;
     // An operator that hears whatever is said.
     let hears = hearer(lab)?;
     let asked = lab.says(
         &["rollback", "-n", NAMESPACE],
         0,
-        &["\"rollback#3\"", "was heard"],
+        &["\"rollback#3\"", "was processed"],
     );
     hears.end()?;
     asked?;

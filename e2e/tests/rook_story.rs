@@ -227,7 +227,7 @@ fn people_hear_of_the_drain(cluster: &LaidOut, node: &str) -> Result<()> {
     })?;
     let told = said_afar(cluster, &["status"])?;
     let words = [
-        format!("{node} may be emptied"),
+        format!("{node} may be drained"),
         format!("noout on {node} until "),
     ];
     ensure!(words.iter().all(|one| told.contains(one)), "{told}");

@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// List runs, or show the events of one.
     #[command(after_help = "Example: stagger history lab-20260101-000000")]
     History(History),
-    /// Verify that the journal of a run keeps the laws, independently of what wrote it.
+    /// Verify that a journal keeps the laws, independently of the engine that wrote it.
     #[command(after_help = "Examples: stagger verify\n          stagger verify --from journal.jsonl")]
     Verify(Verify),
     /// Make an HTML page of a run: verdict, laws, waves over time, what was waited for and decided.
@@ -140,7 +140,7 @@ pub(crate) enum Command {
     /// Configure a Ganeti cluster, and list drains, filters and locks that runs hold in it.
     #[command(subcommand)]
     Ganeti(Ganeti),
-    /// Manage recorded releases and pins of an Ironic.
+    /// Manage recorded releases and pins of an Ironic cluster.
     #[command(subcommand)]
     Ironic(Ironic),
     /// Check the configuration, or print it with its defaults.
@@ -220,10 +220,10 @@ pub(crate) enum Config {
 /// `config init`
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The kind of cluster. Ceph is asked through this machine's `ceph` command, an Ironic which conductors it has (with the
-    /// token in `OS_TOKEN`, where it asks for one).
+    /// The kind of cluster. Ceph is queried through this machine's `ceph` command, Ironic through its API (with the token in
+    /// `OS_TOKEN`, if it needs one).
     pub(crate) kind: InitKind,
-    /// Address of a Ganeti's RAPI or an Ironic's API: `gnt.example.org`, `http://ironic.example.org:6385`.
+    /// Address of the Ganeti RAPI or the Ironic API: `gnt.example.org`, `http://ironic.example.org:6385`.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<String>,
     /// Name of the cluster [default: from the cluster].
@@ -248,7 +248,7 @@ pub(crate) enum InitKind {
 /// Where facts come from.
 #[derive(Debug, Args, Default)]
 pub(crate) struct FactsFrom {
-    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
+    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti text file.
     #[arg(long, value_name = "PATH", conflicts_with = "RookCluster")]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
@@ -270,7 +270,7 @@ pub(crate) struct Observe {
 /// `versions`
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti in text format.
+    /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti text file.
     #[arg(long, value_name = "PATH", conflicts_with = "OperatorCluster")]
     pub(crate) from: Option<PathBuf>,
     /// One line per daemon.
@@ -485,7 +485,7 @@ pub(crate) struct Simulate {
 /// What a rehearsal has beside a goal.
 #[derive(Debug, Args)]
 pub(crate) struct RehearsalFlags {
-    /// Further runs, in each of which one more OSD of a Ceph fails [default: 100; 10 above 200 OSDs, 3 above 1000].
+    /// Further runs, each with one more failed OSD (Ceph) [default: 100; 10 above 200 OSDs, 3 above 1000].
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<u32>,
     /// Seed of these failures; the same seed gives the same result [default: 1].
@@ -538,7 +538,7 @@ pub(crate) struct Artifacts {
 /// `ceph`
 #[derive(Debug, Subcommand)]
 pub(crate) enum Ceph {
-    /// Check whether these OSDs may stop together, by our own oracle. Exit 0 yes, 1 no, 2 unknown id.
+    /// Check whether these OSDs may stop together, by stagger's own check. Exit 0 yes, 1 no, 2 unknown id.
     #[command(after_help = "Example: stagger ceph ok-to-stop 3 7")]
     OkToStop {
         /// OSD ids: 3, osd.3.

@@ -174,7 +174,7 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
             cli, path, &inventory,
         )?)),
         other => Err(CliError::usage(format!(
-            "{} is an inventory of {other}, which this release does not know",
+            "{} is an inventory of {other}, which this release does not support",
             path.display()
         ))),
     }
@@ -189,7 +189,7 @@ pub(crate) fn read_inventory(path: &Path) -> Result<Inventory, CliError> {
         };
         CliError::usage(why).hint(
             "--from takes a file that `stagger observe --save FILE` wrote, a folder of answers as `ceph … -f json` prints them, \
-             or a Ganeti in its text format",
+             or a Ganeti text file",
         )
     })?;
     Inventory::read(&bytes).map_err(|error| unusable(path, &error))

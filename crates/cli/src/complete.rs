@@ -83,7 +83,7 @@ fn runs() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let listed = store().and_then(|store| store.runs().ok()).unwrap_or_default();
         let shown = listed.into_iter().take(RUNS).map(|listed| {
-            let help = format!("{}, begun {:.0}", listed.cluster, listed.started);
+            let help = format!("{}, started {:.0}", listed.cluster, listed.started);
             CompletionCandidate::new(listed.run.to_string()).help(Some(help.into()))
         });
         matching(current, shown)

@@ -66,9 +66,9 @@ impl ClusterSection {
     /// What people call it.
     fn kind(&self) -> &'static str {
         match self {
-            Self::Ceph(_) => "a Ceph",
-            Self::Ganeti(_) => "a Ganeti",
-            Self::Ironic(_) => "an Ironic",
+            Self::Ceph(_) => "a Ceph cluster",
+            Self::Ganeti(_) => "a Ganeti cluster",
+            Self::Ironic(_) => "an Ironic cluster",
         }
     }
 }
@@ -96,7 +96,7 @@ impl Config {
         let ClusterSection::Ceph(cluster) = &self.cluster else {
             let kind = self.cluster.kind();
             return Err(CliError::usage(format!(
-                "the configuration is for {kind}, and this is for a Ceph"
+                "the configuration is for {kind}; this is for a Ceph cluster"
             )));
         };
         Ok(CephSettings {
@@ -182,7 +182,7 @@ impl Config {
         ];
         if let Some((section, _)) = sections.into_iter().find(|(_, given)| *given) {
             let kind = self.cluster.kind();
-            return Err(format!("{section} is for a Ceph, and the cluster is {kind}"));
+            return Err(format!("{section} is for Ceph; the cluster is {kind}"));
         }
         match &self.cluster {
             ClusterSection::Ironic(cluster) => cluster.verify(),
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(settings.hosts.folder, Path::new("/var/lib/stagger/lab"));
         assert!(config.ceph().is_err());
         let refused = |more: &str| parse(&format!("{text}\n{more}"), path).unwrap_err().text();
-        assert!(refused("[health]\n").contains("[health] is for a Ceph"));
+        assert!(refused("[health]\n").contains("[health] is for Ceph"));
         assert!(refused("[cluster.visits]\nreboots = \"x\"\n").contains("did you mean `reboot`?"));
     }
 

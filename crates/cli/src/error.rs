@@ -160,7 +160,7 @@ impl From<StoreError> for CliError {
                 made.hint("another process has the run: `stagger status` shows it")
             }
             StoreError::Failed { .. } => made.hint(
-                "nothing starts that is not journaled; once that is repaired, `stagger resume` continues",
+                "nothing starts without a journal; repair that, then `stagger resume` continues",
             ),
         }
     }
@@ -182,7 +182,7 @@ impl From<SuperviseError> for CliError {
             }
             SuperviseError::Lock(LockError::Backend(error)) | SuperviseError::Unidentified(error) => error.into(),
             other @ SuperviseError::NameOfAnother { .. } => Self::caused(Exit::Usage, &other).hint(
-                "a name stays with its cluster: call this one otherwise in the configuration, or keep its journals \
+                "a name belongs to one cluster: give this one another name in the configuration, or keep its journals \
                  elsewhere (--state)",
             ),
             other @ SuperviseError::OfAnotherCluster { .. } => {
@@ -219,12 +219,10 @@ impl From<DriveError> for CliError {
             DriveError::Backend(error) => error.into(),
             other @ DriveError::Illegal(_) => Self::caused(Exit::Internal, &other),
             other @ DriveError::LeaseLost(_) => Self::caused(Exit::NeedsYou, &other)
-                .hint("nothing more was begun; `stagger resume` goes on where its journal is"),
+                .hint("nothing more was started; `stagger resume` continues where its journal is"),
             other @ DriveError::StrayCall { .. } => Self::caused(Exit::NeedsYou, &other)
-                .hint("nothing more was begun; `stagger resume` goes on once they can be reached")
-                .hint(
-                    "for one that is off for certain: `stagger confirm HOST is-off`, then `stagger resume`",
-                ),
+                .hint("nothing more was started; `stagger resume` continues once they can be reached")
+                .hint("for one that is certainly off: `stagger confirm HOST is-off`, then `stagger resume`"),
         }
     }
 }

@@ -86,7 +86,7 @@ impl Receiver {
     pub(crate) fn verify(&self) -> Result<(), String> {
         match (&self.webhook, &self.command) {
             (Some(url), None) if !url.starts_with("https://") && !url.starts_with("http://") => Err(format!(
-                "[[notify]] webhook: {:?} is no address that begins with https:// or http://",
+                "[[notify]] webhook: {:?} is no address that starts with https:// or http://",
                 self.name()
             )),
             (None, Some(command)) if command.first().is_none_or(String::is_empty) => {

@@ -17,7 +17,7 @@ const WIDTH: usize = 60;
 pub(crate) fn differences(shown: &Plan, now: &Plan) -> Vec<String> {
     if shown.cluster != now.cluster {
         return vec![format!(
-            "the plan is of the cluster {}, and this is {}",
+            "the plan is for the cluster {}; this is {}",
             shown.cluster, now.cluster
         )];
     }

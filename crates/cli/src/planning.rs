@@ -38,7 +38,7 @@ impl PlanRequest {
             let (exit, hint) = match error {
                 SelectionError::OthersFirst { .. } => (
                     Exit::No,
-                    "select those too, or run for them first: the order of an upgrade stands",
+                    "select those too, or run for them first: the order of an upgrade is fixed",
                 ),
                 SelectionError::NoUnit(_)
                 | SelectionError::NoKind { .. }

@@ -287,7 +287,7 @@ fn what_is_printed_is_valid() {
         all.command(&[words, &["--kubeconfig", &kubeconfig]].concat());
     }
     let shown = said(&["status", "--kubeconfig", &kubeconfig]);
-    assert!(shown.contains("b may be emptied; a may not"), "{shown}");
+    assert!(shown.contains("b may be drained; a may not"), "{shown}");
     fs::write(&kubeconfig, rook_alone()).unwrap();
     all.command(&["status", "--kubeconfig", &kubeconfig]);
     assert_eq!(said(&["status", "--kubeconfig", &kubeconfig]), ALONE);

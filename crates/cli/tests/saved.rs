@@ -173,7 +173,7 @@ fn what_a_rapi_has_answered_is_planned_and_saved_again() {
     let output = stagger(&["plan", "upgrade", "--to", "18", "--from", again.to_str().unwrap()]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(
-        text.contains("is a Ganeti, and `upgrade` is for a Ceph or an Ironic"),
+        text.contains("is a Ganeti cluster; `upgrade` is for Ceph and Ironic"),
         "{text}"
     );
 }
@@ -208,7 +208,7 @@ fn a_file_that_is_none_is_refused_with_what_to_do() {
         (
             "of another system",
             &unknown,
-            "an inventory of gluster, which this release does not know",
+            "an inventory of gluster, which this release does not support",
         ),
         ("of another shape", &shape, "unknown field `anwsers`"),
         ("no JSON", "osd.0 up", "it is not an inventory"),

@@ -199,7 +199,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
                 described_as(
                     of,
                     "Server-sent events: `entry` for each event of the journal, its place as the id; `run` when the run is to be \
-                     looked at anew. `Last-Event-ID` goes on where a stream ended.",
+                     looked at anew. `Last-Event-ID` continues where a stream ended.",
                     &[404, 409],
                 )
                 .response_with::<200, String, _>(|said| said.description("text/event-stream"))

@@ -168,7 +168,7 @@ pub(crate) async fn begin(
     let looked = Looked::of(&plan)?;
     if looked.cluster != cluster {
         return Err(Problem::malformed(format!(
-            "the plan is of the cluster {}, not of {cluster}",
+            "the plan is for the cluster {}, not for {cluster}",
             looked.cluster
         )));
     }

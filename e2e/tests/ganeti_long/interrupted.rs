@@ -257,7 +257,7 @@ fn recovered_after_a_kill_without_the_journal() -> Result<()> {
             let left = machine.call(&["ganeti", "recover", "--dry-run"])?.expect(1)?;
             say(&left.out);
             ensure!(
-                left.out.contains(&format!("{first}  drained, left by run"))
+                left.out.contains(&format!("{first}  drained, held by run"))
                     && left.out.contains("guard drain"),
                 "{}",
                 left.out

@@ -89,7 +89,7 @@ fn drained(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let drain = ["gnt-cluster", "queue", "drain"];
     cluster.gnt(&drain)?;
     let refused = machine.call(&reboot)?.expect(1)?;
-    refused.expect_said(&["not begun", "Queue drained", "`gnt-cluster upgrade`"])?;
+    refused.expect_said(&["not started", "Queue drained", "`gnt-cluster upgrade`"])?;
     cluster.gnt(&["gnt-cluster", "queue", "undrain"])?;
     cluster.ensure_rebooted(&before, &[])?;
     phases.lap("with a drained queue nothing begins");

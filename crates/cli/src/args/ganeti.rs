@@ -16,14 +16,14 @@ pub(crate) struct Reboot {
     #[command(flatten)]
     /// Which nodes, and how.
     pub(crate) visit: Visit,
-    /// Leave out nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and
-    /// with 0 for those that do [default: of a Ceph, whether there is /var/run/reboot-required].
+    /// Skip nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and with
+    /// 0 for those that do [default on Ceph hosts: whether there is /var/run/reboot-required].
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
     pub(crate) needs_reboot: Option<String>,
-    /// Leave out nodes or hosts that have booted since a run of this cluster that began at TIME or later: 2026-11-20T00:00:00Z.
+    /// Skip nodes or hosts that have booted since a run of this cluster that started at TIME or later: 2026-11-20T00:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
-    /// Leave out hosts of a Ceph that have been up for less than TIME: 30d, 12h.
+    /// Skip Ceph hosts that have been up for less than TIME: 30d, 12h.
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(crate) up_for: Option<Span>,
     /// Whether what is pending is installed first: of `patch`.
@@ -91,8 +91,8 @@ impl Reboot {
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
 pub(crate) struct Exec {
-    /// The command. Of a Ceph it is run on each {host}; of a Ganeti here for each {node} once it is empty, and {master} and {reason} are
-    /// filled in too.
+    /// The command. On Ceph it runs on each {host}; on Ganeti it runs here for each {node} once it is empty, with {master} and
+    /// {reason} filled in too.
     #[arg(long, value_name = "COMMAND", required_unless_present = "hold")]
     pub(crate) command: Option<String>,
     /// Instead of a command: keep each node empty until `stagger ganeti done NODE` says that its maintenance is done.
@@ -150,7 +150,7 @@ pub(crate) struct Visit {
     /// Accept that instances have a single disk copy while a new one is made.
     #[arg(long, requires = "full_evacuation")]
     pub(crate) degraded_meanwhile: bool,
-    /// Disk template whose storage is on the nodes' own disks, as a Ceph that runs on them: nodes go one at a time. May be
+    /// Disk template whose storage is on the nodes' own disks, such as Ceph on the nodes: nodes go one at a time. May be
     /// repeated.
     #[arg(long, value_name = "TEMPLATE")]
     pub(crate) local_storage: Vec<String>,
@@ -341,8 +341,8 @@ pub(crate) struct Hroller {
     /// Continue without a master.
     #[arg(short, long)]
     pub(crate) force: bool,
-    /// Compare with Ganeti's hroller: `differences` tells on stderr where its answer is another one, and why; `strict` gives
-    /// its answer, also where that is unsafe.
+    /// Compare with Ganeti's hroller: `differences` reports on stderr where its answer differs, and why; `strict` gives its
+    /// answer, also where that is unsafe.
     #[arg(
         long,
         value_name = "HOW",
@@ -378,7 +378,7 @@ pub(crate) struct Hroller {
 /// `--compat`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Compat {
-    /// Tell where hroller's answer is another one.
+    /// Report where hroller's answer differs.
     Differences,
     /// Give hroller's answer.
     Strict,
@@ -394,7 +394,7 @@ pub(crate) enum Ganeti {
     Guards(GanetiGuards),
     /// Clean up what runs left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
     Recover(Recover),
-    /// Resume the run that was handed over to this node, or whose process died, if this node is the master. For a timer on every
+    /// Resume a run that was handed over to this node, or was interrupted, if this node is the master. For a timer on every
     /// node that may be master.
     Resume,
     /// Mark the maintenance of nodes that `exec --hold` keeps empty as done: their instances return.
@@ -429,8 +429,8 @@ pub(crate) struct Guards {
     /// Clear what is past its expiry.
     #[arg(long)]
     pub(crate) drop_expired: bool,
-    /// Go on until stdin ends and no guard is left. Each run starts one of these beside itself, so that
-    /// its guards go at their expiry even if it is killed.
+    /// Continue until stdin ends and no guard is left. Each run starts one of these beside itself, so that its guards go at
+    /// their expiry even if it is killed.
     #[arg(long, hide = true)]
     pub(crate) watch: bool,
 }
@@ -441,8 +441,7 @@ pub(crate) struct GanetiGuards {
     #[command(flatten)]
     /// What a Ceph has too.
     pub(crate) guards: Guards,
-    /// Clear all of them now, of whatever run: jobs of others go on at once. A run that is at work takes them again with its
-    /// next wave.
+    /// Clear all of them now, of every run: jobs of others continue at once. An active run takes them again with its next wave.
     #[arg(long, conflicts_with_all = ["drop_expired", "watch"])]
     pub(crate) drop: bool,
 }
@@ -453,7 +452,7 @@ pub(crate) struct Recover {
     /// Only what was taken from this node.
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
-    /// List what is left and how it would be given back; change nothing.
+    /// List what is to be cleaned up and how; change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Begin without asking.

@@ -11,7 +11,7 @@ use super::{Exec, Reboot, Visit};
 /// A goal as a subcommand, with the flags that a command has beside it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum GoalWith<T: Args> {
-    /// Upgrade a Ceph or an Ironic to a release.
+    /// Upgrade a Ceph or Ironic cluster to a release.
     Upgrade {
         #[command(flatten)]
         /// The release.
@@ -20,7 +20,7 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Reboot the hosts of a Ceph, or the nodes of a Ganeti with their instances evacuated.
+    /// Reboot Ceph hosts, or Ganeti nodes with their instances evacuated.
     Reboot {
         #[command(flatten)]
         /// Which nodes, and how.
@@ -29,7 +29,7 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Install what is pending on the hosts of a Ceph, and reboot them.
+    /// Install pending packages on Ceph hosts, and reboot them.
     Patch {
         #[command(flatten)]
         /// Which hosts.
@@ -38,7 +38,7 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Restart the daemons of each host of a Ceph.
+    /// Restart the daemons of each Ceph host.
     Restart {
         #[command(flatten)]
         /// Which daemons.
@@ -47,7 +47,7 @@ pub(crate) enum GoalWith<T: Args> {
         /// What every goal has.
         flags: GoalFlags<T>,
     },
-    /// Run a command on each host of a Ceph, or for each evacuated node of a Ganeti.
+    /// Run a command on each Ceph host, or for each evacuated Ganeti node.
     Exec {
         #[command(flatten)]
         /// The command, for which nodes, and how.
@@ -278,7 +278,7 @@ impl PolicyFlags {
 /// Some units; the others are left for another run.
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
-#[command(next_help_heading = "Selection; a later run takes up the others")]
+#[command(next_help_heading = "Selection; a later run does the others")]
 pub(crate) struct Select {
     /// Units of this kind: mon, osd, node. May be repeated.
     #[arg(long = "kind", value_name = "KIND", value_delimiter = ',')]

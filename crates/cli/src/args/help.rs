@@ -129,7 +129,7 @@ fn with_examples(command: Command) -> Command {
 }
 
 fn by_itself(flag: Arg) -> Arg {
-    flag.help_heading("Nodes of a Ganeti and their instances")
+    flag.help_heading("Ganeti nodes and their instances")
 }
 
 fn groups(command: &Command) -> String {

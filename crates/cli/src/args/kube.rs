@@ -14,7 +14,8 @@ pub(crate) struct RookCluster {
     /// The context in it [default: the current one].
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// The namespace of the CephCluster [default: the context's]. Monitors are asked from here, with the key in Rook's Secret.
+    /// The namespace of the CephCluster [default: the context's]. Monitors are queried from here, with the key in Rook's
+    /// Secret.
     #[arg(short, long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
     /// Ask Ceph in Rook's toolbox by `kubectl exec`, where monitors cannot be reached from here [the Deployment

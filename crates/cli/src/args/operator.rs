@@ -71,8 +71,8 @@ pub(crate) struct Operator {
     /// Log plain lines instead of JSON.
     #[arg(long)]
     pub(crate) plain_logs: bool,
-    /// Only say, by the exit code, whether the operator may be uninstalled: 1 while a CephMaintenance may hold something that nobody
-    /// else gives back.
+    /// Only say, by the exit code, whether the operator may be uninstalled: 1 while a CephMaintenance may hold something that
+    /// only the operator clears.
     #[arg(long)]
     pub(crate) may_be_uninstalled: bool,
     /// Be taken for another release: for tests.
@@ -157,7 +157,7 @@ pub(crate) struct Prepare {
     /// Where it is in the CRUSH map: `root=default host=n1`.
     #[arg(long, value_name = "PLACE")]
     pub(crate) location: String,
-    /// A device, or a file that stands for one; several times for several.
+    /// A device, or a file in its place. May be repeated.
     #[arg(long, required = true, value_name = "PATH")]
     pub(crate) device: Vec<String>,
     /// The monitors, as `a=10.0.0.1:3300,b=10.0.0.2:3300`.

@@ -25,7 +25,7 @@ pub(crate) struct Serve {
     /// Serve the runs of another cluster too, of that configuration; CONFIG=DIR where its --state is another. May be repeated.
     #[arg(long, value_name = "CONFIG", value_parser = site)]
     pub(crate) also: Vec<Site>,
-    /// Start processes that begin runs, and that continue interrupted runs on resume, abort or rollback.
+    /// Start processes that start runs, and that continue interrupted runs on resume, abort or rollback.
     #[arg(long)]
     pub(crate) carry_on: bool,
     /// Print the description of the interface (an `OpenAPI` 3.1 document) and end.

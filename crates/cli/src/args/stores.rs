@@ -12,12 +12,12 @@ pub(crate) enum Lint {
     /// Check that services of the previous release still work after each schema migration. Exit 0 if so, 1 if a rule is
     /// broken.
     ///
-    /// Lints the SQL files of DIR in the order of sqlx, diesel, refinery, Flyway or Prisma, or one file, such as
-    /// `alembic upgrade --sql` prints; down migrations are left out. A line `-- stagger: allow RULE:
-    /// REASON` before a statement has what it breaks of RULE accepted. Without a manifest each migration is judged as the next
-    /// release. With one each file begins with the release that brings it, as `-- release: 7.0`, and what was deprecated in its
-    /// time may be dropped: a column three months and a named release after it was deprecated, and one more named release
-    /// after it has left the objects. docs/guides/versioned.md shows a manifest, and says more of the rules.
+    /// Lints the SQL files of DIR in the order of sqlx, diesel, refinery, Flyway or Prisma, or one file, such as `alembic
+    /// upgrade --sql` prints; down migrations are left out. A line `-- stagger: allow RULE: REASON` before a statement accepts
+    /// its violations of RULE. Without a manifest each migration is checked as the next release. With one each file starts with
+    /// the release that brings it, as `-- release: 7.0`, and what was deprecated in its time may be dropped: a column three
+    /// months and a named release after it was deprecated, and one more named release after it has left the objects.
+    /// docs/guides/versioned.md shows a manifest, and says more of the rules.
     Migrations(Migrations),
     /// Explain a rule, or list all of them.
     Explain {
@@ -35,11 +35,11 @@ pub(crate) struct Migrations {
     /// The manifest of releases [default: releases.toml in DIR, else beside it, else none].
     #[arg(long, value_name = "FILE")]
     pub(crate) manifest: Option<PathBuf>,
-    /// Only judge what came after this release of the manifest, by number or name; without a manifest after this migration, by
+    /// Only check what came after this release of the manifest, by number or name; without a manifest after this migration, by
     /// file, version or revision.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) since: Option<String>,
-    /// The database whose SQL it is: postgresql, mysql (and MariaDB) or sqlite [default: the first that knows all of a file].
+    /// The SQL dialect: postgresql, mysql (also MariaDB) or sqlite [default: the first that parses all of a file].
     #[arg(long, value_name = "DATABASE")]
     pub(crate) dialect: Option<Dialect>,
     /// How files are named: plain, sqlx, diesel, prisma, refinery or flyway [default: by the names].
@@ -81,11 +81,11 @@ pub(crate) enum Db {
         #[arg(value_name = "FILE")]
         to: PathBuf,
     },
-    /// Bring old rows to the newest version, in batches, while other processes work. Exit 0 nothing is left, 6 more
-    /// is left, 3 rows that cannot be migrated need you.
+    /// Migrate old rows to the newest version, in batches, while other processes work. Exit 0 no row is left, 6 more rows are
+    /// left, 3 rows that cannot be migrated need you.
     ///
-    /// Do it when every stagger on this store is of this release, or read what it writes: older ones do not know
-    /// newer rows. It may be ended at any time, and goes on where it was.
+    /// Do it when every stagger on this store is of this release, or read what it writes: older ones do not know newer rows. It
+    /// may be stopped at any time, and continues where it was.
     OnlineDataMigrations(OnlineDataMigrations),
 }
 

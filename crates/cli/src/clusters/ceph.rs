@@ -56,12 +56,12 @@ pub(crate) struct Ceph {
 impl System for Ceph {
     type Planner = CephPlanner;
 
-    const KIND: &'static str = "a Ceph";
+    const KIND: &'static str = "a Ceph cluster";
 
     fn goal(&self, goal: &Goal) -> Result<CephGoal, CliError> {
         match &goal.action {
             Action::Reboot(_) if self.of_rook => Err(CliError::usage(
-                "`reboot` and `patch` are for a Ceph on hosts, and this one is managed by Rook",
+                "`reboot` and `patch` are for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("Kubernetes drains a node for its reboot, as Rook permits: docs/guides/kubernetes.md")),
             Action::Reboot(reboot) => {
@@ -77,7 +77,7 @@ impl System for Ceph {
                 }))
             }
             Action::Restart(_) if self.of_rook => Err(CliError::usage(
-                "`restart` is for a Ceph on hosts, and this one is managed by Rook",
+                "`restart` is for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("`kubectl rollout restart` restarts the pods of a Deployment, which Rook lays out")),
             Action::Restart(restart) => Ok(CephGoal::Reboot(RebootGoal {

@@ -77,7 +77,7 @@ impl Ganeti<'_> {
         if std::io::stdin().is_terminal() && print::ask(&format!("{why}. Run all the same?")) {
             return Ok(());
         }
-        Err(CliError::new(Exit::No, format!("not begun: {why}"))
+        Err(CliError::new(Exit::No, format!("not started: {why}"))
             .hint("--accept-untested-release runs all the same; try it on one node first: --nodes NODE"))
     }
 
@@ -91,7 +91,7 @@ impl Ganeti<'_> {
         if reached.outcome == Outcome::Passed {
             return Ok(());
         }
-        let refused = CliError::new(Exit::No, format!("not begun: {}", reached.found));
+        let refused = CliError::new(Exit::No, format!("not started: {}", reached.found));
         Err(match reached.hint {
             Some(hint) => refused.hint(hint),
             None => refused,
@@ -102,7 +102,7 @@ impl Ganeti<'_> {
 /// Refuses while that is so: a run is neither begun nor carried on.
 fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
     let Some(why) = under_way else { return Ok(()) };
-    Err(CliError::new(Exit::No, format!("not begun: {why}"))
+    Err(CliError::new(Exit::No, format!("not started: {why}"))
         .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"))
 }
 
@@ -110,7 +110,7 @@ fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
 impl System for Ganeti<'_> {
     type Planner = GanetiPlanner;
 
-    const KIND: &'static str = "a Ganeti";
+    const KIND: &'static str = "a Ganeti cluster";
 
     fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
         let asked = goal.maintenance(&self.called)?;
@@ -224,7 +224,7 @@ impl ManagedSystem for Ganeti<'_> {
         let left = Leftovers::of(&live, &filters.unwrap_or_default()).of_run(run);
         if !left.nothing_is_away() {
             lines.push(format!(
-                "this run has left behind:\n{}",
+                "this run still holds:\n{}",
                 show::leftovers::leftovers(&left)
             ));
             lines.push("`stagger ganeti recover` cleans it up".to_owned());

@@ -17,11 +17,11 @@ struct Others {
 }
 
 const OF_HOSTS: Others = Others {
-    name: "a Ceph on hosts",
+    name: "Ceph on hosts",
     kinds: "\"ceph\"",
 };
 const OF_NODES: Others = Others {
-    name: "a Ganeti or a Ceph on hosts",
+    name: "Ganeti or Ceph on hosts",
     kinds: "\"ganeti\" or \"ceph\"",
 };
 
@@ -40,7 +40,7 @@ impl Goal {
         };
         let Others { name, kinds } = others;
         Err(
-            CliError::usage(format!("`{goal}` is for {name}, and this is {kind}")).hint(format!(
+            CliError::usage(format!("`{goal}` is for {name}; this is {kind}")).hint(format!(
                 "`upgrade --to RELEASE`; for the others: a configuration with kind = {kinds}, or --from"
             )),
         )
@@ -53,13 +53,13 @@ impl Goal {
     pub(super) fn maintenance(&self, cluster: &str) -> Result<Maintenance<'_>, CliError> {
         match &self.action {
             Action::Reboot(reboot) if reboot.patches => Err(CliError::usage(format!(
-                "{cluster} is a Ganeti, and `patch` is for a Ceph on hosts"
+                "{cluster} is a Ganeti cluster; `patch` is for Ceph on hosts"
             ))
             .hint("`exec --command 'ssh root@{node} …'` runs a command for each node while it is empty")),
             Action::Reboot(reboot) if reboot.up_for.is_some() => Err(CliError::usage(format!(
-                "{cluster} is a Ganeti, and --up-for is for a Ceph on hosts"
+                "{cluster} is a Ganeti cluster; --up-for is for Ceph on hosts"
             ))
-            .hint("--needs-reboot COMMAND tells of each node whether it needs a reboot")),
+            .hint("use --needs-reboot COMMAND: it runs for each node and exits with 0 if the node needs a reboot")),
             Action::Reboot(reboot) => Ok(Maintenance {
                 visit: &reboot.visit,
                 work: Work::Reboot,
@@ -76,11 +76,11 @@ impl Goal {
                 since: None,
             }),
             Action::Restart(_) => Err(CliError::usage(format!(
-                "{cluster} is a Ganeti, and `restart` is for a Ceph on hosts"
+                "{cluster} is a Ganeti cluster; `restart` is for Ceph on hosts"
             ))
             .hint("`exec --command 'ssh root@{node} systemctl restart ganeti.target'` restarts the daemons of each node while it is empty")),
             Action::Upgrade(_) => Err(CliError::usage(format!(
-                "{cluster} is a Ganeti, and `upgrade` is for a Ceph or an Ironic"
+                "{cluster} is a Ganeti cluster; `upgrade` is for Ceph and Ironic"
             ))
             .hint("`reboot` reboots its nodes")),
         }
@@ -107,12 +107,10 @@ impl Goal {
             return Ok(());
         }
         Err(CliError::usage(format!(
-            "{} is for a Ganeti, and this is a Ceph",
+            "{} is for Ganeti; this is a Ceph cluster",
             others.join(", ")
         ))
-        .hint(
-            "hosts of a Ceph are selected by --host, --domain, --limit, --needs-reboot, --up-for and --since",
-        ))
+        .hint("Ceph hosts are selected by --host, --domain, --limit, --needs-reboot, --up-for and --since"))
     }
 
     /// The command that is run in the turn of each host of a Ceph: the flags about instances are a Ganeti's.
@@ -133,10 +131,10 @@ impl Goal {
             .collect();
         if !others.is_empty() {
             return Err(CliError::usage(format!(
-                "{} is for a Ganeti, and this is a Ceph",
+                "{} is for Ganeti; this is a Ceph cluster",
                 others.join(", ")
             ))
-            .hint("hosts of a Ceph are selected by --host, --domain and --limit"));
+            .hint("Ceph hosts are selected by --host, --domain and --limit"));
         }
         let command = exec.command.as_deref().unwrap_or_default().trim();
         if command.is_empty() {
@@ -148,9 +146,9 @@ impl Goal {
             .find(|word| ["node", "master", "reason"].contains(*word))
         {
             return Err(CliError::usage(format!(
-                "--command has {{{word}}}, which is filled in for a Ganeti alone"
+                "--command has {{{word}}}, which is only filled in for Ganeti"
             ))
-            .hint("of a Ceph {host} is filled in"));
+            .hint("for Ceph {host} is filled in"));
         }
         if hosts.shell.is_empty() && !command.contains("{host}") {
             return Err(CliError::usage(

@@ -60,10 +60,10 @@ impl ClusterHandle<Ironic> {
         let settings = config.as_ref().map(|config| {
             config.ironic().ok_or_else(|| {
                 CliError::usage(format!(
-                    "{} is of an Ironic, and the configuration is not",
+                    "{} is of an Ironic cluster; the configuration is for another kind of cluster",
                     path.display()
                 ))
-                .hint("leave out --config: the inventory says how the Ironic is made up")
+                .hint("leave out --config: the inventory contains the configuration")
             })
         });
         let settings = settings
@@ -87,7 +87,7 @@ impl ClusterHandle<Ironic> {
 impl System for Ironic {
     type Planner = IronicPlanner;
 
-    const KIND: &'static str = "an Ironic";
+    const KIND: &'static str = "an Ironic cluster";
 
     fn goal(&self, goal: &Goal) -> Result<WantedRelease, CliError> {
         Ok(WantedRelease::new(&goal.upgrade(Self::KIND)?.to))
@@ -209,7 +209,7 @@ fn findings(
     for unit in units() {
         *daemons.entry(unit.kind.to_string()).or_default() += 1;
     }
-    let mut cluster = stagger_risks::Cluster::unknown("that is not asked of an Ironic");
+    let mut cluster = stagger_risks::Cluster::unknown("not supported for Ironic");
     cluster.daemons = Known::Yes(daemons);
     judge(known, &way, &cluster, accepted)
 }

@@ -22,7 +22,7 @@ pub(crate) async fn agent(args: &Agent) -> Result<Exit, CliError> {
         } else {
             Err(CliError::new(
                 Exit::No,
-                format!("no agent has lately left word in {}", args.ready.display()),
+                format!("no agent has reported recently in {}", args.ready.display()),
             )
             .hint("the log of the agent says what is in its way"))
         };

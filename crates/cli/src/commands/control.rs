@@ -17,7 +17,7 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
     let (run, nobody) = leave_command(cli, run, command)?;
     match nobody {
         Some(_) => print::talk(&format!(
-            "requested; no process carries run {run} out: `stagger resume {run}` applies it"
+            "requested; run {run} is interrupted: `stagger resume {run}` applies it"
         )),
         None => print::talk(&format!("requested; run {run} applies it at once")),
     }
@@ -36,7 +36,7 @@ pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -
     let (run, nobody) = leave_command(cli, run, command)?;
     let why = nobody.unwrap_or_default();
     print::talk(&format!(
-        "no process carries run {run} out ({why}): this process resumes it"
+        "run {run} is interrupted ({why}): this process resumes it"
     ));
     Box::pin(super::run::continue_run(cli, &run)).await
 }
@@ -121,6 +121,9 @@ pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
             .filter(|found| !found.permitted)
             .map(|found| found.name.clone()),
     );
-    let error = CliError::usage(format!("run {} has no {door} to approve", start.run));
+    let error = CliError::usage(format!(
+        "run {} has nothing named {door} to approve",
+        start.run
+    ));
     Err(error.hint(format!("it has: {}", names.join(", "))))
 }

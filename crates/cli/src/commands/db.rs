@@ -119,9 +119,7 @@ fn show(cli: &Cli, seen: &StoreReport) {
         ));
     }
     if seen.rows.iter().any(|rows| rows.version.is_none()) {
-        print::talk(
-            "rows without a version are read as 1.0; `stagger db online-data-migrations` writes it down",
-        );
+        print::talk("rows without a version are read as 1.0; `stagger db online-data-migrations` records it");
     }
 }
 
@@ -250,11 +248,11 @@ fn migration_report(
     }
     match end {
         End::Done => {}
-        End::More if args.dry_run => print::talk("nothing was done: run it without --dry-run"),
-        End::More => print::talk("more is left: run it again"),
+        End::More if args.dry_run => print::talk("nothing was changed: run it without --dry-run"),
+        End::More => print::talk("more rows are left: run it again"),
         End::Stuck => print::talk("NEEDS YOU  these rows cannot be migrated as they are"),
         End::NoProgress => print::talk(
-            "NEEDS YOU  rows are left, and no fewer than before: a stagger of the release before still writes here",
+            "NEEDS YOU  rows are left, and no fewer than before: a stagger of the previous release still writes here",
         ),
     }
     exit

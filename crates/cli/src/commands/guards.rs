@@ -89,7 +89,7 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
         if !told {
             let s = if held.len() == 1 { "" } else { "s" };
             print::talk(&format!(
-                "watching {} guard{s} for up to {}: what its holder renews meanwhile stays",
+                "watching {} guard{s} for up to {}: a guard that its holder renews stays",
                 held.len(),
                 duration(SignedDuration::try_from(longest).unwrap_or_default())
             ));
@@ -112,7 +112,7 @@ fn words(guard: &HeldGuard) -> String {
 /// The cluster of the configuration, if it keeps guards.
 fn holder(cli: &Cli) -> Result<GuardHolder, CliError> {
     let held = clusters::of_config(cli)?.guards()?;
-    held.ok_or_else(|| CliError::usage("an Ironic has no guards: what is drained is drained for one visit"))
+    held.ok_or_else(|| CliError::usage("Ironic has no guards: a service is drained for one visit"))
 }
 
 /// `guards --watch`
@@ -191,7 +191,7 @@ impl Watcher {
             .spawn()
             .map_err(|error| {
                 CliError::usage(format!(
-                    "start {} beside the run, so that guards go at their expiry: {error}",
+                    "start {} beside the run, to clear guards at their expiry: {error}",
                     program.display()
                 ))
             })?;

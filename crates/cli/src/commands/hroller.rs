@@ -181,7 +181,7 @@ async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
         return ganeti::text_at(file);
     }
     let Some(address) = &args.master else {
-        return Err(CliError::usage("nothing says where the cluster is").hint(
+        return Err(CliError::usage("no cluster is given").hint(
             "give -t FILE, a cluster in Ganeti's text format, -m file:///FOLDER, with answers of its RAPI, or -L on the master",
         ));
     };

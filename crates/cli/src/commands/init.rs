@@ -60,7 +60,7 @@ fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
 fn address(args: &Init) -> Result<&str, CliError> {
     args.address.as_deref().ok_or_else(|| {
         CliError::usage("where the cluster answers is not given")
-            .hint("--address HOST for a Ganeti, --address http://HOST:6385 for an Ironic")
+            .hint("--address HOST for Ganeti, --address http://HOST:6385 for Ironic")
     })
 }
 

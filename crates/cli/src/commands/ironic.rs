@@ -18,7 +18,8 @@ pub(crate) async fn record(
 ) -> Result<Exit, CliError> {
     let config = config::read(cli)?;
     let settings = config.ironic().ok_or_else(|| {
-        CliError::usage("the configuration is not for an Ironic").hint("--config names the one that is")
+        CliError::usage("the configuration is not for an Ironic cluster")
+            .hint("--config names the one that is")
     })?;
     let by = Identity::of_this_process();
     let backend = IronicBackend::new(settings, None)?;

@@ -66,7 +66,7 @@ pub(crate) fn now(view: &RunView, history: &History) -> Timestamp {
 
 /// What is said of a journal that does not begin as one does.
 pub(crate) fn no_start(from: &str) -> CliError {
-    CliError::usage(format!("{from} does not begin with the start of a run"))
+    CliError::usage(format!("the first event of {from} is not the start of a run"))
 }
 
 /// Events, one a line: `journal.jsonl` of `artifacts --bundle`, or what `history RUN --json` prints.

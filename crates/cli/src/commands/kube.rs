@@ -131,11 +131,11 @@ pub(crate) async fn ask(cli: &Cli, args: &OperatorRequest, command: &Command) ->
     let said = remote.say(&words(command)).await?;
     let who = format!("CephMaintenance {}/{}", told.namespace, told.name);
     if args.no_wait {
-        print::talk(&format!("{said:?} stands in the annotation of {who}"));
+        print::talk(&format!("{said:?} is in the annotation of {who}"));
     } else {
         let limit = Duration::from_secs(args.timeout.unwrap_or(LIMIT));
         remote.heard(&said, limit).await?;
-        print::talk(&format!("{said:?} to {who} was heard"));
+        print::talk(&format!("{said:?} to {who} was processed"));
     }
     if cli.json {
         print::json(&documents::ROOK_STATUS.of(&remote.told().await?));
@@ -155,8 +155,8 @@ fn may_ask(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result
             ),
         );
         return Err(error.hint(
-            "nothing was changed; another spec.image of the CephMaintenance begins one, spec.updatePolicy.pause keeps it \
-             from beginning, `stagger status` shows what is the matter",
+            "nothing was changed; another spec.image of the CephMaintenance starts one, spec.updatePolicy.pause keeps it \
+             from starting, `stagger status` shows what is the matter",
         ));
     }
     if told.leader.is_missing() && !no_wait {

@@ -40,7 +40,7 @@ pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError>
     }
     show(cli, args, &report, &ordered);
     if manifest.is_none() {
-        print::talk("there is no manifest of releases: each migration is judged as the next release");
+        print::talk("there is no manifest of releases: each migration is checked as the next release");
     }
     if !ordered.left_out.is_empty() {
         let (first, rest) = ordered.left_out.split_at(ordered.left_out.len().min(LISTED));
@@ -48,7 +48,7 @@ pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError>
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        print::talk(&format!("not judged: {}{rest}", first.join(", ")));
+        print::talk(&format!("not checked: {}{rest}", first.join(", ")));
     }
     Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
 }
@@ -135,7 +135,7 @@ fn show(cli: &Cli, args: &Migrations, report: &Report, ordered: &Ordered) {
         }
     }
     let files = match report.judged {
-        0 => "no migration to judge".to_owned(),
+        0 => "no migration to check".to_owned(),
         1 => "1 migration".to_owned(),
         many => format!("{many} migrations"),
     };

@@ -37,7 +37,7 @@ use crate::state::{artifacts, place, state_folder, store, which};
 pub(crate) fn user() -> String {
     let name = std::env::var("USER")
         .or_else(|_| std::env::var("LOGNAME"))
-        .unwrap_or_else(|_| "somebody".to_owned());
+        .unwrap_or_else(|_| "unknown".to_owned());
     format!(
         "{name}@{}",
         stagger_engine::supervisor::Identity::of_this_process().host

@@ -59,7 +59,7 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
     match operator::run(config, options, webhook(args)?, stop_asked()).await {
         Ok(()) => Ok(Exit::Done),
         Err(error @ OperatorError::NotLeader) => Err(CliError::new(Exit::Unreachable, error.to_string())
-            .hint("it is started again by its Deployment, and waits for its turn")),
+            .hint("its Deployment restarts it, and it waits to lead")),
         Err(error) => {
             let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
             let text = format!("{error}{}", source.unwrap_or_default());
@@ -103,7 +103,7 @@ async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
         ),
     )
     .hint(format!(
-        "{before}`kubectl -n {} delete cephmaintenance {}` gives back what is held; then uninstall it",
+        "{before}`kubectl -n {} delete cephmaintenance {}` clears what is held; then uninstall it",
         first.namespace, first.name
     )))
 }
@@ -115,7 +115,7 @@ fn gates(file: Option<&Path>) -> Result<GateSettings, CliError> {
     };
     let refused = |why: String| {
         CliError::usage(format!("the gates of {} are refused: {why}", file.display()))
-            .hint("docs/guides/watching.md shows them; here they stand without the section's name")
+            .hint("docs/guides/watching.md shows them; here they are without the section's name")
     };
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,

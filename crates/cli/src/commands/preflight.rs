@@ -41,7 +41,7 @@ async fn of_receivers(config: &Config) -> Result<Vec<Check>, CliError> {
 pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exit, CliError> {
     let path = config::path(cli)?;
     let config = config::read(cli)?;
-    let mut checks = vec![Check::passed(path.display().to_string(), "every key is known")];
+    let mut checks = vec![Check::passed(path.display().to_string(), "no unknown keys")];
     checks.extend(odd_words(&config));
     checks.push(of_store(cli));
     checks.extend(clusters::of_config(cli)?.preflight(to).await?);
@@ -83,7 +83,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
             many => format!("{many} warnings"),
         };
         print::out(&match failed {
-            0 => format!("\nA run would have what it needs; {warnings}."),
+            0 => format!("\nReady for a run; {warnings}."),
             _ => format!(
                 "\nA run would fail: {failed} of {} checks failed, {warnings}.",
                 checks.len()

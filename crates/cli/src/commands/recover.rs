@@ -40,7 +40,7 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
             print::json(&LEFTOVERS.of(&Leftovers::of(left, Recovered::default())));
         } else {
             let there = node.as_deref().unwrap_or("the cluster");
-            print::out(&format!("No run has left anything on {there}."));
+            print::out(&format!("Nothing to clean up on {there}."));
         }
         return Ok(Exit::Done);
     }
@@ -71,7 +71,7 @@ pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, Cli
     }
     for claim in &left.records.claims {
         print::talk(&format!(
-            "the lock is claimed by {}: it is watched for up to {} s, and taken over if nobody renews it",
+            "{} holds the lock: it is watched for up to {} s, and taken over unless it is renewed",
             claim.lock,
             backend.lock_expires().as_secs()
         ));
@@ -120,7 +120,7 @@ fn refused(error: LockError) -> CliError {
             ))
         }
         lost @ LockError::Lost(_) => CliError::from(SuperviseError::Lock(lost)).hint(
-            "what was given back by then stays so, and nothing more was begun: this again goes on from there",
+            "what was restored stays restored, and nothing more was started: repeat the command to continue",
         ),
         other @ LockError::Backend(_) => SuperviseError::Lock(other).into(),
     }
@@ -169,7 +169,7 @@ pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuards) -> Result<Exit,
     if args.drop {
         let backend = ganeti::recovery_backend(cli).await?;
         for held in backend.drop_guards(&name(Timestamp::now())?).await? {
-            print::talk(&format!("{} of run {} was given back", held.guard, held.run));
+            print::talk(&format!("{} of run {} was cleared", held.guard, held.run));
         }
     }
     super::guards::guards(cli, &args.guards).await

@@ -20,7 +20,7 @@ use crate::state::{artifacts, store};
 /// `report`
 pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
     if cli.json {
-        let error = CliError::usage("a report is a page for people, and there is no JSON of it");
+        let error = CliError::usage("a report is an HTML page; there is no JSON of it");
         return Err(
             error.hint("`status --json`, `verify --json` and `history RUN --json` have what it is made of")
         );

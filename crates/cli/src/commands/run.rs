@@ -137,8 +137,8 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         print::width(),
         &next,
     ));
-    if args.agreed.is_none() && !print::ask("Begin?") {
-        return Err(CliError::new(Exit::No, "not begun: nothing was changed"));
+    if args.agreed.is_none() && !print::ask("Start?") {
+        return Err(CliError::new(Exit::No, "not started: nothing was changed"));
     }
     let outlook = if print::live() {
         Outlook::new(forecasts::earlier(
@@ -387,7 +387,7 @@ fn stays_stopped(cli: &Cli, run: &RunId) {
     });
     if let Err(error) = paused {
         print::talk(&format!(
-            "the unit on the master may carry run {run} on, since that it is paused could not be written down: {}",
+            "the unit on the master may continue run {run}, since its pause could not be recorded: {}",
             error.message
         ));
     }
@@ -400,7 +400,7 @@ async fn print_held_guards(cli: &Cli, run: &RunId, stays: Stays) {
     };
     let Ok(held) = holder.held().await else {
         print::talk(&format!(
-            "the guards that the run still holds could not be read: `stagger {} guards`",
+            "cannot read the guards that the run still holds: `stagger {} guards`",
             holder.command()
         ));
         return;
@@ -437,7 +437,7 @@ async fn look_back(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Val
             }
         }
         Err(error) => print::talk(&format!(
-            "what the run has left could not be read: {}",
+            "cannot read what the run still holds: {}",
             error.message
         )),
     }
@@ -479,6 +479,6 @@ impl Signals for Interrupts {
     }
 
     fn stopping(&mut self) {
-        print::talk("stopping after this wave; Ctrl-C again stops at once");
+        print::talk("stopping after this wave; press Ctrl-C again to stop now");
     }
 }

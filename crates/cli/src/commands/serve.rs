@@ -192,7 +192,7 @@ pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
                 Timestamp::now(),
             )?;
             print::out(&token);
-            print::talk("it is shown this once: only its digest is kept");
+            print::talk("it is shown only once: only its digest is kept");
         }
         Token::List => list(cli, &tokens)?,
         Token::Revoke { name } => {

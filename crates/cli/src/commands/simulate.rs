@@ -216,7 +216,7 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
         SimEnding::Over(ending) => sentences::ending(ending, false),
         SimEnding::Held(reason) => format!("needs you: {reason}"),
-        SimEnding::Endless(reason) => format!("still waiting after days: {reason}"),
+        SimEnding::Endless(reason) => format!("still held after days: {reason}"),
     };
     if cli.json {
         let violations = report.truth.violations.iter().map(ToString::to_string);

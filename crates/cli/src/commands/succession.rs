@@ -51,7 +51,7 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
         Next::Nothing(why) => {
             // A timer asks each minute, and nobody reads that.
             if std::io::stderr().is_terminal() {
-                print::talk(&format!("nothing is to be carried on here: {why}"));
+                print::talk(&format!("there is no run to resume here: {why}"));
             }
             Ok(Exit::Done)
         }
@@ -78,11 +78,13 @@ async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
     print::talk(&what);
     guards::clear_expired(cli).await?;
     if run.as_str().starts_with(RECOVERY) {
-        return Err(CliError::new(Exit::NeedsYou, what)
-            .hint("`stagger ganeti recover` goes on with what it gave back"));
+        return Err(
+            CliError::new(Exit::NeedsYou, what).hint("`stagger ganeti recover` continues its cleanup")
+        );
     }
     Err(CliError::new(Exit::NeedsYou, what).hint(format!(
-        "`stagger ganeti recover` gives back what it has in hand; where its journal is left, `stagger resume {run}` there goes on"
+        "`stagger ganeti recover` cleans up what it holds; where its journal still exists, `stagger resume {run}` \
+         continues it"
     )))
 }
 
@@ -93,8 +95,8 @@ fn stranded(run: &RunId, to: &str) -> CliError {
         format!("run {run} is interrupted: it was handed over to {to}, which has not become the master"),
     )
     .hint(format!(
-        "`ssh root@{to} gnt-cluster master-failover`, and the run goes on there; or `stagger ganeti recover` gives back what it has \
-         in hand"
+        "`ssh root@{to} gnt-cluster master-failover`, and the run continues there; or `stagger ganeti recover` cleans up \
+         what it holds"
     ))
 }
 
@@ -131,8 +133,8 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
         return Ok(Some(Next::Person(
             format!("run {run} was handed over to {host}, and its journal is not here"),
             format!(
-                "`copy_journal` under [cluster.visits] copies it to this state folder; without it `stagger ganeti recover` gives back \
-                 what run {run} has in hand"
+                "`copy_journal` under [cluster.visits] copies it to this state folder; without it `stagger ganeti \
+                 recover` cleans up what run {run} holds"
             ),
         )));
     };
@@ -167,12 +169,12 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
     {
         return Ok(Some(Next::Person(
             format!(
-                "the journal of run {run} here ends at event {}, and the cluster was told of event {seq}",
+                "the journal of run {run} here ends at event {}, and the cluster has recorded event {seq}",
                 replayed.seq()
             ),
             format!(
-                "its newest journal is where the run was carried out last; if that is lost, `stagger resume {run}` here goes on from \
-                 what the cluster shows, or `stagger ganeti recover` gives back what the run has in hand"
+                "its newest journal is where the run was carried out last; if that is lost, `stagger resume {run}` here \
+                 continues from what the cluster shows, or `stagger ganeti recover` cleans up what the run holds"
             ),
         )));
     }

@@ -63,7 +63,7 @@ impl Notifier {
                 queue: Queue::new(receiver, folder, run, begun)?,
                 over: Arc::clone(&this.over),
             };
-            let failed = |error: std::io::Error| CliError::usage(format!("begin to notify: {error}"));
+            let failed = |error: std::io::Error| CliError::usage(format!("start to notify: {error}"));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(failed)?;
             let thread = std::thread::Builder::new().name("notify".to_owned());
@@ -116,7 +116,7 @@ impl Teller {
         }
         if !self.queue.is_empty() {
             let next = if self.is_ended {
-                "the run is over, and nothing sends them later"
+                "the run is over, and they are not sent later"
             } else {
                 "`stagger resume` sends them"
             };

@@ -14,13 +14,13 @@ pub(crate) fn leftovers(left: &Leftovers) -> String {
     }
     let records = &left.records;
     for claim in &records.claims {
-        lines.push(format!("lock claimed by {}", claim.lock));
+        lines.push(format!("lock held by {}", claim.lock));
     }
     for handover in &records.handovers {
-        lines.push(format!("run {} went on on {}", handover.run, handover.to));
+        lines.push(format!("run {} was handed over to {}", handover.run, handover.to));
     }
     if let Some(run) = &records.anchor {
-        lines.push(format!("where the journal of run {run} stood"));
+        lines.push(format!("journal position of run {run}"));
     }
     if !records.refused.is_empty() {
         let count = records.refused.len();
@@ -51,7 +51,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
         ""
     };
     let mut lines = vec![format!(
-        "{}  {drained}left by {}{since}",
+        "{}  {drained}held by {}{since}",
         visit.node,
         visit.notes.whose()
     )];
@@ -69,7 +69,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
     }
     if visit.may_go_down {
         lines.push(
-            "  it answers as before a reboot or a command was sent to it: it is watched first, since it may still go down"
+            "  it shows no reboot since one or a command was sent to it: it is watched first, since it may still go down"
                 .to_owned(),
         );
     }

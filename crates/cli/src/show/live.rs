@@ -98,8 +98,8 @@ impl Listener for Progress {
                 "the journal of run {run} is older than the cluster, which recorded event {seq}: it was restored, or its database lost writes. Each host is fenced first against what was started since"
             )),
             Notice::Unheard(Anchor { run, .. }) => print::talk(&format!(
-                "run {run} of this cluster began since, and this journal does not know it: it was restored from before, or that run \
-                 has its journal elsewhere. Each host is asked first to refuse what was begun since"
+                "run {run} of this cluster has started since, and is not in this journal: the journal was restored, or \
+                 that run has its journal elsewhere. Each host is fenced first against what was started since"
             )),
         }
     }

@@ -160,7 +160,8 @@ fn risk(risk: &Risk) -> Vec<String> {
     }
     if *still_stopped_in > 0 {
         lines.push(format!(
-            "in {still_stopped_in} of these some did not until the dead OSD is back: too few others had what was written last"
+            "in {still_stopped_in} of these some stay unavailable until the failed OSD is back: too few others had what \
+             was written last"
         ));
     }
     lines.push(format!("of all {runs}: {}", endings(cases)));

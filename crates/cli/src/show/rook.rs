@@ -32,7 +32,7 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
     );
     let _ = write!(text, "operator   {}", leader(&told.leader, now));
     if told.phase.is_some() && !told.about_this_spec {
-        text.push_str("\n           has not told of the newest spec yet");
+        text.push_str("\n           has not reported on the newest spec yet");
     }
     // That it is seen to is no news; that it is not is.
     let is_news = |one: &&Condition| (one.status == "True") != (one.kind == "Available");
@@ -52,7 +52,7 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
         let _ = write!(
             text,
             "\ncommand    {command}: {}",
-            if heard { "heard" } else { "not heard yet" }
+            if heard { "processed" } else { "not processed yet" }
         );
     }
     if let Some(image) = &told.gave_up {
@@ -64,7 +64,7 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
     if let Some(why) = &told.unreadable {
         let _ = write!(
             text,
-            "\nrun        cannot be shown: {why}; take the release of stagger that the operator has"
+            "\nrun        cannot be shown: {why}; use the operator's release of stagger"
         );
     }
     let ready = told.phase.as_deref() == Some("Ready");
@@ -94,7 +94,7 @@ pub(crate) fn unmanaged(seen: &Unmanaged) -> String {
     let _ = write!(
         text,
         "\nceph       {}",
-        seen.health.as_deref().unwrap_or("not heard of yet")
+        seen.health.as_deref().unwrap_or("not known yet")
     );
     for (name, why) in &seen.warnings {
         let _ = write!(text, "\n           {name}: {why}");
@@ -133,7 +133,7 @@ pub(crate) fn unmanaged(seen: &Unmanaged) -> String {
 
 fn headline(told: &MaintenanceStatus) -> String {
     let Some(phase) = &told.phase else {
-        return "UNKNOWN  no operator has told anything of it yet".to_owned();
+        return "UNKNOWN  no operator has reported on it yet".to_owned();
     };
     let mut line = phase.to_uppercase();
     if let Some(reason) = &told.reason {
@@ -158,14 +158,14 @@ pub(crate) fn leader(leader: &Leader, now: Timestamp) -> String {
             format!("no leader: {holder} last renewed {} ago", ago(renewed))
         }
         Leader::Nobody => "no leader: the Lease is not held".to_owned(),
-        Leader::Unknown { why } => format!("cannot be told: {why}"),
+        Leader::Unknown { why } => format!("unknown: {why}"),
     }
 }
 
 fn drained(drains: &Drains) -> String {
     let mut said = Vec::new();
     if !drains.draining.is_empty() {
-        said.push(format!("{} may be emptied", drains.draining.join(", ")));
+        said.push(format!("{} may be drained", drains.draining.join(", ")));
     }
     if drains.blocked_count > 0 {
         let more = drains.blocked_count.saturating_sub(drains.blocked.len());
@@ -315,7 +315,7 @@ mod tests {
             image: Some("quay.io/ceph/ceph:v20.2.4".to_owned()),
             phase: Some("Progressing".to_owned()),
             reason: Some("UpgradeRuns".to_owned()),
-            message: Some("ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)".to_owned()),
+            message: Some("ceph 18.2.7 to 20.2.4: running (5 of 12 waves)".to_owned()),
             conditions: vec![condition("UpToDate", "False"), condition("Progressing", "True")],
             about_this_spec: true,
             command: Some("pause#2".to_owned()),
@@ -348,13 +348,13 @@ mod tests {
             ..told.conditions[1].clone()
         });
         let expected = "\
-PROGRESSING  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
+PROGRESSING  UpgradeRuns: ceph 18.2.7 to 20.2.4: running (5 of 12 waves)
 rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
 operator   leader op-1, renewed 3 s ago
 condition  Progressing since 2026-11-03T09:50:00Z
 condition  Degraded since 2026-11-03T09:50:00Z: osd.3 has no label
-command    pause#2: not heard yet
-drains     b may be emptied; a, c and 3 more may not: osd.3 of b is down; noout on b until 2026-11-03T10:20:00Z
+command    pause#2: not processed yet
+drains     b may be drained; a, c and 3 more may not: osd.3 of b is down; noout on b until 2026-11-03T10:20:00Z
 
 RUNNING  gates-shut: pgs-clean: 3 of 160 are not
 main  ceph 18.2.7 to 20.2.4   run r1, for 10 min
@@ -379,10 +379,10 @@ holder     token 2, op-1 process 1";
         told.about_this_spec = false;
         (told.drains, told.command) = (None, None);
         let expected = "\
-READY  UpgradeRuns: ceph 18.2.7 to 20.2.4: at work (5 of 12 waves)
+READY  UpgradeRuns: ceph 18.2.7 to 20.2.4: running (5 of 12 waves)
 rook-ceph/main  manages drains, updates of CephCluster ceph, wants quay.io/ceph/ceph:v20.2.4
 operator   no leader: op-1 last renewed 2 min ago
-           has not told of the newest spec yet
+           has not reported on the newest spec yet
 condition  Progressing since 2026-11-03T09:50:00Z";
         assert_eq!(status(&told, at("2026-11-03T10:00:00Z"), false), expected);
         assert!(status(&told, at("2026-11-03T10:00:00Z"), true).contains("run r1"));

@@ -49,7 +49,7 @@ pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Act
                 screen.mode = Mode::Look;
                 match shown.words.iter().find(|known| **known == typed) {
                     Some(known) => approve(screen, known),
-                    None => screen.told = Some(format!("the run knows no word {typed:?}")),
+                    None => screen.told = Some(format!("unknown command {typed:?}")),
                 }
             }
             KeyCode::Esc => screen.mode = Mode::Look,
@@ -62,7 +62,7 @@ pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Act
             if matches!(key.code, KeyCode::Char('y' | 'Y')) {
                 return Act::Ask(command);
             }
-            screen.told = Some("nothing was asked".to_owned());
+            screen.told = Some("nothing was requested".to_owned());
         }
     }
     Act::Nothing

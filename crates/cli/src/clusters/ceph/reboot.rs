@@ -85,7 +85,7 @@ pub(super) async fn ask(
     let Some(Reached { settings, journals }) = reached else {
         if is_narrowed {
             return Err(CliError::usage(
-                "--needs-reboot, --up-for and --since ask hosts that answer, and this cluster was recorded",
+                "--needs-reboot, --up-for and --since need hosts that answer; this cluster is a recorded one",
             )
             .hint("leave out --from, or name the hosts with --host"));
         }
@@ -105,7 +105,7 @@ pub(super) async fn ask(
         hosts.retain(|host| !has_booted(host, &before, &boots));
         nobody(
             &hosts,
-            format!("every selected host has booted since the runs that began at {since} or later"),
+            format!("every selected host has booted since the runs that started at {since} or later"),
         )?;
     }
     if let Some(least) = asked.up_for {
@@ -154,7 +154,7 @@ fn told_of<T>(
             }
             Some(Known::Yes(_)) => {}
             Some(Known::No(why)) => return Err(silent(&host, why)),
-            None => return Err(silent(&host, "it was not heard of")),
+            None => return Err(silent(&host, "it has not answered")),
         }
     }
     Ok(meant)

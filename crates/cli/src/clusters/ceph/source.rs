@@ -44,7 +44,7 @@ impl ClusterHandle<Ceph> {
                 let inventory = read_inventory(file)?;
                 if inventory.system != SYSTEM {
                     return Err(CliError::usage(format!(
-                        "{} is an inventory of {}, and this is for a Ceph",
+                        "{} is an inventory of {}; this is for a Ceph cluster",
                         file.display(),
                         inventory.system
                     )));

@@ -67,7 +67,7 @@ fn for_each_node(flag: &str, command: &str) -> Result<String, CliError> {
 pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
-            "--needs-reboot and --since ask a cluster that answers, and this one is in a file",
+            "--needs-reboot and --since need a cluster that answers; this one is in a file",
         )
         .hint("leave out --from, or name the nodes with --nodes"));
     }
@@ -161,7 +161,7 @@ fn durations(given: &[String]) -> Result<BTreeMap<Kind, SignedDuration>, CliErro
                 ))
             });
             parsed.ok_or_else(|| {
-                CliError::usage(format!("--takes {text:?} says not what takes how many seconds"))
+                CliError::usage(format!("--takes {text:?} is not OPERATION=SECONDS"))
                     .hint(format!("write node=300; there are: {}", KNOWN.join(", ")))
             })
         })

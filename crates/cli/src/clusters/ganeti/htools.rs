@@ -100,7 +100,8 @@ pub(crate) async fn cluster_at(
         match backend.rapi().get(path).await {
         Ok(answer) => Ok(answer.to_string()),
         Err(error) => Err(CliError::from(error.of("look at the cluster", false)).hint(
-            "a configuration says whom to trust: `ca` or `fingerprint`, and `user` where RAPI wants one (--config); for hroller also --accept-any-certificate",
+            "a configuration (--config) says what to trust: `ca` or `fingerprint`, and `user` if RAPI needs one; for \
+             hroller also --accept-any-certificate",
         )),
     }
     };

@@ -37,7 +37,7 @@ impl Ganeti<'_> {
         }
         if reboot.needs_reboot == Some("") {
             return Err(
-                CliError::usage("--needs-reboot has no command of its own for a Ganeti")
+                CliError::usage("--needs-reboot has no default command on Ganeti: give one")
                     .hint("--needs-reboot 'ssh root@{node} test -e /var/run/reboot-required'"),
             );
         }

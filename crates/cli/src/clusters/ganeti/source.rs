@@ -86,7 +86,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
         let settings = config.as_ref().zip(cli.config.as_ref()).map(|(config, file)| {
             config.ganeti().ok_or_else(|| {
                 CliError::usage(format!(
-                    "the configuration {} is for another kind of cluster, and {} is a Ganeti",
+                    "the configuration {} is for another kind of cluster; {} is a Ganeti cluster",
                     file.display(),
                     path.display()
                 ))
@@ -140,7 +140,7 @@ pub(super) fn of_identity(settings: &Settings, identity: Option<&ClusterId>) -> 
 /// The Ganeti of the configuration, to give back what runs have left in it.
 pub(crate) async fn recovery_backend(cli: &Cli) -> Result<GanetiBackend, CliError> {
     let Some(settings) = config::read(cli)?.ganeti() else {
-        return Err(CliError::usage("the configuration is not of a Ganeti")
+        return Err(CliError::usage("the configuration is not for a Ganeti cluster")
             .hint("--config names the configuration of its cluster"));
     };
     let identity = GanetiBackend::new(settings.clone(), None)?.identity().await?;

@@ -147,7 +147,7 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
          # openssl x509 -in /var/lib/ganeti/rapi.pem -noout -fingerprint -sha256\n\
          fingerprint = {fingerprint:?}\n\
          user = {:?}                       # with `write` in {USERS}\n\
-         password_file = {PASSWORD:?}   # its first line; nobody else may read it",
+         password_file = {PASSWORD:?}   # its first line; only its owner may read it",
         user.as_deref().unwrap_or("stagger"),
     );
     let hash = if ssh.is_some() { "" } else { "# " };
