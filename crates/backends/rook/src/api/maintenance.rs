@@ -108,15 +108,15 @@ fn fits_a_label() -> ValidationRule {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CephMaintenanceSpec {
-    /// The CephCluster that it is about, in the same namespace. It stays the same.
+    /// The CephCluster to manage, in the same namespace. It cannot be changed.
     #[x_kube(validation = Rule::new("self == oldSelf").message("another CephCluster needs a CephMaintenance of its own"))]
     #[schemars(length(min = 1, max = 63))]
     pub ceph_cluster: String,
-    /// What is done for it; nothing, if there is none: then it is only observed.
+    /// What stagger manages; if empty: it only observes.
     #[schemars(length(max = 3), extend("x-kubernetes-list-type" = "set"))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub manage: Vec<Manage>,
-    /// The image with Ceph that the daemons are to run; that of the CephCluster, if it is not set. Beside a Rook that runs,
+    /// The Ceph image that the daemons are to run; if it is not set, that of the CephCluster. While Rook's operator runs,
     /// nothing is updated without it.
     #[schemars(length(min = 1, max = 512))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ pub struct CephMaintenanceSpec {
     pub update_policy: UpdatePolicy,
 }
 
-/// Something that is done for a cluster.
+/// Something that stagger manages.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Manage {
@@ -143,48 +143,48 @@ pub enum Manage {
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
 pub struct CephMaintenanceStatus {
-    /// The generation of the spec that all this is about.
+    /// The generation of the spec that was observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// In a word: `Ready`, `Progressing`, `Blocked`.
+    /// The phase: `Ready`, `Progressing`, `Blocked`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// In a sentence.
+    /// A sentence for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The image that is aimed at.
+    /// The target image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// `Available`, `Progressing`, `Degraded`, `Blocked`, `UpToDate`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Whether a run is not over.
+    /// Whether a run is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under_way: Option<bool>,
     /// The run, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<Free>,
-    /// What was done to old objects on the way.
+    /// Migrations of old objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "anything")]
     pub migrations: Option<serde_json::Value>,
-    /// What a run went back from, or a person ended: it is not tried again by itself.
+    /// The image that was rolled back or aborted: it is not tried again by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gave_up: Option<String>,
-    /// The run after which a person asked to try again.
+    /// The run after which a retry was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<String>,
-    /// The last command that was heard.
+    /// The last command that was processed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub heard: Option<String>,
-    /// What there is to know of drains.
+    /// The status of drains.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drains: Option<Free>,
-    /// What there is to know of new OSDs.
+    /// The status of new OSDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<Free>,
-    /// What there is to know of OSDs that might be removed.
+    /// The status of OSDs that may be removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<String>,
 }
@@ -198,14 +198,14 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False`.
     pub status: String,
-    /// A stable word.
+    /// The machine-readable reason.
     pub reason: String,
-    /// In a sentence.
+    /// A sentence for people.
     pub message: String,
-    /// The generation of the spec that it is about.
+    /// The generation of the spec that was observed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Since when it is so, in RFC 3339.
+    /// The time of the last transition, in RFC 3339.
     #[schemars(extend("format" = "date-time"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,

@@ -16,27 +16,27 @@ use crate::api::cluster::is_default;
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdatePolicy {
-    /// Neither prerequisites nor gates; then one OSD goes at a time, unchecked. Each use is an Event.
+    /// Whether to skip preconditions and gates: then one OSD goes at a time, unchecked. Each use creates an Event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_upgrade_checks: Option<bool>,
-    /// Go on past a unit that is not healthy when its time is over, where constraints permit: `continue`, if
+    /// Continue past a unit that is not healthy when its time is over, where constraints permit: `continue`, if
     /// `onFailure` is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continue_upgrade_after_checks_even_if_not_healthy: Option<bool>,
-    /// Codes of `ceph health` that are taken for healthy: `POOL_NO_REDUNDANCY`.
+    /// Health checks of Ceph to ignore, by their codes: `POOL_NO_REDUNDANCY`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_errors_to_ignore: Vec<String>,
-    /// No new wave while this is so. Never a change of the wish.
+    /// Whether to start no new wave. The target stays as it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pause: Option<bool>,
-    /// What becomes of a run when what it is to do is changed; not set: it is interrupted.
+    /// What to do with a run when its target is changed; not set: it is interrupted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_spec_change: Option<SpecChange>,
-    /// What becomes of a wave that stays unhealthy. Not set: a new release is rolled back, a new revision
-    /// of the same release goes on without the unit that failed.
+    /// What to do with a wave that stays unhealthy. Not set: a new release is rolled back, a new revision of the same release
+    /// continues without the unit that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<Failure>,
-    /// How long to wait before what cannot be undone, in minutes; not set: a person approves.
+    /// Minutes to wait before a point of no return is passed; not set: you approve each.
     #[schemars(range(min = 0, max = 525_600))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doors_open_after_minutes: Option<i64>,
@@ -44,21 +44,21 @@ pub struct UpdatePolicy {
     #[schemars(length(max = 32))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<UpdateWindow>,
-    /// What may be gone for a moment though nothing stands in for it, by its name or by that of its sort:
-    /// `pool.rbd`, `mon`. A manager, a metadata server or a gateway that is alone needs no word.
+    /// Interruptions that are permitted although there is no stand-in, by name or kind: `pool.rbd`, `mon`.
+    /// A single manager, metadata server or gateway needs no entry.
     #[schemars(length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interruptions: Vec<String>,
-    /// Known risks that are accepted, by their ids: an update is not begun while another applies that refuses it.
+    /// Ids of known risks that are accepted: an update does not start while another applies that refuses it.
     #[schemars(length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted_risks: Vec<String>,
-    /// How long a daemon may take until it serves after it was made of something else, in minutes: after that its update has
-    /// failed. Not set: 10, and 30 for another major release, or as long as gates may be shut. It counts at once, also in a run.
+    /// How long a daemon may take to serve after an update, in minutes: after that its update has failed. Not set: 10, and 30
+    /// for another major release, or as long as gates may be shut. It takes effect at once, also in a run.
     #[schemars(range(min = 1, max = 1440))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_minutes: Option<i64>,
-    /// Whether what can be done is done where not all can be: else an upgrade that would end half-way is not begun.
+    /// Whether to update what can be updated if the target is out of reach: else such an upgrade does not start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<bool>,
     /// OSDs.
@@ -81,7 +81,7 @@ pub struct OsdPolicy {
     /// Whether waves grow, 1, 2, 4 …; they do, if not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grow: Option<bool>,
-    /// The level of failure domains of which one is finished before the next begins: `zone`.
+    /// The level of failure domains of which one is finished before the next starts: `zone`.
     #[schemars(length(min = 1, max = 63))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_failure_domain_at_a_time: Option<String>,
@@ -92,23 +92,23 @@ pub struct OsdPolicy {
     pub soak_seconds: Option<i64>,
 }
 
-/// What becomes of a wave that stays unhealthy.
+/// What to do with a wave that stays unhealthy.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Failure {
-    /// It goes back as far as that is possible.
+    /// It is rolled back as far as that is supported.
     Rollback,
-    /// Nothing more is touched.
+    /// Nothing more is changed.
     Stop,
     /// The rest goes on without it.
     Continue,
 }
 
-/// What becomes of a run when what it is to do is changed.
+/// What to do with a run when its target is changed.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SpecChange {
-    /// The open wave is finished, and from there on the new wish counts.
+    /// The open wave is finished, and from there on the new target counts.
     Interrupt,
     /// The API server refuses the change while a run is under way.
     Lock,

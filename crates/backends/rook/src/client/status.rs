@@ -24,27 +24,27 @@ pub struct MaintenanceStatus {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The CephCluster that it is about.
+    /// The CephCluster that it manages.
     pub cluster: String,
-    /// What is done for it: `drains`, `updates`, `provisioning`; nothing: it is only observed.
+    /// What stagger manages: `drains`, `updates`, `provisioning`; if empty: it only observes.
     pub manages: Vec<String>,
-    /// The image that is aimed at.
+    /// The target image.
     pub image: Option<String>,
-    /// `Ready`, `Progressing`, `Blocked`; not there: nobody has told anything yet.
+    /// `Ready`, `Progressing`, `Blocked`; absent: no operator has reported yet.
     pub phase: Option<String>,
-    /// A stable word for the reason.
+    /// The machine-readable reason.
     pub reason: Option<String>,
-    /// In a sentence.
+    /// A sentence for people.
     pub message: Option<String>,
     /// As Kubernetes' tools know them.
     pub conditions: Vec<Condition>,
     /// Whether all this is about the spec as it is now.
     pub about_this_spec: bool,
-    /// The command that stands in the annotation.
+    /// The command in the annotation.
     pub command: Option<String>,
-    /// The last command that was heard.
+    /// The last command that was processed.
     pub heard: Option<String>,
-    /// What a run went back from, or a person ended: it is not tried again by itself.
+    /// The image that was rolled back or aborted: it is not tried again by itself.
     pub gave_up: Option<String>,
     /// What drains block.
     pub drains: Option<Drains>,
@@ -65,9 +65,9 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False`.
     pub status: String,
-    /// A stable word.
+    /// The machine-readable reason.
     pub reason: String,
-    /// In a sentence.
+    /// A sentence for people.
     pub message: String,
     /// Since when it is so.
     pub last_transition_time: Option<Timestamp>,
@@ -78,7 +78,7 @@ pub struct Condition {
 #[serde(default, rename_all(deserialize = "camelCase"))]
 #[schemars(deny_unknown_fields)]
 pub struct Drains {
-    /// The failure domains of which nothing may be evicted; at most 20.
+    /// The failure domains from which nothing may be evicted; at most 20.
     pub blocked: Vec<String>,
     /// How many they are.
     pub blocked_count: usize,
@@ -86,7 +86,7 @@ pub struct Drains {
     pub why: String,
     /// The failure domains that are being drained.
     pub draining: Vec<String>,
-    /// Those with a cordoned node of which nothing may be evicted.
+    /// Those with a cordoned node from which nothing may be evicted.
     pub waiting: Vec<String>,
     /// Those with `noout`, and until when.
     pub noout: BTreeMap<String, Timestamp>,
@@ -103,14 +103,14 @@ pub enum Leader {
         /// When it last said so.
         renewed: Timestamp,
     },
-    /// One did, and has not said so for longer than its Lease lasts.
+    /// One did, and has not renewed its Lease in time.
     Expired {
         /// Who.
         holder: String,
         /// When it last said so.
         renewed: Timestamp,
     },
-    /// There is no Lease, or nobody holds it.
+    /// There is no Lease, or it is not held.
     Nobody,
     /// The Lease cannot be read.
     Unknown {
