@@ -266,7 +266,7 @@ impl Compiler<'_> {
     fn schema(&self) -> Result<Part, IdError> {
         let UpgradeGoal { to, from, .. } = self.goal;
         let door = format!(
-            "Ironic brings no schema back: services of {from} go on working on that of {to}, and no tool of theirs does"
+            "Ironic cannot downgrade its schema: services of {from} continue to work on that of {to}, their tools do not"
         );
         let why = format!("`ironic-dbsync upgrade` of {to}, under services of {from}");
         let step = self.step(
