@@ -149,7 +149,7 @@ impl Clock for Steady {
         if set_back > IN_BETWEEN {
             read.behind = read.behind.saturating_add(set_back);
             tracing::warn!(
-                "the clock was set back by {:.0} s: the run goes on by its own time",
+                "the clock was set back by {:.0} s: the run continues by its own time",
                 set_back.as_secs_f64()
             );
         }

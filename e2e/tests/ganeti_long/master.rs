@@ -50,7 +50,7 @@ fn on_the_master_it_goes_on_on_the_successor() -> Result<()> {
                 cluster.reboots("node1")? == 0,
                 "it rebooted the node that it runs on"
             );
-            left.expect_said(&["goes on on", &master])?;
+            left.expect_said(&["continues on", &master])?;
             phases.lap(format!("it went on to {master}"));
 
             let refused = first.call(&["resume"])?;

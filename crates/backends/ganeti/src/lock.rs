@@ -183,7 +183,7 @@ impl FilterLock {
         {
             remove(rapi, &id_of_claim(claim)).await?;
             return Err(LockError::Lost(format!(
-                "run {run} goes on on {to}, since this node is about to be rebooted: `stagger resume {run}` there"
+                "run {run} continues on {to}, since this node is about to be rebooted: `stagger resume {run}` there"
             )));
         }
         let other = claims(&filters)
@@ -388,7 +388,8 @@ fn goes_on_there(handover: RecordedFilter<HandoverEntry>) -> LockError {
         format!("it was handed over to {to} when the master changed: the journal here is old"),
     );
     LockError::Backend(error.hint(format!(
-        "`stagger resume {run}` on {to}; if that node is lost with its journal, `gnt-filter delete {id}` lets it go on here"
+        "`stagger resume {run}` on {to}; if that node is lost with its journal, `gnt-filter delete {id}` lets it continue \
+         here"
     )))
 }
 

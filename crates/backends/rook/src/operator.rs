@@ -223,7 +223,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
             Ok(true) => drop(unseen.get_mut(which).and_then(Option::take)),
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "the watch of CephMaintenances and CephClusters was interrupted and goes on");
+                tracing::warn!(%error, "the watch of CephMaintenances and CephClusters was interrupted and continues");
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         }

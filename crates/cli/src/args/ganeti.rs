@@ -351,7 +351,7 @@ pub(crate) struct Hroller {
         default_missing_value = "differences"
     )]
     pub(crate) compat: Option<Compat>,
-    /// With --compat=strict: do not tell on stderr what is unsafe in the answer.
+    /// With --compat=strict: do not report on stderr what is unsafe in the answer.
     #[arg(long)]
     pub(crate) no_warn: bool,
     /// With -m: accept any certificate, and send no password. A man in the middle may show another cluster. Prints the

@@ -157,7 +157,7 @@ pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> 
             .map(|run| format!(" of run {run}"))
             .unwrap_or_default();
         print::talk(&format!(
-            "{} is done: its visit{of} goes on once it answers",
+            "{} is done: its visit{of} continues once it answers",
             node.node
         ));
     }

@@ -78,7 +78,7 @@ impl Acts {
                     return None;
                 }
                 print::talk(
-                    "\n3  The process is killed in mid-wave. Another reads the journal, takes the lock, and goes on\n",
+                    "\n3  The process is killed in mid-wave. Another reads the journal, takes the lock, and continues\n",
                 );
                 Some(match run.open().count() {
                     0 => "nothing was under way".to_owned(),

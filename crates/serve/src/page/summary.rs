@@ -152,7 +152,7 @@ fn until(seen: &ReadRun) -> Until {
         Verdict::Running | Verdict::Held | Verdict::Done | Verdict::Ended => {}
     }
     if run.held().is_some() {
-        return Until::Event("it is there; then the run goes on by itself".to_owned());
+        return Until::Event("it is there; then the run continues by itself".to_owned());
     }
     let shut = run.gates().filter(|(shut, _)| !shut.is_empty());
     let Some((_, since)) = shut else {

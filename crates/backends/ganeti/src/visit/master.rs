@@ -53,7 +53,7 @@ pub(crate) async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Re
     let changed = changed.await;
     let handed_over = match changed {
         Ok(()) => {
-            let why = format!("the run goes on on {to}: this node is about to be rebooted");
+            let why = format!("the run continues on {to}: this node is about to be rebooted");
             BackendError::transient(tried, why)
                 .outcome_unknown()
                 .hint(format!("`stagger resume {run}` on {to}"))

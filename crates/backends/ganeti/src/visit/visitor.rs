@@ -77,7 +77,7 @@ impl Visitor<'_> {
         let tried = format!("take {node} out of service");
         Err(
             BackendError::permanent(tried, "stagger itself runs on it, and would stop with it").hint(format!(
-                "leave it out with -O {node}, or run stagger elsewhere; on the master it goes on on the successor"
+                "leave it out with -O {node}, or run stagger elsewhere; on the master it continues on the successor"
             )),
         )
     }

@@ -88,7 +88,7 @@ fn why(operator: &Deployment, namespace: &str) -> Option<String> {
         } else {
             format!("{replicas} replicas")
         };
-        format!("Deployment {own}/{name} has {replicas}; scale it to 0, and this one goes on")
+        format!("Deployment {own}/{name} has {replicas}; scale it to 0, and this one continues")
     })
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn one_in_another_namespace_counts_unless_it_keeps_to_its_own() {
-        let said = "Deployment rook/rook-ceph-operator has 1 replica; scale it to 0, and this one goes on";
+        let said = "Deployment rook/rook-ceph-operator has 1 replica; scale it to 0, and this one continues";
         assert_eq!(why(&operator(1, None), "ceph").as_deref(), Some(said));
         assert_eq!(why(&operator(1, Some("false")), "ceph").as_deref(), Some(said));
         assert_eq!(why(&operator(1, Some("true")), "ceph"), None);

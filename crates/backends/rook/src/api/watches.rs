@@ -156,7 +156,7 @@ where
                     tell.change();
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, resource, "a watch was interrupted and goes on");
+                    tracing::warn!(%error, resource, "a watch was interrupted and continues");
                     if let Some(why) = forbidden(&error) {
                         quiet = Some(Instant::now() + QUIET);
                         tell.forbidden(&resource, Some(why));

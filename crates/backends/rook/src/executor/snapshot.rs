@@ -123,7 +123,7 @@ pub fn units_of(
         if let Some(node) = watched.closed_node(deployment) {
             unit.untouchable = Some(Reason::of_backend(
                 "node-cordoned",
-                format!("its node {node} takes no new pods; it goes on when the node is uncordoned"),
+                format!("its node {node} takes no new pods; it continues when the node is uncordoned"),
             ));
         }
         if deployment.labels().contains_key(DO_NOT_RECONCILE) && managed_fields::holder(deployment).is_none()

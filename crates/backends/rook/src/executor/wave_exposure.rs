@@ -182,8 +182,8 @@ impl WaveExposure {
         let told = self.told.borrow();
         let (code, since) = told.held.as_ref()?;
         Some(format!(
-            "the update is held since {since:.0} ({code}), and goes on by `stagger resume -n {namespace}`, or ends by `stagger abort -n \
-             {namespace}`; `stagger status -n {namespace}` says why"
+            "the update is held since {since:.0} ({code}); it continues by `stagger resume -n {namespace}`, or ends by \
+             `stagger abort -n {namespace}`; `stagger status -n {namespace}` says why"
         ))
     }
 

@@ -157,7 +157,7 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
         "\n[cluster.visits]\n\
          # By ssh, as Ganeti itself reaches its nodes. RAPI's powercycle does not sync disks.\n\
          {hash}reboot = \"{ssh} root@{{node}} systemctl reboot\"\n\
-         # The master is left alone unless there is a command that makes another one:\n\
+         # The master is skipped unless there is a command that makes another node the master:\n\
          # The queue goes along: a node that was drained or down lacks jobs of that time, and as master it would not have them.\n\
          {hash}failover = \"{ssh} root@{{master}} 'cd {DATA}/queue && tar -c job-* serial' | {ssh} root@{{successor}} \
          'tar -x -C {DATA}/queue && gnt-cluster master-failover'\"\n\

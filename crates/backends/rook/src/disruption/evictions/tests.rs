@@ -209,7 +209,8 @@ async fn who_is_kept_by_a_run_that_is_held_is_told_which_command_ends_that() {
     run.apply(entry(3, held)).unwrap();
     review.exposed.run_is_at(&run);
     let kept = review.may_go(&unit("osd.1"), true).await.unwrap_err();
-    let how = "when that is over; the update is held since 1970-01-01T00:00:00Z (step-failed), and goes on by `stagger resume -n rook-ceph`";
+    let how = "when that is over; the update is held since 1970-01-01T00:00:00Z (step-failed); it continues by `stagger \
+               resume -n rook-ceph`";
     assert!(kept.contains(how), "{kept}");
     assert_eq!(review.may_go(&unit("osd.0"), true).await, Ok(()));
 }

@@ -70,7 +70,7 @@ pub(crate) fn settle(
     }
     Settle::Stay(format!(
         "{} daemons, of which {first} is one, run another image than the CephCluster names ({}), and Rook is kept from them by \
-         the label {DO_NOT_RECONCILE}. `stagger resume` goes on with them; without `updates` in spec.manage, Rook does",
+         the label {DO_NOT_RECONCILE}. `stagger resume` continues with them; without `updates` in spec.manage, Rook does",
         held.len(),
         cluster_image.unwrap_or("none"),
     ))
