@@ -188,8 +188,8 @@ pub(crate) fn read_inventory(path: &Path) -> Result<Inventory, CliError> {
             _ => format!("read {}: {error}", path.display()),
         };
         CliError::usage(why).hint(
-            "--from takes a file that `stagger observe --save FILE` wrote, a folder of answers as `ceph … -f json` prints them, \
-             or a Ganeti text file",
+            "--from takes an inventory of `stagger observe --save FILE`, a folder of `ceph … -f json` outputs, or a \
+             Ganeti text file",
         )
     })?;
     Inventory::read(&bytes).map_err(|error| unusable(path, &error))

@@ -302,7 +302,7 @@ fn current(run: &Run) -> Option<Current> {
                 Phase::Leave => "leaving",
             }),
             Action::Restart { unit: at } if at == unit => Some("restarting"),
-            Action::GoBack { unit: at, .. } if at == unit => Some("rolling back"),
+            Action::GoBack { unit: at, .. } if at == unit => Some("going back"),
             Action::Visit { .. }
             | Action::Restart { .. }
             | Action::GoBack { .. }

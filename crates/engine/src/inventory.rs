@@ -76,7 +76,7 @@ impl InventoryError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::Truncated { .. } => "copy it once more, or make a new one: stagger observe --save FILE",
+            Self::Truncated { .. } => "copy it again, or make a new one: stagger observe --save FILE",
             Self::Shape(_) | Self::Other(_) | Self::Answers { .. } => {
                 "`stagger observe --save FILE` makes one; what `observe --json` prints is for reading and scripts"
             }

@@ -58,7 +58,7 @@ impl ServerState {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BalancerStatusError {
     /// Without the names of its columns.
-    #[error("it does not begin with `# pxname,svname,…`: {0:?}")]
+    #[error("it does not start with `# pxname,svname,…`: {0:?}")]
     Header(String),
     /// A column that is not there.
     #[error("there is no column {0}")]

@@ -108,7 +108,7 @@ fn found(
         Err(error) => {
             let asked = match &wanted.code {
                 Some(Known::No(why)) => {
-                    format!("; {why}: install it where the tools are, then plan once more")
+                    format!("; {why}: install it where the tools are, then plan again")
                 }
                 None if config.tools.python.is_none() => {
                     "; a newer one is known from its own code, once `tools.python` names its Python"

@@ -87,7 +87,7 @@ pub enum SimError {
     #[error("the scenario cannot be played")]
     Play(#[from] ClockError),
     /// The processes never come to an end.
-    #[error("the run is carried on again and again, and never comes to an end")]
+    #[error("the run is resumed again and again, and never ends")]
     NoEnd,
 }
 

@@ -20,9 +20,9 @@ pub fn plain(word: &str) -> Result<(), &'static str> {
     if word.len() > LONGEST {
         Err("it is longer than 255 bytes")
     } else if word.starts_with('-') {
-        Err("it begins with a dash, as an option does")
+        Err("it starts with a dash, as an option does")
     } else if !word.chars().next().is_none_or(may_begin) {
-        Err("it begins with neither a letter nor a digit")
+        Err("it starts with neither a letter nor a digit")
     } else if word
         .chars()
         .any(|c| !(may_begin(c) || matches!(c, '.' | '-' | '+' | '~' | ':' | '@')))

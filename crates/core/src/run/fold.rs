@@ -226,7 +226,7 @@ impl State {
                     self.gates = None;
                 } else if !(alone && wave.is_theirs_alone(&units)) {
                     return illegal(
-                        "a wave that has failed fails once more only because the change never came to the units",
+                        "a failed wave fails again only because the change never came to the units",
                     );
                 }
             }

@@ -108,13 +108,13 @@ impl State {
                 .iter()
                 .map(|word| format!("`stagger approve {run} {word}`"))
                 .collect();
-            format!("; {} goes on without", approve.join(" and "))
+            format!("; {} continues without", approve.join(" and "))
         });
         Reason::new(
             Code::UnitsLeftBehind,
             format!(
-                "{part} comes after {}{more}, not done ({why}): mend that and `stagger resume {run}`{exits}, or \
-                 `stagger abort {run}`",
+                "{part} comes after {}{more}, not done ({why}): fix that and `stagger resume {run}`{exits}, or `stagger \
+                 abort {run}`",
                 names.join(" ")
             ),
         )

@@ -72,8 +72,8 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
                     (button("abort", "Abort"))
                 }
                 form method="post" action={ "/runs/" (view.run) "/commands" } {
-                    p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the previous release where supported; each is down once more." }
-                    (once("Bring them back"))
+                    p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the previous release where supported; each is down again." }
+                    (once("Roll back now"))
                     (button("rollback", "Roll back"))
                 }
             }

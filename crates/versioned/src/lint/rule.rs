@@ -219,7 +219,7 @@ impl fmt::Display for Rule {
             Self::Unparsable { why, open: false } => write!(f, "it cannot be parsed: {why}"),
             Self::Unparsable { why, open: true } => write!(
                 f,
-                "it cannot be parsed, and what follows it is not judged, since its end is not certain: {why}"
+                "it cannot be parsed, and what follows it is not checked, since its end is not certain: {why}"
             ),
             Self::UnknownStatement { statement } => {
                 write!(f, "no rule knows whether this is safe: {statement}")

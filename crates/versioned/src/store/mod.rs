@@ -122,7 +122,7 @@ pub enum StoreError {
         key: String,
     },
     /// Somebody wrote the row since it was read. Nothing was written.
-    #[error("{table} {key} was written by somebody else since it was read: read it again")]
+    #[error("{table} {key} was written by others since it was read: read it again")]
     Conflict {
         /// The table.
         table: String,

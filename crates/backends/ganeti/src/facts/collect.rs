@@ -58,7 +58,7 @@ impl Rapi {
 
     async fn listed_jobs(&self) -> Value {
         self.get("/2/jobs?bulk=1").await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "nothing tells how long things take");
+            tracing::debug!(%error, "how long things take is unknown");
             Value::Null
         })
     }

@@ -69,7 +69,7 @@ pub enum LuxiError {
         source: io::Error,
     },
     /// The daemon says no.
-    #[error("luxid does not tell of the {what}: {said}")]
+    #[error("luxid does not return the {what}: {said}")]
     Refused {
         /// What was asked for.
         what: &'static str,

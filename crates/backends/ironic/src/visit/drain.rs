@@ -178,7 +178,7 @@ impl<'a> Performer<'a> {
             }
             status = says.status;
         }
-        let why = format!("the balancer was told {TELLS} times, and has it as {status}");
+        let why = format!("the balancer was told {TELLS} times, and still has it as {status}");
         Err(BackendError::permanent(tried, why))
     }
 

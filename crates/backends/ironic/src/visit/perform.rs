@@ -279,7 +279,7 @@ impl<'a> Performer<'a> {
     /// What could not be done.
     pub(crate) async fn start_again(&self, unit: &UnitId) -> Result<String, BackendError> {
         let service = self.service(unit)?;
-        let tried = format!("start {} once more", service.name);
+        let tried = format!("start {} again", service.name);
         let goal = self.goal()?;
         let facts = self.look().await;
         let records = facts

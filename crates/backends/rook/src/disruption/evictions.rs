@@ -353,7 +353,7 @@ impl Review {
         match answer {
             Answer::Yes | Answer::NoOracle | Answer::Overridden { .. } => Ok(()),
             Answer::No { why } => Err(format!("Ceph says no: {why}")),
-            Answer::Unknown { why } => Err(format!("Ceph cannot tell: {why}")),
+            Answer::Unknown { why } => Err(format!("Ceph does not know: {why}")),
         }
     }
 

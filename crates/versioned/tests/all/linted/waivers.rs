@@ -49,7 +49,7 @@ fn what_cannot_be_parsed_hides_nothing_where_its_end_is_certain() {
             told[0].contains("where the statement ends is unknown"),
             "{told:?}"
         );
-        assert!(told[1].contains("what follows it is not judged"), "{told:?}");
+        assert!(told[1].contains("what follows it is not checked"), "{told:?}");
     }
 }
 

@@ -497,7 +497,7 @@ fn too_old(wanted: &Version, runs: &Version) -> Option<String> {
     (wanted < runs).then(|| {
         format!(
             "has Ceph {wanted}, and a daemon runs {runs}: was it updated by Rook? Set spec.image to what is to run; Rook \
-             goes back to no older release"
+             never returns to an older release"
         )
     })
 }

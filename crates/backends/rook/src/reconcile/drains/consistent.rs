@@ -52,7 +52,7 @@ pub(super) async fn shows_all_that_go(
     namespace: &str,
     watched: &ObjectCache,
 ) -> Result<bool, BackendError> {
-    let tried = "read the pods of OSDs once more";
+    let tried = "read the pods of OSDs again";
     let budgets: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), namespace);
     // As the account may list them.
     let it = ListParams::default().fields(&format!("metadata.name={}", names::DEFAULT_BUDGET));
