@@ -121,9 +121,6 @@ pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
             .filter(|found| !found.permitted)
             .map(|found| found.name.clone()),
     );
-    let error = CliError::usage(format!(
-        "run {} has nothing named {door} to approve",
-        start.run
-    ));
+    let error = CliError::usage(format!("run {} has nothing named {door} to approve", start.run));
     Err(error.hint(format!("it has: {}", names.join(", "))))
 }

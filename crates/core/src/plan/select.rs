@@ -87,18 +87,14 @@ fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason>
         return Some(reason.clone());
     }
     match unit.state {
-        UnitState::Unknown => Some(Reason::new(
-            Code::UnitUnknown,
-            "whether it serves is unknown",
-        )),
+        UnitState::Unknown => Some(Reason::new(Code::UnitUnknown, "whether it serves is unknown")),
         UnitState::Down => Some(Reason::new(
             Code::UnitDown,
             "it was already down; start it, or remove it from the cluster, then plan again",
         )),
-        UnitState::Serving if unit.revision.is_none() => Some(Reason::new(
-            Code::RevisionUnknown,
-            "what it runs is unknown",
-        )),
+        UnitState::Serving if unit.revision.is_none() => {
+            Some(Reason::new(Code::RevisionUnknown, "what it runs is unknown"))
+        }
         UnitState::Serving => None,
     }
 }

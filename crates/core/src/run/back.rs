@@ -100,8 +100,13 @@ impl State {
         // What a later stage has made of these units cannot be taken back by going back past it.
         let later = way.stuck.get(&stage.kind).cloned();
         let why_not = match (closed, later, how(&stage.going_back, &self.start.policy)) {
-            (Some(door), ..) => Some(Reason::new(Code::BehindAOneWayDoor, format!("the point of no return {door} was \
-                                                                                   passed"))),
+            (Some(door), ..) => Some(Reason::new(
+                Code::BehindAOneWayDoor,
+                format!(
+                    "the point of no return {door} was \
+                                                                                   passed"
+                ),
+            )),
             (None, Some(reason), _) | (None, None, Err(reason)) => Some(reason),
             (None, None, Ok(_)) => None,
         };
