@@ -81,7 +81,7 @@ subjects:
 ";
 /// Asked before the release is taken away: an operator that is gone gives nothing back. `PLACED` and `IDENTITY` are put in.
 const MAY_BE_UNINSTALLED: &str = "\
-# An operator that is gone gives nothing back: the release stays while a CephMaintenance may hold budgets, noout or labels. The log of this
+# Only a running operator clears what is held: the release stays while a CephMaintenance may hold budgets, noout or labels. The log of this
 # Job says which; `helm uninstall --no-hooks` does not ask.
 apiVersion: batch/v1
 kind: Job
@@ -254,7 +254,7 @@ fn values(image: &str, replicas: &str, resources: &str) -> String {
         "# Made by `cargo xtask generate` from {BASE}.\n\n\
          # Built from deploy/Containerfile, with the Ceph whose programs ask the clusters.\n\
          image: {image}\n\
-         # One leads; the others wait for their turn.\n\
+         # One leads; the others are on standby.\n\
          replicas: {replicas}\n\
          # The namespaces whose clusters are seen to, each with rights of its own; none: that of the release.\n\
          # One install serves them all. A second one in the same Kubernetes cluster is not supported: names of cluster-wide objects are fixed.\n\

@@ -221,7 +221,7 @@ mod tests {
         let answers: BTreeMap<String, u32> = again.answers().unwrap();
         assert_eq!(answers["nodes"], 3);
         let other = again.answers::<Vec<u32>>().unwrap_err();
-        assert_eq!(other.to_string(), "its answers are not those of ganeti");
+        assert_eq!(other.to_string(), "its contents are not answers of ganeti");
     }
 
     #[test]

@@ -51,7 +51,7 @@ fn every_node(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     let why = machine.call(&["explain", "node1", "reboot", "--accept-non-redundant"])?;
     let why = why.expect(0)?.out;
     ensure!(
-        why.contains("node1") && why.contains("asked to be visited last"),
+        why.contains("node1") && why.contains("in the last wave, as requested"),
         "{why}"
     );
     // That of 3.1 is what makes it a tested one.

@@ -84,12 +84,13 @@ fn meddled(cluster: &RookCluster, image: &str) -> Result<()> {
         Duration::from_mins(3),
         |status| {
             let why = why(status);
-            Ok(why.contains("took the label") && why.contains("kubectl-annotate wrote it last"))
+            Ok(why.contains("was removed from the Deployment")
+                && why.contains("kubectl-annotate wrote it last"))
         },
     )?;
     label("ceph.rook.io/do-not-reconcile=stagger")?;
     cluster.wait_ours("it goes on with the label", Duration::from_mins(3), |status| {
-        Ok(!why(status).contains("took the label"))
+        Ok(!why(status).contains("was removed from the Deployment"))
     })?;
     // As whoever owns the object in a repository of manifests would.
     cluster.patch_cluster(&json!({ "spec": { "cephVersion": { "image": old } } }))?;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A refusal, a hold or the cause why a unit is left alone. Its code has a paragraph in `docs/reference/reasons.md`;
-/// `detail` carries the facts of this case, and is for people: nothing is decided by it.
+/// A refusal, a hold or the cause why a unit is skipped. Its code has a paragraph in `docs/reference/reasons.md`; `detail`
+/// carries the facts of this case, and is for people: nothing is decided by it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

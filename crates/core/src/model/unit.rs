@@ -52,7 +52,7 @@ pub struct Unit {
     /// Lower is visited first within its stage: standbys are 0, the active one is 1.
     #[serde(default)]
     pub precedence: u32,
-    /// Why it must be left alone, if it must (its host is unreachable, it is being replaced).
+    /// Why it must be skipped, if it must (its host is unreachable, it is being replaced).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untouchable: Option<super::Reason>,
 }

@@ -104,7 +104,7 @@ fn a_run_begins_inside_a_window_also_with_a_step_and_then_ends_what_it_has_begun
     let mut world = world(1, parts, policy);
     let (until, why) = waits(&mut world);
     assert_eq!((until, &why.code), (Some(22 * 3600), &Code::OutsideWindow));
-    assert!(why.detail.starts_with("the step hold must begin inside"), "{why}");
+    assert!(why.detail.starts_with("the step hold must start inside"), "{why}");
     world.second = 22 * 3600;
     let opened = |world: &mut World| world.drive(|world| world.run.wave().is_some());
     opened(&mut world);

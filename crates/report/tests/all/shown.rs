@@ -292,7 +292,7 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
     let mut lines = Lines::default();
     let (_, text) = lines.line(given_up, &run).unwrap();
     assert!(
-        text.ends_with("what was rolled back is on the previous release"),
+        text.ends_with("what was rolled back runs the previous release"),
         "another process began it"
     );
     let opened = entries

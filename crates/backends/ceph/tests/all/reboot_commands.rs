@@ -116,7 +116,7 @@ async fn a_host_that_is_back_otherwise_than_wanted_holds_its_wave() {
     let error = backend.perform(&call(), &change("host.host3")).await.unwrap_err();
     assert_eq!(
         error.why,
-        "host3 has booted, and is not as it is wanted: `after` ends with 1: it runs 6.1.0-1"
+        "host3 has booted, but is not in the wanted state: `after` ends with 1: it runs 6.1.0-1"
     );
     // It serves, and its turn is not over.
     let all = backend.observe().await.unwrap();

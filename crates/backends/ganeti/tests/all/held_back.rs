@@ -66,7 +66,7 @@ async fn one_that_cannot_be_left_holds_the_run_and_is_left_as_soon_as_it_can_be(
     let held = held.unwrap();
     assert_eq!(held.code, Code::WaveFailed);
     assert!(
-        held.detail.ends_with("; to give back n2 is tried until it works"),
+        held.detail.ends_with("; undraining n2 is retried until it works"),
         "{held}"
     );
     let world = setup.world();

@@ -153,7 +153,7 @@ async fn a_failover_that_fails_on_the_master_itself_leaves_the_run_there() {
         let error = enter_n1(&backend, token).await.unwrap_err();
         assert!(error.why.contains(said), "{error}");
         assert!(!error.outcome_unknown, "the same would come of it again: {error}");
-        assert!(error.hint.unwrap().contains("the run goes on here"));
+        assert!(error.hint.unwrap().contains("the run continues here"));
         assert_eq!(std::fs::read_to_string(&copied).unwrap(), "n2\n");
         assert_eq!(setup.world().now.master, "n1");
         let filters = setup.rapi().filters().await.unwrap();

@@ -188,7 +188,7 @@ async fn a_backup_that_fails_is_followed_by_no_schema() {
 #[tokio::test]
 async fn a_backup_counts_for_half_a_day_and_is_no_matter_after_the_schema() {
     let setup = setup("26.1.6");
-    assert_eq!(why_of(&setup, BACKED_UP).await, "no: it is not written down");
+    assert_eq!(why_of(&setup, BACKED_UP).await, "no: it is not recorded");
     let backend = setup.backend(Some(goal()));
     let token = backend.lock(&claim("one"), 0).await.unwrap();
     let step = |step: &str| Action::Step {

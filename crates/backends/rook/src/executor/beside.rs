@@ -393,7 +393,7 @@ mod tests {
         ]);
         assert_eq!(done(&given, NEW), [true, true, true, true]);
         let why = is_open(run, &given, Some(NEW)).unwrap();
-        assert!(why.contains("off the Deployment of osd.1, and"), "{why}");
+        assert!(why.contains("from the Deployment of osd.1, so Rook"), "{why}");
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
         assert_eq!(names(&left(Step::Monitors, run, &changed)), ["mon.a"]);

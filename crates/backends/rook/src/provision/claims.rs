@@ -364,7 +364,7 @@ mod tests {
                 json!({ "name": "a", "encrypted": true, "volumeClaimTemplates": [template] }),
                 "encrypted",
             ),
-            (json!({ "name": "a" }), "not one volumeClaimTemplate"),
+            (json!({ "name": "a" }), "not have exactly one volumeClaimTemplate"),
             (
                 json!({ "name": "a", "volumeClaimTemplates": [template, wal] }),
                 "a log",

@@ -254,7 +254,7 @@ pub(crate) async fn set_image(
         }
         let is_set_back = found.annotations().get(IMAGE_BY).is_some_and(|by| by == run);
         if now != from || is_set_back {
-            let why = format!("since then it was changed to name {}", now.unwrap_or("no image"));
+            let why = format!("it was changed since, and names {}", now.unwrap_or("no image"));
             let hint = format!("have it name {to}, then `stagger resume`; or end the run");
             return Err(BackendError::permanent(tried, why).hint(hint));
         }
