@@ -137,12 +137,12 @@ pub(crate) struct CheckReport {
 pub(crate) struct Versions {
     /// One row for each kind and revision.
     pub(crate) versions: Vec<VersionRow>,
-    /// One row for each service of an Ironic: what a release and a pin come to.
+    /// One row for each service of Ironic: what a release and a pin come to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) services: Vec<ServiceRow>,
 }
 
-/// What a service of an Ironic runs.
+/// What a service of Ironic runs.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceRow {
@@ -150,7 +150,7 @@ pub(crate) struct ServiceRow {
     pub(crate) unit: UnitId,
     /// Whether it serves.
     pub(crate) state: UnitState,
-    /// The release with its patch; absent where nobody could tell.
+    /// The release with its patch; absent where it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) release: Option<String>,
     /// The older release that it is held to.
@@ -164,7 +164,7 @@ pub(crate) struct ServiceRow {
     pub(crate) rpc_cap: Option<String>,
     /// In which version it writes each object.
     pub(crate) objects: BTreeMap<String, String>,
-    /// Why nobody could tell, or why it does not serve.
+    /// Why it is unknown, or why it does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) why: Option<String>,
 }
@@ -175,7 +175,7 @@ pub(crate) struct ServiceRow {
 pub(crate) struct VersionRow {
     /// Their kind.
     pub(crate) kind: String,
-    /// What they run; `unknown` where nobody could tell.
+    /// What they run; `unknown` where it is not known.
     pub(crate) revision: String,
     /// How many they are.
     pub(crate) count: usize,
@@ -210,7 +210,7 @@ pub(crate) struct Simulation {
     pub(crate) findings: Vec<String>,
     /// Lies that no honest tool could have known.
     pub(crate) undetectable_lies: u32,
-    /// Guards that were left behind.
+    /// Guards that were not cleared.
     pub(crate) guards_left: Vec<String>,
     /// Which run, in the journal.
     pub(crate) run: RunId,
@@ -218,7 +218,7 @@ pub(crate) struct Simulation {
     pub(crate) journal: PathBuf,
 }
 
-/// A guard that is held in the cluster, whoever took it.
+/// A guard that is held in the cluster, whatever took it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HeldGuard {
@@ -301,7 +301,7 @@ pub(crate) struct Reasons {
     pub(crate) reasons: Vec<ReasonRow>,
 }
 
-/// A reason of a refusal, of a hold, or why a unit is left alone.
+/// A reason of a refusal, of a hold, or why a unit is skipped.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReasonRow {

@@ -32,9 +32,9 @@ pub struct Finding {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// A unit stands in two waves of a stage, or in a wave and among those left alone.
+    /// A unit is in two waves of a stage, or in a wave and among those skipped.
     UnitTwice,
-    /// A unit needs the change and is in no wave and not left alone.
+    /// A unit needs the change, and is neither in a wave nor skipped.
     UnitMissing,
     /// A wave holds a unit that is not in the snapshot, or has nothing to do, or must not be touched.
     UnitUncalledFor,
@@ -48,15 +48,15 @@ pub enum Fault {
     OverReducedRedundancy,
     /// Stages or steps are not in the target's order, or one that is needed is missing.
     StageOrder,
-    /// A unit is left alone that a later part waits for, and the plan does not say so; or it names another part.
+    /// A unit is skipped that a later part waits for, and the plan does not say so; or it names another part.
     WaitHidden,
     /// Two units of a stage whose units go one at a time.
     TwoAtOnce,
     /// A wave is larger than growth has earned.
     GrowthSkipped,
-    /// A one-way door is not marked where it stands.
+    /// A point of no return is not marked where it is.
     DoorUnmarked,
-    /// A door has no gate before it.
+    /// A point of no return has no gate before it.
     DoorWithoutGate,
     /// A unit is visited before one that comes before it (the active one before a standby).
     PrecedenceBroken,

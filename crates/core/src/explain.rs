@@ -11,7 +11,7 @@ use crate::plan::{Move, Plan, PlannedStage};
 pub struct Explanation {
     /// Which unit.
     pub unit: UnitId,
-    /// One sentence: in which wave it is, or that it is left alone.
+    /// One sentence: in which wave it is, or that it is skipped.
     pub place: String,
     /// What holds it: the constraint, with its members.
     pub held_by: Vec<String>,

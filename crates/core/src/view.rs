@@ -10,18 +10,18 @@ use crate::model::{ClusterName, Code, PartName, Phase, Reason, RunId, UnitId};
 use crate::plan::{Plan, PlannedPart};
 use crate::run::{Action, Ending, Run};
 
-/// One word that says whether somebody is needed.
+/// One word that says whether you are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It goes on by itself.
+    /// It continues by itself.
     Running,
-    /// It waits, and goes on by itself when what it waits for is there.
+    /// It waits, and continues by itself when what it waits for is there.
     Held,
-    /// It would go on by itself, and nobody carries it out.
+    /// It would continue by itself, and no process carries it out.
     Interrupted,
-    /// It goes on only when a person acts.
+    /// It continues only when you act.
     NeedsYou,
     /// Every unit serves on the target.
     Done,
@@ -59,7 +59,7 @@ pub struct RunView {
     pub verdict: Verdict,
     /// One sentence: why.
     pub why: String,
-    /// When it goes on, or gives up waiting, though nothing changes. Not there: nobody knows, or it does not wait.
+    /// When it continues, or gives up waiting, though nothing changes. Absent: unknown, or it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// When it began.

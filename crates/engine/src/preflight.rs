@@ -22,7 +22,7 @@ use crate::hosts::Hosts;
 pub enum Outcome {
     /// It is as it should be.
     Passed,
-    /// A run can begin, and may end otherwise than wished.
+    /// A run can start, and may not end as intended.
     Warning,
     /// A run would fail.
     Failed,

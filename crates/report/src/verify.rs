@@ -31,15 +31,15 @@ pub enum Law {
     BindingPlan,
     /// Not more units are in one wave than its plan permits together.
     Limits,
-    /// Whatever takes a unit out of service was agreed to by both judges in its wave, and carries the end of that approval.
+    /// Whatever takes a unit out of service was approved by both checks in its wave, and carries the end of that approval.
     TwoJudges,
-    /// A point of no return is passed by a person's word, or by a policy that opens it.
+    /// A point of no return is passed with an approval, or by a policy that opens it.
     PointsOfNoReturn,
-    /// After a pause or an abort no wave is opened, and none begins of which nothing was begun.
+    /// After a pause or an abort no wave is opened, and none starts of which nothing was started.
     AskedToStop,
-    /// A unit goes back only where its wave has failed because of units, or where a person asked for it.
+    /// A unit is rolled back only where its wave has failed because of units, or where an operator requested it.
     Evidence,
-    /// What was entered is left, and guards are given back, before the run ends.
+    /// What was entered is left, and guards are cleared, before the run ends.
     GivenBack,
     /// A run that says that it is done has nothing left to do.
     Ending,
@@ -123,7 +123,7 @@ pub struct Breach {
     pub why: String,
 }
 
-/// What a journal tells of one law.
+/// What a journal shows of one law.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

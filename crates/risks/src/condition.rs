@@ -77,7 +77,7 @@ pub enum Holds {
     Yes(String),
     /// It does not.
     No(String),
-    /// Nobody could tell.
+    /// Unknown.
     Unknown(String),
 }
 

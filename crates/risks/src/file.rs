@@ -32,7 +32,7 @@ pub enum System {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// A run is refused, unless a person accepts the risk by its id.
+    /// A run is refused, unless you accept the risk by its id.
     Refuse,
     /// It is told.
     Warn,

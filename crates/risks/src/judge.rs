@@ -39,7 +39,7 @@ pub struct Questions {
 pub enum Applies {
     /// It does.
     Yes,
-    /// Nobody could tell: it may.
+    /// Unknown: it may.
     Unknown,
     /// It does not.
     No,
@@ -67,9 +67,9 @@ pub struct Finding {
     /// What to do about it.
     #[serde(rename = "do")]
     pub remedy: String,
-    /// Where it is told.
+    /// Where it is described.
     pub source: Vec<String>,
-    /// A person has accepted it.
+    /// An operator has accepted it.
     pub accepted: bool,
 }
 

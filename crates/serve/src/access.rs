@@ -23,7 +23,7 @@ const PREFIX: &str = "stagger_";
 /// A token is good for no longer.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// What somebody may do. Each may what those before it may.
+/// What a token permits. Each role includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
@@ -31,7 +31,7 @@ pub enum Role {
     Look,
     /// Pause, resume, abort and roll back.
     Operate,
-    /// Approve what cannot be undone, and say what became of what nobody can see.
+    /// Approve points of no return, and settle calls whose outcome is unknown.
     Approve,
 }
 

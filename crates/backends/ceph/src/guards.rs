@@ -340,7 +340,7 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
     Ok(())
 }
 
-/// A guard that is held in the cluster, whoever took it.
+/// A guard that is held in the cluster, whatever took it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldGuard {

@@ -87,7 +87,7 @@ pub enum ApiReport {
     Offers(Version),
     /// Nobody listens there.
     Away(String),
-    /// Nobody could tell.
+    /// Unknown.
     Unclear(String),
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Http {
 pub(crate) enum RequestError {
     /// Nobody listens there.
     Away(String),
-    /// Nobody could tell.
+    /// Unknown.
     Unclear(String),
 }
 

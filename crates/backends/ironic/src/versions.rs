@@ -22,7 +22,7 @@ pub struct ServiceVersions {
     pub state: UnitState,
     /// What it runs; `None`: nobody could tell.
     pub runs: Option<RunsVersions>,
-    /// Why nobody could tell, or why it does not serve.
+    /// Why it is unknown, or why it does not serve.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

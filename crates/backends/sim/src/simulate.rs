@@ -62,7 +62,7 @@ pub struct SimReport {
     pub truth: GroundTruth,
     /// All that the truth found against the run.
     pub findings: Vec<Finding>,
-    /// Guards that were left behind.
+    /// Guards that were not cleared.
     pub guards: Vec<String>,
     /// Which run, in the store.
     pub run: RunId,

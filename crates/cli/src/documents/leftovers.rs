@@ -12,7 +12,7 @@ use super::HeldGuard;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Leftovers {
-    /// What visits have left on nodes, in the order in which it is given back.
+    /// What visits have left on nodes, in the order in which it is restored.
     pub(crate) visits: Vec<LeftVisit>,
     /// The drain of the job queue, and the pause of the watcher.
     pub(crate) guards: Vec<HeldGuard>,
@@ -21,9 +21,9 @@ pub(crate) struct Leftovers {
     pub(crate) fence: Option<u64>,
     /// Tags of ours that this release does not know, with their nodes.
     pub(crate) unknown_tags: Vec<String>,
-    /// What was given back; none: nothing was tried.
+    /// What was restored; none: nothing was tried.
     pub(crate) done: Vec<String>,
-    /// What could not be given back, and why.
+    /// What could not be restored, and why.
     pub(crate) failed: Vec<String>,
     /// What stays, and until when.
     pub(crate) kept: Vec<String>,
@@ -38,7 +38,7 @@ pub(crate) struct LeftVisit {
     /// Which run's visit it was; absent: that is not noted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run: Option<String>,
-    /// When it began; absent: that is not noted.
+    /// When it started; absent: that is not noted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub(crate) since: Option<Timestamp>,
@@ -46,9 +46,9 @@ pub(crate) struct LeftVisit {
     pub(crate) drained: bool,
     /// What was done with instances.
     pub(crate) instances: Vec<LeftInstance>,
-    /// How it is given back, in this order.
+    /// How it is restored, in this order.
     pub(crate) plan: Vec<String>,
-    /// Why not all of it is given back; absent: it is.
+    /// Why not all of it is restored; absent: it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
 }

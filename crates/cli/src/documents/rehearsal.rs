@@ -26,17 +26,17 @@ pub(crate) struct Rehearsal {
     pub(crate) why: Option<String>,
     /// How long the undisturbed run took.
     pub(crate) time: Time,
-    /// The one-way doors that it passed by itself; a real run asks, unless its policy says otherwise.
+    /// The points of no return that it passed by itself; a real run asks, unless its policy says otherwise.
     pub(crate) doors: Vec<PartName>,
     /// What the undisturbed run meant for the placement groups.
     pub(crate) exposure: Exposure,
-    /// What it meant for guests, as a Ganeti's instances, where hosts have them.
+    /// What it meant for guests, such as Ganeti's instances, where hosts have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guests: Option<Guests>,
     /// What one more failure would mean. Nothing, if the undisturbed run passed no wave, or without OSDs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) risk: Option<Risk>,
-    /// Units that the undisturbed run left alone.
+    /// Units that the undisturbed run skipped.
     pub(crate) left_alone: Vec<LeftAlone>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum RehearsalOutcome {
     RolledBack,
     /// It was ended.
     Aborted,
-    /// It is held: it waits for a person, or for the cluster to be well again.
+    /// It is held: it waits for an operator, or for the cluster to be healthy again.
     Held,
     /// It came to no end.
     Endless,
@@ -133,7 +133,7 @@ pub(crate) struct Risk {
 pub(crate) struct Case {
     /// Which.
     pub(crate) osd: UnitId,
-    /// How many seconds after the run began.
+    /// How many seconds after the run started.
     pub(crate) at_seconds: u32,
     /// How the run ended.
     pub(crate) ended: RehearsalOutcome,
@@ -142,7 +142,7 @@ pub(crate) struct Case {
     pub(crate) reason: Option<String>,
     /// Units that it changed.
     pub(crate) units: usize,
-    /// Units that it left alone.
+    /// Units that it skipped.
     pub(crate) left_alone: Vec<UnitId>,
     /// Placement groups that stopped serving and would have gone on without the run.
     pub(crate) stopped: u64,

@@ -34,7 +34,7 @@ pub(crate) struct RiskRow {
     /// What to do about it.
     #[serde(rename = "do")]
     pub(crate) remedy: String,
-    /// Where it is told.
+    /// Where it is described.
     pub(crate) source: Vec<String>,
     /// Whether it applies to the cluster; absent: it is not on its way.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -99,7 +99,7 @@ pub(crate) struct StoredRows {
     pub(crate) table: String,
     /// What is in it.
     pub(crate) object: String,
-    /// The version; `null`: none was written down.
+    /// The version; `null`: none was recorded.
     pub(crate) version: Option<String>,
     /// How many rows.
     pub(crate) rows: u64,

@@ -120,7 +120,7 @@ fn what(event: &Event, run: &Run) -> Option<(Importance, &'static str, String)> 
     use Importance::{Digest, Urgent};
     let id = &run.start().run;
     Some(match event {
-        // It goes on by itself.
+        // It continues by itself.
         Event::Held { reason } if [Code::GatesShut, Code::WaveLeftAlone].contains(&reason.code) => {
             (Digest, "waiting", String::new())
         }

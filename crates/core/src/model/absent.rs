@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kind, Reason, UnitId};
 
-/// A unit that is in the cluster's books and not in its service: nothing counts on it. It is told, and is part of
-/// no limit, no budget and no target. Whoever merely does not serve is down, which is something else.
+/// A unit that is registered in the cluster and out of service: nothing counts on it. It is named, and is part of no limit, no
+/// budget and no target. A unit that merely does not serve is down, which is something else.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -97,7 +97,7 @@ pub struct Guest {
     pub standby: Option<u32>,
     /// Where its disks are.
     pub storage: Storage,
-    /// Whether it runs; one of which nobody can tell does.
+    /// Whether it runs; one of unknown state counts as running.
     pub runs: bool,
     /// Whether memory is to be kept for it on its standby.
     pub reserved: bool,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConditionName, UnitId};
 
-/// Yes, no, or nobody could tell. Unknown never counts as yes.
+/// Yes, no, or unknown. Unknown never counts as yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -39,8 +39,8 @@ pub struct Condition {
     pub verdict: Verdict,
     /// The facts behind it: `m0, m1 of 3 in quorum`.
     pub why: String,
-    /// It is not so for these units alone, which are down: were they up, it would be. Empty: something else keeps it from
-    /// being so, or nobody can tell.
+    /// It is not so for these units alone, which are down: were they up, it would be. Empty: something else keeps it from being
+    /// so, or that is unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub but_for: Vec<UnitId>,
 }
@@ -74,8 +74,8 @@ pub struct Gate {
     #[serde(with = "super::policy::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub hold: SignedDuration,
-    /// How long to wait before the gate has failed. Waiting goes on past it while recovery makes
-    /// progress, see [`Run::next`](crate::run::Run::next).
+    /// How long to wait before the gate has failed. Waiting continues past it while recovery makes progress, see
+    /// [`Run::next`](crate::run::Run::next).
     #[serde(with = "super::policy::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub timeout: SignedDuration,

@@ -20,7 +20,7 @@ pub struct Maintenance {
     pub one_at_a_time: Vec<OneAtATime>,
     /// What becomes of guests.
     pub moving: EvacuationPolicy,
-    /// Units begin as soon as there is room for them, without waiting for the whole wave before.
+    /// Units start as soon as there is room for them, without waiting for the whole wave before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub flowing: bool,
 }
@@ -69,7 +69,7 @@ pub struct EvacuationPolicy {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalGuests {
-    /// Their hosts are left alone.
+    /// Their hosts are skipped.
     #[default]
     Skip,
     /// They stay; only where none of them runs.

@@ -14,8 +14,8 @@ pub enum GuardScope {
     Stage,
     /// From before each wave until its gate; the backend is told the wave's units.
     Wave,
-    /// As [`Wave`](Self::Wave), and given back while the run waits for a person in the midst of it: nobody knows how long that
-    /// takes, and others need not wait with it.
+    /// As [`Wave`](Self::Wave), and cleared while the run is held for an operator in the midst of it: how long that takes is
+    /// unknown, and others need not wait with it.
     WorkingWave,
 }
 
@@ -28,7 +28,7 @@ pub struct GuardSpec {
     pub name: GuardName,
     /// How long it is kept.
     pub scope: GuardScope,
-    /// It goes by itself this long after it was taken or renewed, even if nobody can give it back.
+    /// It expires this long after it was taken or renewed, even if no process clears it.
     #[serde(with = "super::policy::seconds")]
     #[cfg_attr(feature = "schema", schemars(with = "i64"))]
     pub expiry: SignedDuration,

@@ -96,11 +96,11 @@ id_type!(
     ClusterName, "cluster"
 );
 id_type!(
-    /// A cluster, as it knows itself: a Ceph's fsid, a Ganeti's UUID. It stays when the configuration calls it otherwise.
+    /// The cluster's own identity: the fsid of Ceph, the UUID of Ganeti. It stays when its name in the configuration changes.
     ClusterId, "cluster's identity"
 );
 id_type!(
-    /// A unit: the smallest thing taken down and given back, `osd.3`.
+    /// A unit: the smallest thing that is stopped and started again, `osd.3`.
     UnitId, "unit"
 );
 id_type!(

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Kind, UnitId};
 
-/// A service that nothing stands in for while one of these units has its turn. It is asked for: a person permits it
-/// by its name, or by that of its sort, before a run begins.
+/// A service without a stand-in while one of these units is visited. It needs permission: you permit it by its name or kind,
+/// before a run starts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -16,9 +16,9 @@ pub struct Interruption {
     pub sort: String,
     /// The units whose turn brings it about, sorted as people count.
     pub units: Vec<UnitId>,
-    /// Who is without what meanwhile: `clients of the file system home wait`.
+    /// Who loses what service for that time: `clients of the file system home wait`.
     pub what: String,
-    /// Whether a person's word permits it.
+    /// Whether it is permitted.
     pub permitted: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Interruption {
 pub struct Bystander {
     /// What they are: `rbd-mirror`.
     pub kind: Kind,
-    /// What they run; `None` where the system does not tell.
+    /// What they run; `None` where the system does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release: Option<String>,
     /// How many.

@@ -10,7 +10,7 @@ use super::UnitId;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
-    /// It goes on running while it is moved.
+    /// It keeps running while it is moved.
     Migrate,
     /// It is stopped, its disks are copied, and it is started there.
     Relocate,

@@ -8,9 +8,8 @@ use super::{
     Absent, Bystander, ClusterName, Door, GoingBack, Kind, Move, PartName, Reason, Revision, Search, UnitId,
 };
 
-/// What will be done, in what order, and what is left alone. One wave at a time is binding, the rest
-/// is a forecast: before each wave a run observes afresh and plans again, and the new plan names its
-/// parent.
+/// What will be done, in what order, and what is skipped. One wave at a time is binding, the rest is a forecast: before each
+/// wave a run observes afresh and plans again, and the new plan names its parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -21,7 +20,7 @@ pub struct Plan {
     pub version: u32,
     /// Content digest, 16 hexadecimal digits of SHA-256 over everything else.
     pub id: String,
-    /// The plan that this one carries on.
+    /// The plan that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
     /// Which cluster.
@@ -103,25 +102,25 @@ pub struct PlannedStage {
 pub struct Wave {
     /// Sorted as people count.
     pub units: Vec<UnitId>,
-    /// A one-way door to pass before it.
+    /// A point of no return to pass before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Door>,
     /// How long it is expected to take, gates and soak included, in seconds.
     pub seconds: u32,
-    /// What is done to the guests of its units before they go down, in this order; it is taken back, in the
-    /// opposite order, when they are back.
+    /// What is done to the guests of its units before they go down, in this order; it is undone, in the opposite order, when
+    /// they are back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
 }
 
-/// When each unit begins if nobody waits for a whole wave.
+/// When each unit starts if no unit waits for a whole wave.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
     /// How long everything takes so, in seconds.
     pub seconds: u32,
-    /// In the order in which they begin.
+    /// In the order in which they start.
     pub turns: Vec<ScheduledVisit>,
 }
 
@@ -132,7 +131,7 @@ pub struct Schedule {
 pub struct ScheduledVisit {
     /// Which.
     pub unit: UnitId,
-    /// When it begins, in seconds.
+    /// When it starts, in seconds.
     pub start: u32,
     /// How long it takes: its moves there and back, the change, the gates.
     pub seconds: u32,
@@ -152,7 +151,7 @@ impl ScheduledVisit {
 pub struct PlannedStep {
     /// Its name.
     pub name: PartName,
-    /// The door that it is, if it cannot be undone.
+    /// The point of no return that it is, if it cannot be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Door>,
     /// What it does.
@@ -172,9 +171,9 @@ pub struct Interrupted {
     pub units: u32,
     /// For about how long each time, in seconds.
     pub seconds: u32,
-    /// Who is without what meanwhile.
+    /// Who loses what service for that time.
     pub what: String,
-    /// Whether a person's word permits it. If not, the plan is not begun.
+    /// Whether it is permitted. If not, the plan is not started.
     pub permitted: bool,
 }
 

@@ -143,12 +143,12 @@ pub enum Order {
     List(Vec<UnitId>),
 }
 
-/// How one-way doors are passed.
+/// How points of no return are passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Doors {
-    /// By a person's word: the run holds before each.
+    /// With approval: the run is held before each.
     Ask,
     /// By itself, once health has held for so many seconds.
     AutoAfter(u32),
@@ -161,10 +161,9 @@ pub enum Doors {
 pub enum OnFailure {
     /// Bring the wave back to the release before, then its stage if that does not help; then end.
     Rollback,
-    /// Touch nothing more and hold for a person.
+    /// Change nothing more, and hold for an operator.
     Stop,
-    /// Bring the failed units back if that is possible, leave them alone, and go on with the rest
-    /// while the constraints permit.
+    /// Roll the failed units back if that is supported, skip them, and continue with the rest while the constraints permit.
     Continue,
 }
 
@@ -177,7 +176,7 @@ pub struct Retry {
     pub first: u32,
     /// The longest pause between two tries, in seconds.
     pub longest: u32,
-    /// Tries before the unit is left alone for this run.
+    /// Tries before the unit is skipped for this run.
     pub tries: u32,
 }
 
@@ -253,7 +252,7 @@ fn at_least_one<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Err
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Policy {
-    /// How many units of a kind may be down at once, whoever took them down.
+    /// How many units of a kind may be down at once, whatever took them down.
     pub max_in_parallel: Limit,
     /// The same for single kinds.
     pub max_in_parallel_of: BTreeMap<Kind, Limit>,
@@ -267,7 +266,7 @@ pub struct Policy {
     // Its name of before is in old journals and configurations.
     #[serde(alias = "max_degraded", deserialize_with = "percent")]
     pub max_reduced_redundancy: Option<u32>,
-    /// Whether a wave waits for the last of the one before. Otherwise units begin as soon as there is room for them: beside
+    /// Whether a wave waits for the last of the one before. Otherwise units start as soon as there is room for them: beside
     /// those of the wave before that are not up yet, once all others serve and only those keep gates shut.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub barrier: bool,
@@ -279,23 +278,23 @@ pub struct Policy {
     pub gate_hold: u32,
     /// How long to wait for a gate, in seconds.
     pub gate_timeout: u32,
-    /// How long what both judges have said counts, in seconds since the facts had come in by which we judged: whoever was
-    /// not yet begun to be stopped by then is judged once more.
+    /// How long the answers of both checks count, in seconds since the facts had come in that stagger's own check used: units
+    /// whose stop has not started by then are checked again.
     #[serde(deserialize_with = "at_least_one")]
     pub approval_age: u32,
     /// When waves may run; always, if empty.
     pub windows: Vec<Window>,
-    /// How one-way doors are passed.
+    /// How points of no return are passed.
     pub doors: Doors,
     /// What to do with a wave that stays unhealthy.
     pub on_failure: OnFailure,
     /// Whether a unit may be made anew to bring it back to the release before, where starting that
     /// release on its data is not possible.
     pub rebuild_to_go_back: bool,
-    /// The interruptions that a person permits, by their names or by their sorts: `mds.a`, `pool.rbd`, `mgr`.
+    /// The interruptions that are permitted, by name or kind: `mds.a`, `pool.rbd`, `mgr`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub interruptions: BTreeSet<String>,
-    /// Whether to do what can be done where the target cannot be reached. Otherwise nothing is begun.
+    /// Whether to do what can be done where the target cannot be reached. Otherwise nothing is started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
     /// How to try again.

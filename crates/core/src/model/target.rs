@@ -101,13 +101,13 @@ pub enum Width {
 
 /// The phases of a unit's turn.
 ///
-/// *Prepare* stops nothing, so nobody is asked before it. The first phase after it takes the unit out of service: it
-/// is sent only while what both judges have said is fresh (law 4).
+/// *Prepare* stops nothing, so no check is needed before it. The first phase after it takes the unit out of service: it is sent
+/// only while the answers of both checks are fresh (law 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// Its software is laid out or its image pulled, for a whole wave at once; it serves on as it is.
+    /// Its software is installed or its image pulled, for a whole wave at once; it serves on as it is.
     Prepare,
     /// Out of service, what must move moved.
     Enter,
@@ -146,10 +146,10 @@ pub struct StageSpec {
     /// What must hold after each wave before the next, beside every unit of the wave serving on
     /// `revision`.
     pub gates: Vec<Gate>,
-    /// A one-way door before its last unit (the last monitor moves the whole cluster on).
+    /// A point of no return before its last unit (the last monitor moves the whole cluster on).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door_before_last: Option<Door>,
-    /// Whether what comes after it may begin by a person's word while some of its units were left behind.
+    /// Whether an approval lets what comes after it start while some of its units were skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_be_left: bool,
     /// What a unit of this stage takes to go back to the release before.
@@ -196,7 +196,7 @@ pub struct StepSpec {
     /// What must hold before it.
     #[serde(default)]
     pub before: Vec<Gate>,
-    /// The door that it is, if it cannot be undone.
+    /// The point of no return that it is, if it cannot be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<Door>,
     /// What it does, in the user's words.
@@ -214,7 +214,7 @@ pub struct Door {
     pub why: String,
 }
 
-/// What going back to the release before takes. Unknown is impossible.
+/// What a rollback to the previous release takes. Unknown counts as impossible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case", tag = "how", deny_unknown_fields)]

@@ -14,7 +14,7 @@ const HOST: &str = "host";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// The level above hosts, where there is one that tells them apart: `rack`.
+    /// The level above hosts, where there is one that distinguishes them: `rack`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<String>,
     /// The hosts, by the domain above and by name.

@@ -26,9 +26,9 @@ impl Ix {
 pub enum UnitState {
     /// It serves.
     Serving,
-    /// It does not, whoever took it down.
+    /// It does not, whatever took it down.
     Down,
-    /// Nobody could tell.
+    /// Unknown.
     Unknown,
 }
 
@@ -43,7 +43,7 @@ pub struct Unit {
     pub kind: Kind,
     /// Whether it serves.
     pub state: UnitState,
-    /// What it runs; `None` when nobody could tell.
+    /// What it runs; `None` when that is unknown.
     pub revision: Option<Revision>,
     /// Its failure domains by level, `host` to `h3`. Values are the cluster's own names and may hold
     /// any character.

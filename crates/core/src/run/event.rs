@@ -31,7 +31,7 @@ pub struct Entry {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// The run begins.
+    /// The run starts.
     Started(Box<Start>),
     /// A process became the one writer.
     LeaseTaken {
@@ -40,15 +40,15 @@ pub enum Event {
         /// Which incarnation of which process on which host.
         holder: String,
     },
-    /// Something was done of which this journal knows nothing: it was put back from a backup, or somebody else had the lock
-    /// meanwhile. The fence is raised everywhere. Nobody relies on what was entered: it is left, and judged anew.
+    /// Something was done that is not in this journal: it was restored from a backup, or another process had the lock. The
+    /// fence is raised everywhere. What was entered is not relied on: it is left, and checked again.
     JournalBehind,
     /// A plan, made from a fresh observation; the one before is its parent.
     Planned {
         /// The plan.
         plan: Box<Plan>,
     },
-    /// A wave begins: its guards are taken, then both judges are asked, then it is visited.
+    /// A wave starts: its guards are taken, then both checks are made, then it is visited.
     WaveOpened {
         /// Of which stage.
         stage: PartName,
@@ -67,7 +67,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         passed: Vec<UnitId>,
     },
-    /// Both judges were asked whether a set may go down now.
+    /// Both checks were made: whether a set may go down now.
     Judged {
         /// The set.
         units: Vec<UnitId>,
@@ -75,12 +75,12 @@ pub enum Event {
         ours: Answer,
         /// The system's own oracle.
         theirs: Answer,
-        /// When the facts had come in by which we judged, and since when this counts; what earlier releases wrote is of when
-        /// they were asked for, or has none.
+        /// When the facts of stagger's own check had come in, since when this counts; earlier releases wrote when they were
+        /// asked for, or nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         facts: Option<Timestamp>,
     },
-    /// The wave is not carried out: a judge did not agree. Nothing of it was touched.
+    /// The wave is not carried out: a check did not agree. Nothing of it was touched.
     WaveDropped {
         /// Why.
         reason: Reason,
@@ -89,7 +89,7 @@ pub enum Event {
     Intent {
         /// What.
         action: Action,
-        /// It is not begun after that: what the judges have said is too old by then. `None`: nobody has to agree.
+        /// It is not started after that: the approval has expired by then. `None`: it needs no approval.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         before: Option<Timestamp>,
     },
@@ -111,8 +111,8 @@ pub enum Event {
         units: Vec<UnitId>,
         /// Why.
         reason: Reason,
-        /// The change never came to these, which are as they were or serve on what they ran before: nothing speaks
-        /// against it, and nobody else goes back.
+        /// The change never came to these, which are as they were or serve on what they ran before: nothing speaks against it,
+        /// and no other unit is rolled back.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         alone: bool,
     },
@@ -127,7 +127,7 @@ pub enum Event {
         /// Which.
         step: PartName,
     },
-    /// A unit is not tried again before that time, and the rest goes on.
+    /// A unit is not retried before that time, and the rest continues.
     SetAside {
         /// Which.
         unit: UnitId,
@@ -168,7 +168,7 @@ pub struct Start {
     pub run: RunId,
     /// Of which cluster.
     pub cluster: ClusterName,
-    /// Which cluster that is, as it knows itself; `None`: it was not asked for when the run began.
+    /// The cluster's own identity; `None`: it was not read when the run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<ClusterId>,
     /// What is wanted.
@@ -177,12 +177,12 @@ pub struct Start {
     pub policy: Policy,
     /// The backend's own memory of how things were before.
     pub baseline: serde_json::Value,
-    /// Where units were when it began: for people, nothing is decided by it. Earlier releases did not write it.
+    /// Where units were when it started: for people, nothing is decided by it. Earlier releases did not write it.
     #[serde(default, skip_serializing_if = "Topology::is_empty")]
     pub topology: Topology,
 }
 
-/// What a person may ask of a run.
+/// The commands of operators to a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "command", rename_all = "kebab-case")]
@@ -191,16 +191,16 @@ pub enum Command {
     Pause,
     /// Go on.
     Resume,
-    /// Pass a one-way door.
+    /// Pass a point of no return.
     Approve {
         /// Its name.
         door: PartName,
     },
-    /// Finish the wave, give everything back, and end.
+    /// Finish the wave, clean up, and end.
     Abort,
     /// Bring what was changed back to the release before, as far as that is possible.
     Rollback,
-    /// A host is off, and nothing that was begun on it goes on: by a person's word what is open there has failed.
+    /// A host is off, and nothing that was started on it continues: as confirmed by an operator, what is open there has failed.
     Confirm {
         /// Which host.
         host: HostName,
@@ -208,7 +208,7 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         ended: Vec<Seq>,
     },
-    /// How one effect ended, by a person's word.
+    /// How one effect ended, as settled by an operator.
     Settle {
         /// The place of its intent.
         intent: Seq,
@@ -217,7 +217,7 @@ pub enum Command {
     },
 }
 
-/// An answer of one of the two judges.
+/// An answer of one of the two checks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "answer", rename_all = "kebab-case")]
@@ -229,14 +229,14 @@ pub enum Answer {
         /// What it would break.
         why: String,
     },
-    /// The judge cannot tell now.
+    /// The check has no answer now.
     Unknown {
         /// Why not.
         why: String,
     },
     /// The system has no such oracle.
     NoOracle,
-    /// The oracle says no because of what a person has permitted by name for this very unit.
+    /// The oracle says no because of what an operator has permitted by name for this very unit.
     Overridden {
         /// What it said, and whose word stands against it.
         why: String,
@@ -279,11 +279,11 @@ pub enum Action {
         phase: Phase,
         /// What it should run afterwards.
         revision: Revision,
-        /// What is done to its guests before it goes down; taken back when it is left.
+        /// What is done to its guests before it goes down; undone when it is left.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         moves: Vec<Move>,
     },
-    /// The corrective step: start it once more as it is.
+    /// The corrective step: start it again as it is.
     Restart {
         /// Which unit.
         unit: UnitId,
@@ -302,7 +302,7 @@ pub enum Action {
         /// Which.
         step: PartName,
     },
-    /// Gather what tells later what happened, before anything is ended.
+    /// Collect diagnostics before anything is ended.
     Collect {
         /// Of which units.
         units: Vec<UnitId>,
@@ -336,7 +336,7 @@ pub enum Outcome {
         /// What was tried, on what, and why it failed.
         why: String,
     },
-    /// Nothing was begun, since what the judges had said was too old: they are asked once more.
+    /// Nothing was started, since the approval had expired: the checks are repeated.
     NotBegun {
         /// What kept it back for so long.
         why: String,
@@ -376,11 +376,11 @@ pub enum Ending {
         /// Which, with the reason.
         left: Vec<(String, Reason)>,
     },
-    /// It is back where it came from, as far as going back is possible.
+    /// It was rolled back, as far as that is supported.
     RolledBack {
         /// Why.
         reason: Reason,
     },
-    /// A person ended it.
+    /// An operator aborted it.
     Aborted,
 }

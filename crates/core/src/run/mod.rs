@@ -141,7 +141,7 @@ impl Run {
         self.state.plan.as_deref()
     }
 
-    /// The interruptions that a person permits, by their names or by their sorts: in the policy, and by word since then.
+    /// The interruptions that are permitted, by name or kind: in the policy, and by word since then.
     pub fn permitted(&self) -> impl Iterator<Item = String> {
         let of_policy = self.start().policy.interruptions.iter().cloned();
         let words = self.state.doors.iter().map(ToString::to_string);

@@ -72,7 +72,7 @@ pub struct LeftVisit {
     pub may_go_down: bool,
     /// What became of the instances that are noted.
     pub instances: Vec<LeftInstance>,
-    /// How it is given back, in this order.
+    /// How it is restored, in this order.
     pub plan: Vec<Batch>,
     /// Why the plan ends before all of it is given back.
     pub refused: Option<String>,

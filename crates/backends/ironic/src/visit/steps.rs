@@ -29,7 +29,7 @@ pub enum UpgradeCheck {
     KnownDefect(String),
     /// It says no.
     Failed(String),
-    /// Nobody could tell.
+    /// Unknown.
     Unclear(String),
 }
 

@@ -30,11 +30,11 @@ pub struct Unmanaged {
     pub cluster: String,
     /// The image that it wants.
     pub image: Option<String>,
-    /// What Rook tells of it: `Ready`, `Progressing` …
+    /// What Rook reports of it: `Ready`, `Progressing` …
     pub phase: Option<String>,
     /// The same in a sentence.
     pub message: Option<String>,
-    /// What Rook last heard of Ceph: `HEALTH_OK` …
+    /// What Ceph last reported to Rook: `HEALTH_OK` …
     pub health: Option<String>,
     /// Ceph's warnings, each with its sentence.
     pub warnings: BTreeMap<String, String>,
