@@ -142,8 +142,7 @@ lock() {
 number() {
   case $1 in
     '' | *[!0-9]* | ??????????????????*)
-      broken "$dir/fence holds '$1', and that is no fencing token: check that no stagger runs on this host's cluster, \
-              then remove the file" ;;
+      broken "$dir/fence holds '$1', and that is no fencing token: check that no stagger runs on this host's cluster, then remove the file" ;;
   esac
 }
 mkdir -p "$dir/effects" || broken "the folder $dir cannot be made"
