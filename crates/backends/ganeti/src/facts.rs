@@ -286,7 +286,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
             "the master is {}, and the node with the role of master is {}",
             info.master,
             if masters.is_empty() {
-                "nobody".to_owned()
+                "none".to_owned()
             } else {
                 masters.join(" ")
             }
