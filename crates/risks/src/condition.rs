@@ -154,7 +154,7 @@ impl Condition {
             Self::Setting(wanted) => told(&cluster.settings, |settings| wanted.holds(settings)),
             Self::Metadata(wanted) => match cluster.metadata.get(&wanted.daemon) {
                 Some(all) => told(all, |all| wanted.holds(all)),
-                None => Holds::Unknown(format!("no {} was asked about itself", wanted.daemon)),
+                None => Holds::Unknown(format!("no {} was queried", wanted.daemon)),
             },
             Self::All(parts) => all(parts.iter().map(|part| part.holds(cluster))),
             Self::Any(parts) => not(all(parts.iter().map(|part| not(part.holds(cluster))))),

@@ -185,7 +185,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
         .api_route(
             "/v1/runs/{run}",
             get_with(run, |of| {
-                described_as(of, "Tells of a run. `If-None-Match` is answered with 304.", &[404, 409])
+                described_as(of, "The status of a run. `If-None-Match` is answered with 304.", &[404, 409])
                     .response_with::<304, (), _>(|said| said.description("It is as it was."))
             }),
         )

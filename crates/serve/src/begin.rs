@@ -220,7 +220,7 @@ pub(crate) async fn begin(
 
 fn refused(caller: &Caller, role: Role) -> Problem {
     Problem::forbidden(format!(
-        "{} may {}, and this takes {}",
+        "{} may {}, and this needs {}",
         caller.name,
         caller.role.word(),
         role.word()

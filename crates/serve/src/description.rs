@@ -36,7 +36,7 @@ fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value)
             "/v1/runs/{run}/stream",
             "get",
             "Last-Event-ID",
-            "The place of the last event that you have. It counts more than `after`.",
+            "The place of the last event that you have. It takes precedence over `after`.",
             json!({ "type": "integer", "format": "uint64", "minimum": 0 }),
         ),
         (

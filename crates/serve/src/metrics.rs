@@ -66,7 +66,7 @@ pub(crate) async fn metrics(
 fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) -> String {
     let mut all = Registry::with_prefix("stagger");
     let up = Family::<OfStore, Gauge>::default();
-    all.register("store_up", "Whether a store of runs answers", up.clone());
+    all.register("store_up", "Whether a store of runs is reachable", up.clone());
     for (name, answers) in stores {
         let of = OfStore {
             store: name.to_owned(),
@@ -91,7 +91,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
     let passed = OfRuns::default();
     registry.register("passed_waves", "Waves that have passed", passed.clone());
     let left = OfRuns::default();
-    registry.register("left_waves", "Waves that are planned still", left.clone());
+    registry.register("left_waves", "Waves that are still planned", left.clone());
     let skipped = OfRuns::default();
     registry.register("skipped_units", "Units that the run skips", skipped.clone());
     let seconds = OfRuns::default();

@@ -104,7 +104,7 @@ impl Problem {
             StatusCode::NOT_FOUND,
             "no-such-cluster",
             "there is no such cluster",
-            format!("this server was given no configuration of a cluster {cluster} that you may see"),
+            format!("this server has no configuration of a cluster {cluster} that you may see"),
         )
     }
 
@@ -159,7 +159,7 @@ impl Problem {
             StatusCode::REQUEST_TIMEOUT,
             "too-slow",
             "that took too long",
-            "it may have been done all the same: look before you send it anew",
+            "it may have been applied all the same: check before you send it again",
         )
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn permitted(
     }
     if !caller.may(role, cluster) {
         return Err(Problem::forbidden(format!(
-            "{} may {}, and this takes {}",
+            "{} may {}, and this needs {}",
             caller.name,
             caller.role.word(),
             role.word()

@@ -113,7 +113,7 @@ const flows = {
       check(here.ring, `${here.name} shows that it has the focus`);
       seen.add(here.name);
     }
-    for (const name of ["To what it is at", "all clusters", "Pause", "Resume", "End it", "Explain", "Filter"]) check(seen.has(name), `${name} is reached; seen: ${[...seen].join(", ")}`);
+    for (const name of ["To the current state", "all clusters", "Pause", "Resume", "End it", "Explain", "Filter"]) check(seen.has(name), `${name} is reached; seen: ${[...seen].join(", ")}`);
   },
 
   async pause_resume_and_approve({ fresh }) {
@@ -150,7 +150,7 @@ const flows = {
     // Event by event, up to where the units that were changed wait for their gates.
     const waits = async () => /Waits for\s.*pgs-clean/s.test(await text(page, ".glance"));
     while ((await verifying()) < 4 || !(await waits())) {
-      check(wrote < 40, "the map does not follow, or nothing is waited for");
+      check(wrote < 40, "the map does not follow, or not waiting");
       await ask("write 1");
       wrote += 1;
       await wait("the newest event", async () => (await text(page, "#live")).includes(`event ${before + wrote},`));

@@ -101,7 +101,7 @@ impl Driver {
             let why = Reason::new(
                 Code::OutcomeUnknown,
                 format!(
-                    "a call may still be under way; it is made again until its outcome is known: {}",
+                    "a call may still be under way; it is repeated until its outcome is known: {}",
                     self.strays.last(&self.clock).unwrap_or_default()
                 ),
             );

@@ -95,13 +95,13 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
             for ((guard, _), taken) in &guards {
                 // What could not be given back goes by itself.
                 if !taken.tried && entry.at < taken.until {
-                    let why = format!("the run ends, and {guard} was not cleared");
+                    let why = format!("the run ends with {guard} not cleared");
                     broken.push(Breach { seq, why });
                 }
             }
             for (unit, tried) in &entered {
                 if !tried {
-                    let why = format!("the run ends, and {unit} was entered and not left");
+                    let why = format!("the run ends with {unit} entered and not left");
                     broken.push(Breach { seq, why });
                 }
             }

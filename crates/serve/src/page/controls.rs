@@ -57,7 +57,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
                                 input type="hidden" name="door" value=(word);
                                 h3 { code { (word) } }
                                 @for line in cost(seen, word) { p { (line) } }
-                                (once("I have read what it costs"))
+                                (once("I understand the consequences"))
                                 (button("approve", "Approve"))
                             }
                         }

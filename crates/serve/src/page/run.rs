@@ -51,7 +51,7 @@ pub(super) async fn page(
     let parts = all(&seen, &caller, &wanted);
     let written = seen.journal.reading.history.last;
     let body = html! {
-        a.skip href="#now" { "To what it is at" } a.skip href="#units" { "To the units" } a.skip href="#journal" { "To the journal" }
+        a.skip href="#now" { "To the current state" } a.skip href="#units" { "To the units" } a.skip href="#journal" { "To the journal" }
         header.top {
             nav aria-label="pages" { a href="/" { "all clusters" } }
             (as_of(seen.at, &html! { "; event " (seen.view.seq) ", written " (clock(written)) " " (summary::relative(written)) }))

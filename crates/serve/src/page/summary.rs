@@ -84,7 +84,7 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
             div {
                 h2 { "Until" }
                 @match &until {
-                    Until::Nothing => p { @if view.seconds_left > 0 { "about " (stagger_report::duration(SignedDuration::from_secs(view.seconds_left))) " are left, by the plan" } @else { "nothing is waited for" } },
+                    Until::Nothing => p { @if view.seconds_left > 0 { "about " (stagger_report::duration(SignedDuration::from_secs(view.seconds_left))) " are left, by the plan" } @else { "not waiting" } },
                     Until::At(at, then) => p { strong { (clock(*at)) } " UTC " (relative(*at)) "; " (then) },
                     Until::Event(event) => p { (event) },
                 }

@@ -366,7 +366,7 @@ impl Collector for Now {
         )?;
         gauge(
             "run_waves_left",
-            "Waves that the newest run still plans, the open one included",
+            "Waves that are left in the newest run, the open one included",
             each(|cluster| Some(cluster.run.as_ref()?.waves_left as f64)),
         )?;
         gauge(

@@ -125,7 +125,7 @@ fn wrong_ending(ending: &SimEnding, world: &SimulatedCluster, looked_after: bool
         SimEnding::Held(_) => {}
         SimEnding::Over(over) => {
             for unit in world.kept_out() {
-                wrong.push(format!("it is over, and {unit} is left out of service"));
+                wrong.push(format!("the run is over, and {unit} is out of service"));
             }
             match over {
                 Ending::Done => {

@@ -234,7 +234,7 @@ impl SimulatedCluster {
             }
             (None, Some(_)) if seen_down => self.truth.raced += 1,
             (None, Some(why)) => {
-                let text = format!("at {at} s, {what} {id} against what was said: {why}");
+                let text = format!("at {at} s, {what} {id} although it was reported otherwise: {why}");
                 self.truth.violations.push(text);
             }
             (None, None) => {}
