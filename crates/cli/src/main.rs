@@ -35,6 +35,7 @@ use commands::{
     osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
     succession, verify, versions, watch,
 };
+use documents::Fields;
 use error::CliError;
 use exit::Exit;
 
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         return as_hroller(&words);
     }
     complete::answer_a_shell();
-    let parsed = args::command().try_get_matches();
+    let parsed = args::command_here(config::kind().as_deref()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return report_usage(error),
@@ -205,7 +206,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Db(args) => db::db(cli, args).await,
         Command::Lint(Lint::Migrations(args)) => lint::migrations(cli, args),
         Command::Lint(Lint::Explain { rule }) => lint::explain_rule(rule.as_deref()),
-        Command::Schema { document } => schema(document.as_deref()),
+        Command::Schema { document, strict } => schema(document.as_deref(), *strict),
         Command::Crds => crds(),
         Command::Operator(args) => operator::operator(cli, args).await,
         Command::Agent(args) => agent::agent(args).await,
@@ -245,8 +246,12 @@ fn crds() -> Result<Exit, CliError> {
 }
 
 /// One schema, or the names of all.
-fn schema(document: Option<&str>) -> Result<Exit, CliError> {
-    let all = documents::schemas();
+fn schema(document: Option<&str>, strict: bool) -> Result<Exit, CliError> {
+    let all = documents::schemas(if strict {
+        Fields::OfThisRelease
+    } else {
+        Fields::Any
+    });
     let Some(asked) = document else {
         for (name, _) in all {
             print::out(name);
