@@ -13,7 +13,7 @@ use stagger_core::model::Topology;
 use stagger_core::plan::Plan;
 use stagger_core::run::{Event, Run};
 use stagger_engine::database::Place;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
 
 use crate::args::{self, Cli};
@@ -112,7 +112,7 @@ pub(crate) fn script(shell: clap_complete::Shell) -> Result<String, CliError> {
 /// Runs in the store.
 fn runs() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let listed = store().and_then(|store| store.runs().ok()).unwrap_or_default();
+        let listed = asked(async |store| store.runs().await.ok()).unwrap_or_default();
         let shown = listed.into_iter().take(RUNS).map(|listed| {
             let help = format!("{}, begun {:.0}", listed.cluster, listed.started);
             CompletionCandidate::new(listed.run.to_string()).help(Some(help.into()))
@@ -219,23 +219,35 @@ fn matching(current: &OsStr, all: impl Iterator<Item = CompletionCandidate>) -> 
 }
 
 fn newest() -> Option<Run> {
-    let store = store()?;
-    let listed = store.runs().ok()?.into_iter().next()?;
-    supervisor::replay(&*store, &listed.run).ok()
+    asked(async |store| {
+        let listed = store.runs().await.ok()?.into_iter().next()?;
+        supervisor::replay(store, &listed.run).await.ok()
+    })
 }
 
 fn first_plan() -> Option<Plan> {
-    let store = store()?;
-    let listed = store.runs().ok()?.into_iter().next()?;
-    let entries = store.journal(&listed.run).ok()?;
-    entries.into_iter().find_map(|entry| match entry.event {
+    let entries = asked(async |store| {
+        let listed = store.runs().await.ok()?.into_iter().next()?;
+        store.journal(&listed.run).await.ok()
+    });
+    entries?.into_iter().find_map(|entry| match entry.event {
         Event::Planned { plan } => Some(*plan),
         _ => None,
     })
 }
 
-/// The store that the command line names so far, if there is one: nothing is made by asking.
-fn store() -> Option<Box<dyn Store>> {
+/// Asks the store that the command line names so far, if there is one, in a runtime of its own: a shell waits.
+fn asked<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> {
+    let place = near()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.ok()?.block_on(async {
+        let store = place.open().await.ok()?;
+        ask(&*store).await
+    })
+}
+
+/// Where that store is: nothing is made by asking.
+fn near() -> Option<Place> {
     let mut words = vec!["stagger".to_owned()];
     for flag in ["--config", "--state"] {
         words.extend(typed(flag).map(|given| format!("{flag}={given}")));
@@ -244,5 +256,5 @@ fn store() -> Option<Box<dyn Store>> {
     let place = place(&Cli::try_parse_from(words).ok()?).ok()?;
     // A server may be long in answering.
     let is_near = matches!(place, Place::File(_)) && place.exists();
-    is_near.then(|| place.open().ok()).flatten()
+    is_near.then_some(place)
 }

@@ -150,7 +150,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         }
         Command::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
         Command::Status(args) if args.kube.is_given() => kube::status(cli, args).await,
-        Command::Status(args) => history::status(cli, args),
+        Command::Status(args) => history::status(cli, args).await,
         Command::Versions(args) if args.kube.is_given() => kube::versions(cli, args).await,
         Command::Versions(args) => versions::versions(cli, args).await,
         Command::History(args) => history::history(cli, args).await,
@@ -173,16 +173,16 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             let door = args.door.clone();
             kube::ask(cli, &args.heard, &RunCommand::Approve { door }).await
         }
-        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door),
+        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door).await,
         Command::Confirm(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::confirm_command(args)).await
         }
-        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)),
+        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)).await,
         Command::Settle(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::settle_command(args)).await
         }
-        Command::Settle(args) => control::settle(cli, args),
-        Command::Artifacts(args) => history::show_artifacts(cli, args),
+        Command::Settle(args) => control::settle(cli, args).await,
+        Command::Artifacts(args) => history::show_artifacts(cli, args).await,
         Command::Risks(args) => known_risks::risks(cli, args).await,
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
@@ -231,7 +231,7 @@ async fn send_command(cli: &Cli, args: &args::RunRequest, command: &RunCommand) 
     }
     match command {
         RunCommand::Abort | RunCommand::Rollback => control::end_run(cli, args.run.as_ref(), command).await,
-        _ => control::ask(cli, args.run.as_ref(), command),
+        _ => control::ask(cli, args.run.as_ref(), command).await,
     }
 }
 
