@@ -157,13 +157,15 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Che
     found.into_values().flatten().collect()
 }
 
-/// The question to a host: a script for its shell. `commands` are as they would be run there.
+/// The question to a host: a script for its shell. It leaves nothing there: a folder is made and removed, since root may write to all
+/// that cannot be written. `commands` are as they would be run there.
 fn question(folder: &Path, commands: &[String]) -> String {
     let mut script = format!(
         "d={}\n\
          while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
          echo \"clock=$(date +%s)\"\n\
-         if [ -w \"$d\" ]; then echo writable=yes; else echo \"writable=no, $(id -un) may not write to $d\"; fi\n\
+         if t=$(mktemp -d \"$d/.stagger.XXXXXX\" 2>/dev/null) && rmdir \"$t\"; then echo writable=yes; else echo \"writable=no, \
+         $(id -un) may not write to $d\"; fi\n\
          df -Pk -- \"$d\" | {{ read -r _; read -r _ _ _ free _; echo \"room=$free\"; }}\n",
         quoted(&folder.display().to_string())
     );
