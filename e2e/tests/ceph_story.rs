@@ -55,11 +55,6 @@ const PLANTED: &[Planted] = &[
         says: "cluster",
     },
     Planted {
-        good: "max_in_parallel = ",
-        bad: "max_in_parallel = \"150%\" # ",
-        says: "\"150%\" is not a limit",
-    },
-    Planted {
         good: "growth = ",
         bad: "order = { by-domain = \"rakc\" }\ngrowth = ",
         says: "there is no such level of failure domains",
@@ -78,6 +73,41 @@ const PLANTED: &[Planted] = &[
         good: "interruptions = [",
         bad: "interruptions = 7 # [",
         says: "invalid type",
+    },
+    Planted {
+        good: "doors = ",
+        bad: "doors = \"aks\" # ",
+        says: "aks",
+    },
+    Planted {
+        good: "folder = \"",
+        bad: "folder = \"/proc/no",
+        says: "its folder is not writable",
+    },
+    Planted {
+        good: "restart = \"",
+        bad: "restart = \"sudo -n ",
+        says: "there is no program sudo",
+    },
+    Planted {
+        good: "[software.all]",
+        bad: "[software.all]\nversions = \"echo 'ceph-base | 16.2.15-1~bpo11+1 | x'\"",
+        says: "its repositories do not have 18.",
+    },
+    Planted {
+        good: "[software.all]",
+        bad: "[software.all]\nversions = \"echo no network; exit 4\"",
+        says: "its repositories could not be read",
+    },
+    Planted {
+        good: "conf = ",
+        bad: "user = \"client.load\"\nconf = ",
+        says: "[cluster] user",
+    },
+    Planted {
+        good: "python = [",
+        bad: "python = [\"no-such-python\"] # [",
+        says: "no-such-python",
     },
 ];
 /// Sets that both oracles are asked about on each map.

@@ -17,7 +17,7 @@ pub(crate) use ganeti::{
     SharedSecondary, Visit,
 };
 pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
-pub(crate) use help::command;
+pub(crate) use help::{command, command_here};
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
 pub(crate) use operator::{Agent, Operator, Prepare, Switch};
 pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
@@ -157,6 +157,9 @@ pub(crate) enum Command {
     Schema {
         /// The document: plan, run, …
         document: Option<String>,
+        /// Forbid fields that this release does not have: for tests. Readers must permit them.
+        #[arg(long, requires = "document")]
+        strict: bool,
     },
     /// Print the custom resource definitions of Kubernetes as YAML.
     #[command(hide = true)]

@@ -9,14 +9,16 @@ use std::ffi::OsStr;
 use clap::{Command, Parser as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
+use stagger_core::model::Topology;
 use stagger_core::plan::Plan;
 use stagger_core::run::{Event, Run};
 use stagger_engine::database::Place;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
 
 use crate::args::{self, Cli};
 use crate::commands::reason;
+use crate::config::typed;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -44,6 +46,19 @@ const OF_RUNS: [&str; 13] = [
     "artifacts",
 ];
 
+/// The goals of each command that has some: their flags select units.
+const GOALS: [(&str, &str); 20] = {
+    const COMMANDS: [&str; 4] = ["plan", "run", "simulate", "explain"];
+    const NAMES: [&str; 5] = ["upgrade", "reboot", "patch", "restart", "exec"];
+    let mut all = [("", ""); 20];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = (COMMANDS[at / NAMES.len()], NAMES[at % NAMES.len()]);
+        at += 1;
+    }
+    all
+};
+
 /// Answers a shell that asks, and ends then.
 pub(crate) fn answer_a_shell() {
     CompleteEnv::with_factory(command).var(ASKED_BY).complete();
@@ -57,6 +72,22 @@ fn command() -> Command {
     let all = OF_RUNS
         .iter()
         .fold(args::command(), |all, name| of(all, name, "run", runs()));
+    let all = GOALS.into_iter().fold(all, |all, (goals, goal)| {
+        all.mut_subcommand(goals, |command| {
+            command.mut_subcommand(goal, |command| {
+                command
+                    .mut_arg("units", |arg| arg.add(units()))
+                    .mut_arg("kinds", |arg| arg.add(kinds()))
+                    .mut_arg("hosts", |arg| arg.add(hosts()))
+                    .mut_arg("domains", |arg| arg.add(domains()))
+            })
+        })
+    });
+    let all = of(all, "confirm", "host", hosts());
+    let all = of(all, "settle", "intent", intents());
+    // An argument that was changed goes behind the others: those that follow it are to stay behind it.
+    let all = all.mut_subcommand("confirm", |confirm| confirm.mut_arg("word", |word| word));
+    let all = all.mut_subcommand("settle", |settle| settle.mut_arg("how", |how| how));
     let all = of(all, "approve", "door", doors());
     let all = of(all, "explain", "unit", units());
     let all = of(all, "reason", "reason", reasons());
@@ -81,7 +112,7 @@ pub(crate) fn script(shell: clap_complete::Shell) -> Result<String, CliError> {
 /// Runs in the store.
 fn runs() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let listed = store().and_then(|store| store.runs().ok()).unwrap_or_default();
+        let listed = asked(async |store| store.runs().await.ok()).unwrap_or_default();
         let shown = listed.into_iter().take(RUNS).map(|listed| {
             let help = format!("{}, started {:.0}", listed.cluster, listed.started);
             CompletionCandidate::new(listed.run.to_string()).help(Some(help.into()))
@@ -119,6 +150,51 @@ fn units() -> ArgValueCompleter {
     })
 }
 
+/// Kinds of units of the newest run: what stands before the dot of their names.
+fn kinds() -> ArgValueCompleter {
+    of_topology(|topology| {
+        let units = topology.hosts.iter().flat_map(|host| &host.units);
+        units
+            .filter_map(|unit| Some(unit.as_str().split_once('.')?.0.to_owned()))
+            .collect()
+    })
+}
+
+/// Hosts of the newest run.
+fn hosts() -> ArgValueCompleter {
+    of_topology(|topology| topology.hosts.iter().map(|host| host.name.clone()).collect())
+}
+
+/// Failure domains of the newest run: `rack=r3`.
+fn domains() -> ArgValueCompleter {
+    of_topology(|topology| {
+        let Some(level) = &topology.above else {
+            return BTreeSet::new();
+        };
+        let within = topology.hosts.iter().filter_map(|host| host.within.as_ref());
+        within.map(|name| format!("{level}={name}")).collect()
+    })
+}
+
+fn of_topology(names: fn(&Topology) -> BTreeSet<String>) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let found = newest()
+            .map(|run| names(&run.start().topology))
+            .unwrap_or_default();
+        matching(current, found.into_iter().map(CompletionCandidate::new))
+    })
+}
+
+/// Calls of the newest run whose outcome is not known, by the numbers of their intents.
+fn intents() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        let found: Vec<String> = newest()
+            .map(|run| run.open().map(|(seq, _)| seq.to_string()).collect())
+            .unwrap_or_default();
+        matching(current, found.into_iter().map(CompletionCandidate::new))
+    })
+}
+
 /// Reasons that `stagger reason` explains.
 fn reasons() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
@@ -129,7 +205,9 @@ fn reasons() -> ArgValueCompleter {
 /// Documents that `stagger schema` prints.
 fn schemas() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let names = documents::schemas().into_iter().map(|(name, _)| name);
+        let names = documents::schemas(documents::Fields::Any)
+            .into_iter()
+            .map(|(name, _)| name);
         matching(current, names.map(CompletionCandidate::new))
     })
 }
@@ -141,36 +219,42 @@ fn matching(current: &OsStr, all: impl Iterator<Item = CompletionCandidate>) -> 
 }
 
 fn newest() -> Option<Run> {
-    let store = store()?;
-    let listed = store.runs().ok()?.into_iter().next()?;
-    supervisor::replay(&*store, &listed.run).ok()
+    asked(async |store| {
+        let listed = store.runs().await.ok()?.into_iter().next()?;
+        supervisor::replay(store, &listed.run).await.ok()
+    })
 }
 
 fn first_plan() -> Option<Plan> {
-    let store = store()?;
-    let listed = store.runs().ok()?.into_iter().next()?;
-    let entries = store.journal(&listed.run).ok()?;
-    entries.into_iter().find_map(|entry| match entry.event {
+    let entries = asked(async |store| {
+        let listed = store.runs().await.ok()?.into_iter().next()?;
+        store.journal(&listed.run).await.ok()
+    });
+    entries?.into_iter().find_map(|entry| match entry.event {
         Event::Planned { plan } => Some(*plan),
         _ => None,
     })
 }
 
-/// The store that the command line names so far, if there is one: nothing is made by asking.
-fn store() -> Option<Box<dyn Store>> {
-    let typed: Vec<String> = std::env::args().collect();
+/// Asks the store that the command line names so far, if there is one, in a runtime of its own: a shell waits.
+fn asked<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> {
+    let place = near()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.ok()?.block_on(async {
+        let store = place.open().await.ok()?;
+        ask(&*store).await
+    })
+}
+
+/// Where that store is: nothing is made by asking.
+fn near() -> Option<Place> {
     let mut words = vec!["stagger".to_owned()];
     for flag in ["--config", "--state"] {
-        let after = typed.iter().position(|word| word == flag).map(|at| at + 1);
-        let with = typed
-            .iter()
-            .find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
-        let given = after.and_then(|at| typed.get(at).map(String::as_str)).or(with);
-        words.extend(given.map(|given| format!("{flag}={given}")));
+        words.extend(typed(flag).map(|given| format!("{flag}={given}")));
     }
     words.push("history".to_owned());
     let place = place(&Cli::try_parse_from(words).ok()?).ok()?;
     // A server may be long in answering.
     let is_near = matches!(place, Place::File(_)) && place.exists();
-    is_near.then(|| place.open().ok()).flatten()
+    is_near.then_some(place)
 }

@@ -279,6 +279,30 @@ pub(crate) fn path(cli: &Cli) -> Result<PathBuf, CliError> {
     })
 }
 
+/// The kind of cluster that the configuration of this command line is of, if there is one that says so. Nothing is refused here: what
+/// is wrong with it is told by whoever reads it.
+pub(crate) fn kind() -> Option<String> {
+    let given = typed("--config").map(PathBuf::from);
+    let path = given.or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))?;
+    let table: toml::Table = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    Some(table.get("cluster")?.get("kind")?.as_str()?.to_owned())
+}
+
+/// The value of a flag as it was typed, before the command line is parsed.
+pub(crate) fn typed(flag: &str) -> Option<String> {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let after = words.iter().position(|word| word == flag).map(|at| at + 1);
+    let with = words
+        .iter()
+        .find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
+    after
+        .and_then(|at| words.get(at).map(String::as_str))
+        .or(with)
+        .map(str::to_owned)
+}
+
 /// Reads that configuration.
 pub(crate) fn read(cli: &Cli) -> Result<Config, CliError> {
     let path = path(cli)?;

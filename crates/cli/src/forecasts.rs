@@ -3,7 +3,7 @@
 use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::plan::Plan;
 use stagger_core::run::Run;
-use stagger_engine::store::{Listed, Store};
+use stagger_engine::store::{JournalStore, Listed};
 use stagger_report::forecast::{EarlierRun, PlanShape, RunForecast, learned};
 
 use crate::args::Cli;
@@ -15,14 +15,14 @@ const RUNS: usize = 8;
 
 /// What the last runs of that cluster tell that began before `run`, or all that have ended. A journal that cannot be read tells
 /// nothing: a forecast is no reason to refuse.
-pub(crate) fn earlier(
-    store: &dyn Store,
+pub(crate) async fn earlier(
+    store: &dyn JournalStore,
     cluster: &ClusterName,
     identity: Option<&ClusterId>,
     run: Option<&RunId>,
 ) -> Vec<EarlierRun> {
     // Newest first.
-    let runs = store.runs().unwrap_or_default();
+    let runs = store.runs().await.unwrap_or_default();
     let before = run.and_then(|run| runs.iter().position(|listed| listed.run == *run));
     let runs = runs.into_iter().skip(before.map_or(0, |place| place + 1));
     let is_played = |run: &RunId| run.as_str().starts_with(SIMULATED);
@@ -33,20 +33,24 @@ pub(crate) fn earlier(
         };
         same && is_played(&listed.run) == run.is_some_and(is_played)
     });
-    of_it
-        .take(RUNS)
-        .filter_map(|listed| EarlierRun::of(&store.journal(&listed.run).ok()?))
-        .collect()
+    let of_it: Vec<Listed> = of_it.take(RUNS).collect();
+    let mut earlier = Vec::new();
+    for listed in of_it {
+        if let Ok(journal) = store.journal(&listed.run).await {
+            earlier.extend(EarlierRun::of(&journal));
+        }
+    }
+    earlier
 }
 
 /// How long a plan takes that is about to be shown or run.
-pub(crate) fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<RunForecast> {
+pub(crate) async fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<RunForecast> {
     // Who only looks makes no store.
     if !input.policy.barrier || plan.is_empty() || !place(cli).ok()?.exists() {
         return None;
     }
-    let store = store(cli).ok()?;
-    let earlier = earlier(&*store, &plan.cluster, None, None);
+    let store = store(cli).await.ok()?;
+    let earlier = earlier(&*store, &plan.cluster, None, None).await;
     learned(&earlier, &PlanShape::of(plan))
 }
 
@@ -60,17 +64,13 @@ pub(crate) struct Outlook {
 
 impl Outlook {
     /// By what is in the store.
-    pub(crate) fn of_run(store: &dyn Store, run: &Run) -> Self {
+    pub(crate) async fn of_run(store: &dyn JournalStore, run: &Run) -> Self {
         let start = run.start();
         if run.ended().is_some() {
             return Self::default();
         }
-        Self::new(earlier(
-            store,
-            &start.cluster,
-            start.identity.as_ref(),
-            Some(&start.run),
-        ))
+        let identity = start.identity.as_ref();
+        Self::new(earlier(store, &start.cluster, identity, Some(&start.run)).await)
     }
 
     /// By these runs.

@@ -35,6 +35,7 @@ use commands::{
     osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
     succession, verify, versions, watch,
 };
+use documents::Fields;
 use error::CliError;
 use exit::Exit;
 
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         return as_hroller(&words);
     }
     complete::answer_a_shell();
-    let parsed = args::command().try_get_matches();
+    let parsed = args::command_here(config::kind().as_deref()).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return report_usage(error),
@@ -149,7 +150,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         }
         Command::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
         Command::Status(args) if args.kube.is_given() => kube::status(cli, args).await,
-        Command::Status(args) => history::status(cli, args),
+        Command::Status(args) => history::status(cli, args).await,
         Command::Versions(args) if args.kube.is_given() => kube::versions(cli, args).await,
         Command::Versions(args) => versions::versions(cli, args).await,
         Command::History(args) => history::history(cli, args).await,
@@ -172,16 +173,16 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
             let door = args.door.clone();
             kube::ask(cli, &args.heard, &RunCommand::Approve { door }).await
         }
-        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door),
+        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door).await,
         Command::Confirm(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::confirm_command(args)).await
         }
-        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)),
+        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)).await,
         Command::Settle(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::settle_command(args)).await
         }
-        Command::Settle(args) => control::settle(cli, args),
-        Command::Artifacts(args) => history::show_artifacts(cli, args),
+        Command::Settle(args) => control::settle(cli, args).await,
+        Command::Artifacts(args) => history::show_artifacts(cli, args).await,
         Command::Risks(args) => known_risks::risks(cli, args).await,
         Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
         Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
@@ -205,7 +206,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         Command::Db(args) => db::db(cli, args).await,
         Command::Lint(Lint::Migrations(args)) => lint::migrations(cli, args),
         Command::Lint(Lint::Explain { rule }) => lint::explain_rule(rule.as_deref()),
-        Command::Schema { document } => schema(document.as_deref()),
+        Command::Schema { document, strict } => schema(document.as_deref(), *strict),
         Command::Crds => crds(),
         Command::Operator(args) => operator::operator(cli, args).await,
         Command::Agent(args) => agent::agent(args).await,
@@ -230,7 +231,7 @@ async fn send_command(cli: &Cli, args: &args::RunRequest, command: &RunCommand) 
     }
     match command {
         RunCommand::Abort | RunCommand::Rollback => control::end_run(cli, args.run.as_ref(), command).await,
-        _ => control::ask(cli, args.run.as_ref(), command),
+        _ => control::ask(cli, args.run.as_ref(), command).await,
     }
 }
 
@@ -245,8 +246,12 @@ fn crds() -> Result<Exit, CliError> {
 }
 
 /// One schema, or the names of all.
-fn schema(document: Option<&str>) -> Result<Exit, CliError> {
-    let all = documents::schemas();
+fn schema(document: Option<&str>, strict: bool) -> Result<Exit, CliError> {
+    let all = documents::schemas(if strict {
+        Fields::OfThisRelease
+    } else {
+        Fields::Any
+    });
     let Some(asked) = document else {
         for (name, _) in all {
             print::out(name);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use stagger_core::model::RunId;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::database::Place;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 
 use crate::args::Cli;
 use crate::config;
@@ -43,8 +43,8 @@ pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<Place, CliError> 
 }
 
 /// The store.
-pub(crate) fn store(cli: &Cli) -> Result<Box<dyn Store>, CliError> {
-    Ok(place(cli)?.open()?)
+pub(crate) async fn store(cli: &Cli) -> Result<Box<dyn JournalStore>, CliError> {
+    Ok(place(cli)?.open().await?)
 }
 
 /// Where artifacts go.
@@ -53,11 +53,11 @@ pub(crate) fn artifacts(cli: &Cli) -> Result<Artifacts, CliError> {
 }
 
 /// That run, or the newest.
-pub(crate) fn which(store: &dyn Store, run: Option<&RunId>) -> Result<RunId, CliError> {
+pub(crate) async fn which(store: &dyn JournalStore, run: Option<&RunId>) -> Result<RunId, CliError> {
     if let Some(run) = run {
         return Ok(run.clone());
     }
-    let newest = store.runs()?.into_iter().next();
+    let newest = store.runs().await?.into_iter().next();
     newest.map(|listed| listed.run).ok_or_else(|| {
         CliError::usage("there is no run in this store")
             .hint("`stagger run upgrade --to RELEASE` starts one; --state names another store")

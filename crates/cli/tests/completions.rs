@@ -59,6 +59,17 @@ fn runs_and_units_of_the_store_are_offered() {
     assert!(offered(&["stagger", &in_a_word, "history", ""]).contains(&run.to_owned()));
     let units = of(&["explain", "osd.1"]);
     assert!(units.contains(&"osd.1".to_owned()), "{units:?}");
+    let flags = |goal: &[&str], flag: &str, begun: &str| of(&[goal, &[flag, begun]].concat());
+    for goal in [&["plan", "upgrade"], &["run", "restart"]] {
+        assert_eq!(
+            flags(goal, "--host", "host-0-"),
+            ["host-0-0", "host-0-1", "host-0-2", "host-0-3"]
+        );
+        assert_eq!(flags(goal, "--domain", "rack=rack-4"), ["rack=rack-4"]);
+        assert_eq!(flags(goal, "--kind", "m"), ["mds", "mgr", "mon"]);
+        assert!(flags(goal, "--unit", "osd.1").contains(&"osd.17".to_owned()));
+    }
+    assert!(of(&["confirm", "host-4-"]).contains(&"host-4-3".to_owned()));
     // Where there is no store nothing is offered, and none is made.
     let empty = scratch.path().join("none");
     let empty = empty.to_str().unwrap();

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, RunId, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer, Command, Entry, Event, Seq};
 use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::store::{JournalStore, Listed, StoreError};
 
 /// Counts every point at which a process can die, and lets it die at one of them.
 #[derive(Debug, Default)]
@@ -183,20 +183,21 @@ pub struct FusedStore<S> {
     pub fuse: Arc<Fuse>,
 }
 
-impl<S: Store> Store for FusedStore<S> {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+#[async_trait]
+impl<S: JournalStore> JournalStore for FusedStore<S> {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         self.fuse.store()?;
-        self.store.fence(cluster)
+        self.store.fence(cluster).await
     }
-    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
-        self.store.can_be_written(cluster)
+    async fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        self.store.can_be_written(cluster).await
     }
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         self.fuse.store()?;
-        self.store.raise(cluster, fence, holder)?;
+        self.store.raise(cluster, fence, holder).await?;
         self.fuse.store()
     }
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
@@ -204,11 +205,11 @@ impl<S: Store> Store for FusedStore<S> {
         start: Event,
     ) -> Result<Entry, StoreError> {
         self.fuse.store()?;
-        let entry = self.store.begin(cluster, fence, at, start)?;
+        let entry = self.store.begin(cluster, fence, at, start).await?;
         self.fuse.store()?;
         Ok(entry)
     }
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -217,27 +218,33 @@ impl<S: Store> Store for FusedStore<S> {
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
         self.fuse.store()?;
-        let entries = self.store.append(run, fence, after, at, events)?;
+        let entries = self.store.append(run, fence, after, at, events).await?;
         self.fuse.store()?;
         Ok(entries)
     }
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.store.journal(run)
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.store.journal(run).await
     }
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        self.store.runs()
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        self.store.runs().await
     }
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
-        self.store.ask(run, at, command, by)
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        at: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError> {
+        self.store.ask(run, at, command, by).await
     }
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         if self.fuse.is_dead() {
             return Err(killed());
         }
-        self.store.asked(run)
+        self.store.asked(run).await
     }
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.fuse.store()?;
-        self.store.taken(run, up_to)
+        self.store.taken(run, up_to).await
     }
 }

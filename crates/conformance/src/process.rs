@@ -12,7 +12,7 @@ use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{NoSignals, Stopped, drive};
 use stagger_engine::driver::Parts;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::{Store as _, StoreError};
+use stagger_engine::store::{JournalStore as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use crate::clock::HastyClock;
@@ -104,7 +104,7 @@ impl Processes {
             host: "ops1".to_owned(),
             process: self.number,
         };
-        let is_new = matches!(self.store().journal(&run()), Err(StoreError::NoRun(_)));
+        let is_new = matches!(self.store().journal(&run()).await, Err(StoreError::NoRun(_)));
         let started = if is_new {
             let RunStart {
                 target,
@@ -119,7 +119,7 @@ impl Processes {
             Ok(both) => both,
             Err(_) if fuse.is_dead() => return End::Killed,
             Err(SuperviseError::Over(_)) => {
-                let replayed = supervisor::replay(&self.store(), &run()).unwrap();
+                let replayed = supervisor::replay(&self.store(), &run()).await.unwrap();
                 return End::Over(replayed.ended().unwrap().clone());
             }
             Err(error) => panic!("{error:?}"),
@@ -134,23 +134,26 @@ impl Processes {
     }
 
     /// Leaves a command for the run.
-    pub fn ask(&self, command: &Command) {
-        supervisor::ask(&mut self.store(), &run(), Timestamp::now(), command, "test").unwrap();
+    pub async fn ask(&self, command: &Command) {
+        supervisor::ask(&mut self.store(), &run(), Timestamp::now(), command, "test")
+            .await
+            .unwrap();
     }
 
     /// What the journal holds.
-    pub fn entries(&self) -> Vec<Entry> {
-        self.store().journal(&run()).unwrap()
+    pub async fn entries(&self) -> Vec<Entry> {
+        self.store().journal(&run()).await.unwrap()
     }
 
     /// The same without places and times.
-    pub fn events(&self) -> Vec<Event> {
-        self.entries().into_iter().map(|entry| entry.event).collect()
+    pub async fn events(&self) -> Vec<Event> {
+        let entries = self.entries().await;
+        entries.into_iter().map(|entry| entry.event).collect()
     }
 
     /// The notes of all effects that were done, in their order.
-    pub fn notes(&self) -> Vec<String> {
-        let notes = self.events().into_iter().filter_map(|event| match event {
+    pub async fn notes(&self) -> Vec<String> {
+        let notes = self.events().await.into_iter().filter_map(|event| match event {
             Event::Settled {
                 outcome: Outcome::Done { note },
                 ..

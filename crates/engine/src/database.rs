@@ -14,7 +14,7 @@ use stagger_versioned::store::{Store as Rows, StoreError as RowsError};
 
 use crate::postgres::{self, Address, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
-use crate::store::{Listed, Store, StoreError};
+use crate::store::{JournalStore, Listed, StoreError};
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be opened, or has a schema that is not for this program.
-    pub fn open(&self) -> Result<Box<dyn Store>, StoreError> {
+    pub async fn open(&self) -> Result<Box<dyn JournalStore>, StoreError> {
         Ok(match self {
             Self::File(path) => Box::new(SqliteStore::open(path)?),
-            Self::Server(address) => Box::new(PostgresStore::open(address)?),
+            Self::Server(address) => Box::new(PostgresStore::open(address).await?),
         })
     }
 

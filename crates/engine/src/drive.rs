@@ -1,5 +1,8 @@
 //! The one loop that carries a run out: step, wait, listen, until there is nothing more for this process to do.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,7 +10,7 @@ use stagger_core::model::Reason;
 use stagger_core::run::Ending;
 
 use crate::clock::Clock as _;
-use crate::driver::{DriveError, Driver, Step};
+use crate::driver::{DriveError, Driver, Step, Writing};
 
 /// What a process that carries a run out hears while it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,12 +114,13 @@ pub async fn drive(driver: &mut Driver, signals: &mut dyn Signals) -> Result<Sto
     }
 }
 
-/// One step, and what was heard while it was taken. A step is cut short by what ends the loop; what only wakes it waits for
-/// its end.
+/// One step, and what was heard while it was taken. A step is cut short by what ends the loop, but never in a write to the
+/// journal; what only wakes it waits for its end.
 async fn step(
     driver: &mut Driver,
     signals: &mut dyn Signals,
 ) -> (Option<Result<Step, DriveError>>, Option<Signal>) {
+    let writing = driver.writing();
     let step = driver.step();
     tokio::pin!(step);
     let mut woken = None;
@@ -125,11 +129,29 @@ async fn step(
             biased;
             heard = signals.next() => match heard {
                 Signal::Wake => woken = Some(Signal::Wake),
-                Signal::Stop | Signal::Leave => return (None, Some(heard)),
+                Signal::Stop | Signal::Leave => {
+                    let ended = written(step, &writing).await;
+                    return (ended.and_then(Result::err).map(Err), Some(heard));
+                }
             },
             step = &mut step => return (Some(step), woken),
         }
     }
+}
+
+/// Goes on with a step for as long as it writes to the journal. What came of it, if it ended with that.
+async fn written<T>(mut step: Pin<&mut impl Future<Output = T>>, writing: &Writing) -> Option<T> {
+    poll_fn(|context| {
+        if !writing.is_under_way() {
+            return Poll::Ready(None);
+        }
+        match step.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending if writing.is_under_way() => Poll::Pending,
+            Poll::Pending => Poll::Ready(None),
+        }
+    })
+    .await
 }
 
 /// Whether a process may stop here: what it had begun is finished.

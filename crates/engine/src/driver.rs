@@ -21,16 +21,18 @@ use crate::cluster::{Anchor, Backend, BackendError, LockRecord, Retryability};
 use crate::lease::Watch;
 use crate::protocol;
 pub use crate::protocol::units_of;
-use crate::store::{Store, StoreError};
+use crate::store::{JournalStore, StoreError};
 
 mod calls;
 mod in_doubt;
 mod raising;
+mod writing;
 
 use calls::Answered;
 use in_doubt::InDoubtCalls;
 pub(crate) use in_doubt::pause_after;
 use raising::Unguarded;
+pub(crate) use writing::Writing;
 
 /// Why a run cannot be driven on by this process.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +117,8 @@ pub trait Listener: Send {
 /// Carries one run out, on behalf of one incarnation of one process.
 pub struct Driver {
     backend: Arc<dyn Backend>,
-    store: Box<dyn Store>,
+    store: Box<dyn JournalStore>,
+    writing: Writing,
     clock: Arc<Steady>,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
@@ -153,7 +156,7 @@ pub struct Parts {
     /// The world.
     pub backend: Arc<dyn Backend>,
     /// The journal.
-    pub store: Box<dyn Store>,
+    pub store: Box<dyn JournalStore>,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Where artifacts go.
@@ -167,7 +170,7 @@ impl Driver {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn begin(parts: Parts, fence: u64, holder: &str, start: Event) -> Result<Self, DriveError> {
+    pub async fn begin(parts: Parts, fence: u64, holder: &str, start: Event) -> Result<Self, DriveError> {
         let Parts {
             backend,
             mut store,
@@ -175,7 +178,7 @@ impl Driver {
             artifacts,
             listener,
         } = parts;
-        let first = store.begin(backend.cluster(), fence, clock.now(), start)?;
+        let first = store.begin(backend.cluster(), fence, clock.now(), start).await?;
         let run = Run::begin(first.clone())?;
         let mut driver = Self::new(
             Parts {
@@ -189,10 +192,12 @@ impl Driver {
             fence,
         );
         driver.listener.event(&first, &driver.run);
-        driver.append(vec![Event::LeaseTaken {
-            fence,
-            holder: holder.to_owned(),
-        }])?;
+        driver
+            .append(vec![Event::LeaseTaken {
+                fence,
+                holder: holder.to_owned(),
+            }])
+            .await?;
         Ok(driver)
     }
 
@@ -204,12 +209,14 @@ impl Driver {
     pub async fn resume(parts: Parts, run: Run, fence: u64, holder: &str) -> Result<Self, DriveError> {
         let mut driver = Self::new(parts, run, fence);
         if driver.run.ended().is_none() {
-            driver.append(vec![Event::LeaseTaken {
-                fence,
-                holder: holder.to_owned(),
-            }])?;
+            driver
+                .append(vec![Event::LeaseTaken {
+                    fence,
+                    holder: holder.to_owned(),
+                }])
+                .await?;
             // A person may have said meanwhile which host is off.
-            driver.take_commands()?;
+            driver.take_commands().await?;
             driver.rule_out_stray_calls().await;
         }
         Ok(driver)
@@ -227,6 +234,7 @@ impl Driver {
             held_since: clock.up(),
             backend,
             store,
+            writing: Writing::default(),
             clock: Arc::new(Steady::new(clock)),
             artifacts,
             listener,
@@ -275,6 +283,11 @@ impl Driver {
     /// The time by which it is carried out: [`Step::Wait`] is meant by this.
     pub fn clock(&self) -> Arc<Steady> {
         Arc::clone(&self.clock)
+    }
+
+    /// Whether a write to the journal is under way.
+    pub(crate) fn writing(&self) -> Writing {
+        self.writing.clone()
     }
 
     /// What was last observed.
@@ -336,15 +349,11 @@ impl Driver {
         unguarded
     }
 
-    fn append(&mut self, events: Vec<Event>) -> Result<Vec<Seq>, DriveError> {
+    async fn append(&mut self, events: Vec<Event>) -> Result<Vec<Seq>, DriveError> {
         let now = self.clock.now();
-        let entries = self.store.append(
-            &self.run.start().run.clone(),
-            self.fence,
-            self.run.seq(),
-            now,
-            events,
-        )?;
+        let run = &self.run.start().run;
+        let append = self.store.append(run, self.fence, self.run.seq(), now, events);
+        let entries = self.writing.until(append).await?;
         let mut places = Vec::with_capacity(entries.len());
         for entry in entries {
             places.push(entry.seq);
@@ -363,12 +372,12 @@ impl Driver {
         Ok(places)
     }
 
-    fn take_commands(&mut self) -> Result<(), DriveError> {
+    async fn take_commands(&mut self) -> Result<(), DriveError> {
         if self.run.ended().is_some() {
             return Ok(());
         }
         let run = self.run.start().run.clone();
-        let asked = self.store.asked(&run)?;
+        let asked = self.store.asked(&run).await?;
         let Some((last, ..)) = asked.last() else {
             return Ok(());
         };
@@ -381,8 +390,8 @@ impl Driver {
             })
             .collect();
         // Appended first: a command taken twice is the same command, one lost is not.
-        self.append(events)?;
-        self.store.taken(&run, last)?;
+        self.append(events).await?;
+        self.writing.until(self.store.taken(&run, last)).await?;
         self.forget_what_is_settled();
         Ok(())
     }
@@ -412,12 +421,13 @@ impl Driver {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn ask(&mut self, command: Command, by: &str) -> Result<(), DriveError> {
+    pub async fn ask(&mut self, command: Command, by: &str) -> Result<(), DriveError> {
         let command = self.found(command);
         self.append(vec![Event::Asked {
             command,
             by: by.to_owned(),
-        }])?;
+        }])
+        .await?;
         self.forget_what_is_settled();
         Ok(())
     }
@@ -430,7 +440,7 @@ impl Driver {
         if let Some(why) = self.lease.as_ref().and_then(Watch::lost) {
             return Err(DriveError::LeaseLost(why));
         }
-        self.take_commands()?;
+        self.take_commands().await?;
         let now = self.clock.now();
         self.run.time_of_day_is_behind(self.clock.behind());
         self.forget_what_is_old(now);
@@ -441,7 +451,7 @@ impl Driver {
             self.rule_out_a_strangers_calls(&snapshot).await?;
             self.unread = None;
             if unread == Unread::Lost && self.run.ended().is_none() {
-                self.append(vec![Event::JournalBehind])?;
+                self.append(vec![Event::JournalBehind]).await?;
                 let up_to = self.run.seq();
                 self.lease.iter().for_each(|lease| lease.compared(up_to));
                 self.forget_what_is_settled();
@@ -454,7 +464,7 @@ impl Driver {
         });
         match self.run.next(now, seen) {
             Decision::Observe => self.observe(now).await,
-            Decision::Record(events) => self.append(events).map(|_| Step::Again),
+            Decision::Record(events) => self.append(events).await.map(|_| Step::Again),
             Decision::Judge(sets) => self.judge(sets).await,
             Decision::Act { fresh, again } => self.act(fresh, again).await,
             Decision::Wait { until, why } => {
@@ -536,7 +546,8 @@ impl Driver {
                 ours,
                 theirs,
                 facts,
-            }])?;
+            }])
+            .await?;
         }
         Ok(Step::Again)
     }

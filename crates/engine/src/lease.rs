@@ -1,17 +1,17 @@
 //! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
 use stagger_core::run::Seq;
 
 use crate::clock::{Clock, Moment, within};
 use crate::cluster::{Anchor, Backend, LockError, LockRecord, Retryability};
-use crate::store::{Mark, Store};
+use crate::store::{JournalStore, Mark};
 
 /// The lock held, renewed in the background until this is dropped or given back.
 pub struct Lease {
@@ -26,9 +26,9 @@ pub struct Lease {
 /// the journal.
 #[derive(Clone, Default)]
 struct Beside {
-    store: Arc<Mutex<Option<Box<dyn Store>>>>,
+    store: Arc<Mutex<Option<Box<dyn JournalStore>>>>,
     /// What the cluster was last told. Held while it is told something newer: one place after another.
-    told: Arc<AsyncMutex<Option<Mark>>>,
+    told: Arc<Mutex<Option<Mark>>>,
     /// Where the journal stood when it had been compared with what the cluster knows, and might be told of; 0: not yet.
     compared: Arc<AtomicU64>,
 }
@@ -40,35 +40,24 @@ impl std::fmt::Debug for Beside {
 }
 
 impl Beside {
-    fn with<T>(&self, ask: impl FnOnce(&mut dyn Store) -> T) -> Option<T> {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        store.as_mut().map(|store| ask(&mut **store))
-    }
-
-    fn is_none(&self) -> bool {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        store.is_none()
+    async fn is_none(&self) -> bool {
+        self.store.lock().await.is_none()
     }
 
     /// A store that cannot be written is no reason to let go of the lock: who is at work is shown, not obeyed.
-    fn beat(&self, claim: &LockRecord, fence: u64, expires: Duration) {
-        let said = self.with(|store| store.beat(&claim.run, fence, claim, expires));
-        if let Some(Err(error)) = said {
+    async fn beat(&self, claim: &LockRecord, fence: u64, expires: Duration) {
+        let mut store = self.store.lock().await;
+        if let Some(store) = store.as_mut()
+            && let Err(error) = store.beat(&claim.run, fence, claim, expires).await
+        {
             tracing::warn!(%error, "could not record which process carries out the run");
         }
     }
 
-    fn left(&self, claim: &LockRecord, fence: u64) {
-        let said = self.with(|store| store.left(&claim.run, fence));
-        if let Some(Err(error)) = said {
-            tracing::warn!(%error, "could not record that this process has left the run");
-        }
-    }
-
     /// Where the journal stands; `None`: nobody can tell now, or it has not begun.
-    fn mark(&self, claim: &LockRecord) -> Option<Mark> {
-        self.with(|store| store.mark(&claim.run, None).ok().flatten())
-            .flatten()
+    async fn mark(&self, claim: &LockRecord) -> Option<Mark> {
+        let store = self.store.lock().await;
+        store.as_ref()?.mark(&claim.run, None).await.ok().flatten()
     }
 
     /// Tells the cluster where the journal stands, unless it knows of that place already or the two were not compared yet.
@@ -88,10 +77,8 @@ impl Beside {
         if known >= at_least {
             return Ok(known);
         }
-        let Some(mark) = self
-            .mark(claim)
-            .filter(|mark| mark.seq > known && mark.seq >= compared)
-        else {
+        let mark = self.mark(claim).await;
+        let Some(mark) = mark.filter(|mark| mark.seq > known && mark.seq >= compared) else {
             return Ok(known);
         };
         let Mark { seq, sum } = mark.clone();
@@ -126,7 +113,7 @@ impl Watch {
     /// # Errors
     /// Why nothing must be begun: the lock is lost, or the journal has lost the announcement already.
     pub async fn anchored(&self, backend: &dyn Backend, seq: Seq) -> Result<(), String> {
-        if self.beside.is_none() {
+        if self.beside.is_none().await {
             return Ok(());
         }
         loop {
@@ -216,9 +203,11 @@ impl Lease {
     }
 
     /// From now on each renewal is told to this store too, so that others see who is at work.
-    pub fn tell(&self, store: Box<dyn Store>) {
-        *self.beside.store.lock().unwrap_or_else(PoisonError::into_inner) = Some(store);
-        self.beside.beat(&self.claim, self.fence, self.watch.expires);
+    pub async fn tell(&self, store: Box<dyn JournalStore>) {
+        *self.beside.store.lock().await = Some(store);
+        self.beside
+            .beat(&self.claim, self.fence, self.watch.expires)
+            .await;
     }
 
     /// Tells the cluster what the journal has come to, as each renewal does.
@@ -233,9 +222,19 @@ impl Lease {
     }
 
     /// This process does nothing more, and says so; the lock goes by itself, as something of it may still be under way.
-    pub fn leave(self) {
+    pub async fn leave(self) {
+        self.stop().await;
+    }
+
+    /// Renews no more, and says that nobody is at work: never before the last word that somebody is has come to its end.
+    async fn stop(&self) {
+        let mut store = self.beside.store.lock().await;
         self.renewer.abort();
-        self.beside.left(&self.claim, self.fence);
+        if let Some(store) = store.as_mut()
+            && let Err(error) = store.left(&self.claim.run, self.fence).await
+        {
+            tracing::warn!(%error, "could not record that this process has left the run");
+        }
     }
 
     /// The fencing token.
@@ -263,8 +262,7 @@ impl Lease {
     /// # Errors
     /// The cluster cannot be asked; the lock then goes at its expiry.
     pub async fn give_back(self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
-        self.renewer.abort();
-        self.beside.left(&self.claim, self.fence);
+        self.stop().await;
         let anchored = self.anchor(backend).await;
         backend.unlock(&self.claim, self.fence).await.and(anchored)
     }
@@ -301,7 +299,10 @@ async fn keep(
                 if before + margin < expires {
                     renewed.send_replace(sent);
                     pause = expires / 3;
-                    beside.beat(&claim, fence, expires);
+                    let said = beside.beat(&claim, fence, expires);
+                    if within(&*clock, expires / 6, said).await.is_none() {
+                        tracing::warn!("could not record in time which process carries out the run");
+                    }
                     let anchored = beside.anchor(&*backend, &claim, Seq::MAX);
                     match within(&*clock, expires / 6, anchored).await {
                         Some(Ok(_)) => {}

@@ -1,7 +1,7 @@
 //! Doing what the core decides.
 //!
 //! [`driver::Driver`] is a step, not a loop: observe, decide, write, act, write, and say when to be
-//! called again, and [`drive()`](drive::drive) is the loop around it. What it writes goes to a [`store::Store`]; what it does and sees goes through a
+//! called again, and [`drive()`](drive::drive) is the loop around it. What it writes goes to a [`store::JournalStore`]; what it does and sees goes through a
 //! [`cluster::Backend`]; time comes from a [`clock::Clock`]. [`supervisor`] starts, resumes and
 //! commands runs. Nothing here chooses: choosing is `stagger_core`'s.
 //!
@@ -23,7 +23,7 @@ pub mod postgres;
 pub mod preflight;
 pub mod protocol;
 pub mod redact;
-mod rows;
+pub mod rows;
 pub mod secrets;
 pub mod sqlite;
 pub mod store;

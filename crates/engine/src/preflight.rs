@@ -157,13 +157,15 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Che
     found.into_values().flatten().collect()
 }
 
-/// The question to a host: a script for its shell. `commands` are as they would be run there.
+/// The question to a host: a script for its shell. It leaves nothing there: a folder is made and removed, since root may write to all
+/// that cannot be written. `commands` are as they would be run there.
 fn question(folder: &Path, commands: &[String]) -> String {
     let mut script = format!(
         "d={}\n\
          while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
          echo \"clock=$(date +%s)\"\n\
-         if [ -w \"$d\" ]; then echo writable=yes; else echo \"writable=no, $(id -un) may not write to $d\"; fi\n\
+         if t=$(mktemp -d \"$d/.stagger.XXXXXX\" 2>/dev/null) && rmdir \"$t\"; then echo writable=yes; else echo \"writable=no, \
+         $(id -un) may not write to $d\"; fi\n\
          df -Pk -- \"$d\" | {{ read -r _; read -r _ _ _ free _; echo \"room=$free\"; }}\n",
         quoted(&folder.display().to_string())
     );
@@ -173,6 +175,13 @@ fn question(folder: &Path, commands: &[String]) -> String {
                 script,
                 "command -v -- {0} >/dev/null 2>&1 || echo missing={number}",
                 quoted(program)
+            );
+        }
+        if let Some(permitted) = sudo(command) {
+            let _ = writeln!(
+                script,
+                "if ! command -v sudo >/dev/null 2>&1; then echo nosudo={number}; elif ! {permitted} >/dev/null 2>&1; then echo \
+                 refused={number}; fi"
             );
         }
         let _ = writeln!(
@@ -235,7 +244,7 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
             if off > CLOCK.as_secs() {
                 checks.push(
                     Check::warning(host, format!("its clock is {off} s off from the one here"))
-                        .hint("Ceph warns of its monitors' clocks at 0.05 s; look at chrony or ntpd"),
+                        .hint("look at chrony or ntpd there"),
                 );
             }
         }
@@ -247,6 +256,21 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
             host,
             format!("{key}: there is no program {program}"),
         ));
+    }
+    for (key, _) in fields("nosudo").iter().filter_map(of) {
+        checks.push(Check::failed(host, format!("{key}: there is no program sudo")));
+    }
+    for (key, command) in fields("refused").iter().filter_map(of) {
+        let permitted = sudo(command).unwrap_or_default();
+        checks.push(
+            Check::failed(
+                host,
+                format!("{key}: sudo does not run `{command}` without a password"),
+            )
+            .hint(format!(
+                "`{permitted}` has to end with 0 there: see NOPASSWD in sudoers"
+            )),
+        );
     }
     for (key, command) in fields("unparsed").iter().filter_map(of) {
         checks.push(Check::failed(
@@ -261,6 +285,33 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
         ));
     }
     checks
+}
+
+/// The question whether sudo runs what a command begins with, without a password: `sudo -n -l systemctl restart x`. `None`: the
+/// command does not begin with sudo.
+fn sudo(command: &str) -> Option<String> {
+    // What stands behind is another command, or words that only the shell makes.
+    const ENDS: [char; 12] = [';', '&', '|', '<', '>', '(', ')', '$', '`', '\'', '"', '\\'];
+    let mut words = command.split_whitespace().peekable();
+    words.next().filter(|first| *first == "sudo")?;
+    let mut question = "sudo -n -l".to_owned();
+    while let Some(flag) = words.next_if(|word| word.starts_with('-')) {
+        // Of flags only the user changes what is permitted.
+        if let ("-u" | "--user", Some(user)) = (flag, words.peek()) {
+            let _ = write!(question, " -u {}", quoted(user));
+            words.next();
+        }
+    }
+    for word in words {
+        let plain = word.split(ENDS).next().unwrap_or_default();
+        if !plain.is_empty() {
+            let _ = write!(question, " {}", quoted(plain));
+        }
+        if plain.len() < word.len() {
+            break;
+        }
+    }
+    Some(question)
 }
 
 /// Words of the shell that are followed by a program.
@@ -330,6 +381,55 @@ mod tests {
         ];
         assert_eq!(found, wanted, "{answer}");
         assert!(checks.iter().all(|check| check.outcome == Outcome::Failed));
+    }
+
+    #[test]
+    fn sudo_is_asked_for_what_it_would_run() {
+        for (command, asked) in [
+            ("systemctl restart x", None),
+            (
+                "sudo systemctl restart 'a b'",
+                Some("sudo -n -l 'systemctl' 'restart'"),
+            ),
+            (
+                "sudo -n -u ceph ceph-osd --mkfs; true",
+                Some("sudo -n -l -u 'ceph' 'ceph-osd' '--mkfs'"),
+            ),
+        ] {
+            assert_eq!(sudo(command).as_deref(), asked, "{command}");
+        }
+    }
+
+    /// A sudo that permits one program.
+    #[test]
+    fn what_sudo_does_not_permit_is_found_before_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let sudo = folder.path().join("sudo");
+        std::fs::write(
+            &sudo,
+            "#!/bin/sh\nfor last; do :; done\n[ \"$1 $2 $3\" = '-n -l true' ]\n",
+        )
+        .unwrap();
+        std::fs::set_permissions(&sudo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let asked = |path: &str, commands: &[&str]| -> Vec<String> {
+            let commands: Vec<String> = commands.iter().map(|&command| command.to_owned()).collect();
+            let script = question(folder.path(), &commands);
+            let ran = std::process::Command::new("sh")
+                .arg("-c")
+                .arg(&script)
+                .env("PATH", path)
+                .output()
+                .unwrap();
+            let answer = String::from_utf8(ran.stdout).unwrap();
+            let checks = of_host("n1", &answer, &commands, &commands, Timestamp::now());
+            checks.into_iter().map(|check| check.found).collect()
+        };
+        let with = format!("{}:/usr/bin:/bin", folder.path().display());
+        assert_eq!(asked(&with, &["sudo -n true"]), ["1 commands can be run"]);
+        assert_eq!(
+            asked(&with, &["sudo -n false"]),
+            ["sudo -n false: sudo does not run `sudo -n false` without a password"]
+        );
     }
 
     /// Seen: of a command whose first word keeps what another prints, the next word was taken for a program.

@@ -2,12 +2,18 @@
 //!
 //! One file has one schema for all who open it, and to bring it up takes no time: whoever opens a store that is behind
 //! does it. Programs that know only a revision before work on.
+//!
+//! Its calls never wait: each asks the file in the thread that polls it. It is a local file, and where time is simulated
+//! (tokio's paused clock) that clock goes on as soon as every task waits, also while a thread answers: hence rusqlite, and not
+//! sqlx, which keeps a thread for each file.
 
 mod locks;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use stagger_core::model::{ClusterId, ClusterName, RunId};
@@ -15,8 +21,8 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
 use crate::cluster::LockRecord;
-use crate::rows::{self, JournalRow, Reader};
-use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
+use crate::rows::{self, Begun, JournalRow, Reader};
+use crate::store::{JournalStore, Listed, ListedRow, Mark, Presence, StoreError};
 
 pub use locks::SqliteLocks;
 
@@ -40,7 +46,8 @@ const SERVES_FROM: i64 = 1;
 /// A store in one file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    connection: Connection,
+    /// Locked for one question each: a connection is asked by one thread at a time.
+    connection: Mutex<Connection>,
     path: String,
     /// Where it can be opened once more.
     file: Option<PathBuf>,
@@ -68,16 +75,15 @@ impl SqliteStore {
         crate::secrets::make_own(path).map_err(|error| failed(error.to_string()))?;
         let connection = Connection::open(path).map_err(|e| failed(e.to_string()))?;
         let mut store = Self {
-            connection,
+            connection: Mutex::new(connection),
             path: shown,
             file: Some(path.to_owned()),
             found: 0,
         };
-        store.prepare().map_err(|e| store.failed("open", &e))?;
-        let serves_from: i64 = store
-            .connection
-            .query_row("pragma user_version", [], |row| row.get(0))
-            .map_err(|e| store.failed("open", &e))?;
+        let serves_from: i64 = store.with("open", |on| {
+            prepare(on)?;
+            on.query_row("pragma user_version", [], |row| row.get(0))
+        })?;
         let newest = newest();
         if serves_from > newest {
             return Err(StoreError::OtherSchema {
@@ -88,7 +94,7 @@ impl SqliteStore {
                 ),
             });
         }
-        store.upgrade().map_err(|e| store.failed("open", &e))?;
+        store.found = store.with("open", upgrade)?;
         Ok(store)
     }
 
@@ -97,61 +103,37 @@ impl SqliteStore {
     /// # Errors
     /// `SQLite` fails.
     pub fn in_memory() -> Result<Self, StoreError> {
-        let failed = |e: rusqlite::Error| StoreError::Failed {
+        let opened = Connection::open_in_memory().and_then(|mut on| {
+            prepare(&on)?;
+            Ok((upgrade(&mut on)?, on))
+        });
+        let (found, connection) = opened.map_err(|error| StoreError::Failed {
             tried: "open a journal in memory".to_owned(),
-            why: e.to_string(),
-        };
-        let mut store = Self {
-            connection: Connection::open_in_memory().map_err(failed)?,
+            why: error.to_string(),
+        })?;
+        Ok(Self {
+            connection: Mutex::new(connection),
             path: "in memory".to_owned(),
             file: None,
-            found: 0,
-        };
-        store.prepare().map_err(failed)?;
-        store.upgrade().map_err(failed)?;
-        Ok(store)
-    }
-
-    fn prepare(&self) -> Result<(), rusqlite::Error> {
-        self.connection.busy_timeout(BUSY)?;
-        self.connection
-            .query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
-        self.connection.pragma_update(None, "synchronous", "full")?;
-        self.connection.pragma_update(None, "foreign_keys", true)?;
-        // Else each bound value makes the statement be prepared anew.
-        self.connection
-            .set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        Ok(())
-    }
-
-    /// Brings the schema to the newest revision, all of it or nothing.
-    fn upgrade(&mut self) -> Result<(), rusqlite::Error> {
-        let found = revision(&self.connection)?;
-        self.found = found;
-        if found >= REVISIONS.len() {
-            return Ok(());
-        }
-        let on = self.transaction()?;
-        // Another may have done it meanwhile.
-        let found = revision(&on)?;
-        for step in REVISIONS.iter().skip(found) {
-            on.execute_batch(step)?;
-        }
-        if found < REVISIONS.len() {
-            on.execute_batch(GUARDS)?;
-            on.execute("delete from schema_revision", [])?;
-            on.execute(
-                "insert into schema_revision (revision, serves_from) values (?1, ?2)",
-                params![newest(), SERVES_FROM],
-            )?;
-            on.pragma_update(None, "user_version", SERVES_FROM)?;
-        }
-        on.commit()
+            found,
+        })
     }
 
     /// At which revision the schema was before this opened it; 0: there was none.
     pub(crate) fn found(&self) -> i64 {
         i64::try_from(self.found).unwrap_or(i64::MAX)
+    }
+
+    fn connection(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(
+        &self,
+        what: &str,
+        ask: impl FnOnce(&mut Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, StoreError> {
+        ask(&mut self.connection()).map_err(|error| self.failed(what, &error))
     }
 
     fn failed(&self, what: &str, error: &rusqlite::Error) -> StoreError {
@@ -160,11 +142,45 @@ impl SqliteStore {
             why: error.to_string(),
         }
     }
+}
 
-    fn transaction(&mut self) -> Result<Transaction<'_>, rusqlite::Error> {
-        self.connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
+fn prepare(on: &Connection) -> Result<(), rusqlite::Error> {
+    on.busy_timeout(BUSY)?;
+    on.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
+    on.pragma_update(None, "synchronous", "full")?;
+    on.pragma_update(None, "foreign_keys", true)?;
+    // Else each bound value makes the statement be prepared anew.
+    on.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
+fn transaction(on: &mut Connection) -> Result<Transaction<'_>, rusqlite::Error> {
+    on.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
+/// Brings the schema to the newest revision, all of it or nothing; at which it was.
+fn upgrade(on: &mut Connection) -> Result<usize, rusqlite::Error> {
+    let was = revision(on)?;
+    if was >= REVISIONS.len() {
+        return Ok(was);
     }
+    let on = transaction(on)?;
+    // Another may have done it meanwhile.
+    let found = revision(&on)?;
+    for step in REVISIONS.iter().skip(found) {
+        on.execute_batch(step)?;
+    }
+    if found < REVISIONS.len() {
+        on.execute_batch(GUARDS)?;
+        on.execute("delete from schema_revision", [])?;
+        on.execute(
+            "insert into schema_revision (revision, serves_from) values (?1, ?2)",
+            params![newest(), SERVES_FROM],
+        )?;
+        on.pragma_update(None, "user_version", SERVES_FROM)?;
+    }
+    on.commit()?;
+    Ok(was)
 }
 
 /// Copies a store into a new file, as it is at one moment; whoever writes to it goes on. What is there under the new name
@@ -249,99 +265,188 @@ fn insert(on: &Transaction<'_>, run: &RunId, fence: u64, entry: Entry) -> Result
     Ok(entry)
 }
 
-impl Store for SqliteStore {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        self.connection
-            .query_row(
+/// What comes of a question that the store may refuse; the outer error is the database's.
+type Asked<T> = Result<Result<T, StoreError>, rusqlite::Error>;
+
+/// Begins a journal, under the token of its cluster.
+fn begin(on: &mut Connection, cluster: &ClusterName, fence: u64, begun: Begun) -> Asked<Entry> {
+    let Begun { run, identity, entry } = begun;
+    let on = transaction(on)?;
+    let newest: Option<i64> = on
+        .query_row(
+            "select fence from cluster where id = ?1",
+            [cluster.as_str()],
+            |row| row.get(0),
+        )
+        .optional()?;
+    if newest != Some(fence.cast_signed()) {
+        return Ok(Err(StoreError::FencedOut {
+            cluster: cluster.clone(),
+            ours: fence,
+            newest: newest.map_or(0, i64::cast_unsigned),
+        }));
+    }
+    on.execute(
+        "insert into run (id, cluster, started, events, version, identity) values (?1, ?2, ?3, 0, ?4, ?5)",
+        params![
+            run.as_str(),
+            cluster.as_str(),
+            entry.at.to_string(),
+            Listed::VERSION.to_string(),
+            identity.as_ref().map(ClusterId::as_str)
+        ],
+    )?;
+    let entry = insert(&on, &run, fence, entry)?;
+    on.commit()?;
+    Ok(Ok(entry))
+}
+
+/// Appends to a journal that stands at that event, under the token of its cluster.
+fn append(
+    on: &mut Connection,
+    run: &RunId,
+    fence: u64,
+    after: Seq,
+    at: Timestamp,
+    events: Vec<Event>,
+) -> Asked<Vec<Entry>> {
+    let on = transaction(on)?;
+    let row = on
+        .prepare_cached(
+            "select r.events, c.fence, c.id from run r join cluster c on c.id = r.cluster where r.id = ?1",
+        )?
+        .query_row([run.as_str()], |row| {
+            Ok((
+                row.get::<_, i64>(0)?.cast_unsigned(),
+                row.get::<_, i64>(1)?.cast_unsigned(),
+                row.get::<_, String>(2)?,
+            ))
+        })
+        .optional()?;
+    let Some((found, newest, cluster)) = row else {
+        return Ok(Err(StoreError::NoRun(run.clone())));
+    };
+    if newest != fence {
+        let refused = match ClusterName::new(cluster) {
+            Ok(cluster) => StoreError::FencedOut {
+                cluster,
+                ours: fence,
+                newest,
+            },
+            Err(error) => StoreError::Failed {
+                tried: "read a cluster's name".to_owned(),
+                why: error.to_string(),
+            },
+        };
+        return Ok(Err(refused));
+    }
+    if found != after {
+        return Ok(Err(StoreError::MovedOn {
+            run: run.clone(),
+            expected: after,
+            found,
+        }));
+    }
+    let mut entries = Vec::with_capacity(events.len());
+    for (seq, event) in (after + 1..).zip(events) {
+        entries.push(insert(&on, run, fence, Entry { seq, at, event })?);
+    }
+    on.commit()?;
+    Ok(Ok(entries))
+}
+
+/// The whole journal of a run, verified.
+fn journal(on: &mut Connection, run: &RunId) -> Asked<Vec<Entry>> {
+    // One look at both: an event that is appended meanwhile is in neither.
+    let on = on.transaction()?;
+    let expected: Option<i64> = on
+        .query_row("select events from run where id = ?1", [run.as_str()], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    let Some(expected) = expected else {
+        return Ok(Err(StoreError::NoRun(run.clone())));
+    };
+    let mut reader = Reader::of(run);
+    let mut statement =
+        on.prepare("select seq, fence, at, version, body, hash from journal where run = ?1 order by seq")?;
+    let mut rows = statement.query([run.as_str()])?;
+    loop {
+        let row = match rows.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(reader.end(expected.cast_unsigned())),
+            Err(error) => return Ok(Err(reader.damaged(error.to_string()))),
+        };
+        let added = match row_of(row) {
+            Ok(row) => reader.add_row(&row),
+            Err(error) => Err(reader.damaged(error.to_string())),
+        };
+        if let Err(error) = added {
+            return Ok(Err(error));
+        }
+    }
+}
+
+fn row_of(row: &rusqlite::Row<'_>) -> Result<JournalRow, rusqlite::Error> {
+    Ok(JournalRow {
+        seq: row.get::<_, i64>(0)?.cast_unsigned(),
+        fence: row.get::<_, i64>(1)?.cast_unsigned(),
+        at: row.get(2)?,
+        version: row.get(3)?,
+        body: row.get(4)?,
+        hash: row.get(5)?,
+    })
+}
+#[async_trait]
+impl JournalStore for SqliteStore {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        let fence: Option<i64> = self.with("read", |on| {
+            on.query_row(
                 "select fence from cluster where id = ?1",
                 [cluster.as_str()],
-                |row| row.get::<_, i64>(0),
+                |row| row.get(0),
             )
             .optional()
-            .map(|fence| fence.map_or(0, i64::cast_unsigned))
-            .map_err(|e| self.failed("read", &e))
+        })?;
+        Ok(fence.map_or(0, i64::cast_unsigned))
     }
 
-    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+    async fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
         let same = "update cluster set fence = fence where id = ?1";
-        let written = self.connection.execute(same, [cluster.as_str()]);
-        written.map(drop).map_err(|e| self.failed("write to", &e))
+        self.with("write to", |on| on.execute(same, [cluster.as_str()]))
+            .map(drop)
     }
 
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
-        let raised = self
-            .connection
-            .execute(
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        let raised = self.with("raise the token of", |on| {
+            on.execute(
                 "insert into cluster (id, fence, holder) values (?1, ?2, ?3)
                  on conflict (id) do update set fence = ?2, holder = ?3 where cluster.fence < ?2",
                 params![cluster.as_str(), fence.cast_signed(), holder],
             )
-            .map_err(|e| self.failed("raise the token of", &e))?;
+        })?;
         if raised == 0 {
-            let newest = self.fence(cluster)?;
             return Err(StoreError::FencedOut {
                 cluster: cluster.clone(),
                 ours: fence,
-                newest,
+                newest: self.fence(cluster).await?,
             });
         }
         Ok(())
     }
 
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Event::Started(begun) = &start else {
-            return Err(StoreError::Failed {
-                tried: "start a journal".to_owned(),
-                why: "its first event is not a start".to_owned(),
-            });
-        };
-        let (run, identity) = (begun.run.clone(), begun.identity.clone());
-        let begin = |store: &mut Self| -> Result<Result<Entry, u64>, rusqlite::Error> {
-            let on = store.transaction()?;
-            let newest: Option<i64> = on
-                .query_row(
-                    "select fence from cluster where id = ?1",
-                    [cluster.as_str()],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            if newest != Some(fence.cast_signed()) {
-                return Ok(Err(newest.map_or(0, i64::cast_unsigned)));
-            }
-            on.execute(
-                "insert into run (id, cluster, started, events, version, identity) values (?1, ?2, ?3, 0, ?4, ?5)",
-                params![
-                    run.as_str(),
-                    cluster.as_str(),
-                    at.to_string(),
-                    Listed::VERSION.to_string(),
-                    identity.as_ref().map(ClusterId::as_str)
-                ],
-            )?;
-            let first = Entry {
-                seq: 1,
-                at,
-                event: start,
-            };
-            let entry = insert(&on, &run, fence, first)?;
-            on.commit()?;
-            Ok(Ok(entry))
-        };
-        let begun = begin(self).map_err(|e| self.failed("begin", &e))?;
-        begun.map_err(|newest| StoreError::FencedOut {
-            cluster: cluster.clone(),
-            ours: fence,
-            newest,
-        })
+        let begun = Begun::of(at, start)?;
+        self.with("begin", |on| begin(on, cluster, fence, begun))?
     }
 
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -349,101 +454,17 @@ impl Store for SqliteStore {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        let path = self.path.clone();
-        let failed = |e: rusqlite::Error| StoreError::Failed {
-            tried: format!("append to the journal {path}"),
-            why: e.to_string(),
-        };
-        let on = self.transaction().map_err(failed)?;
-        let row = on
-            .prepare_cached(
-                "select r.events, c.fence, c.id from run r join cluster c on c.id = r.cluster where r.id = ?1",
-            )
-            .and_then(|mut statement| {
-                statement
-                    .query_row([run.as_str()], |row| {
-                        Ok((
-                            row.get::<_, i64>(0)?.cast_unsigned(),
-                            row.get::<_, i64>(1)?.cast_unsigned(),
-                            row.get::<_, String>(2)?,
-                        ))
-                    })
-                    .optional()
-            })
-            .map_err(failed)?;
-        let Some((found, newest, cluster)) = row else {
-            return Err(StoreError::NoRun(run.clone()));
-        };
-        if newest != fence {
-            let cluster = ClusterName::new(cluster).map_err(|e| StoreError::Failed {
-                tried: "read a cluster's name".to_owned(),
-                why: e.to_string(),
-            })?;
-            return Err(StoreError::FencedOut {
-                cluster,
-                ours: fence,
-                newest,
-            });
-        }
-        if found != after {
-            return Err(StoreError::MovedOn {
-                run: run.clone(),
-                expected: after,
-                found,
-            });
-        }
-        let mut entries = Vec::with_capacity(events.len());
-        for (seq, event) in (after + 1..).zip(events) {
-            entries.push(insert(&on, run, fence, Entry { seq, at, event }).map_err(failed)?);
-        }
-        on.commit().map_err(failed)?;
-        Ok(entries)
+        self.with("append to", |on| append(on, run, fence, after, at, events))?
     }
 
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        let expected = self
-            .connection
-            .query_row("select events from run where id = ?1", [run.as_str()], |row| {
-                row.get::<_, i64>(0)
-            })
-            .optional()
-            .map_err(|e| self.failed("read", &e))?
-            .ok_or_else(|| StoreError::NoRun(run.clone()))?
-            .cast_unsigned();
-        let mut reader = Reader::of(run);
-        let mut statement = self
-            .connection
-            .prepare("select seq, fence, at, version, body, hash from journal where run = ?1 order by seq")
-            .map_err(|e| self.failed("read", &e))?;
-        let mut rows = statement
-            .query([run.as_str()])
-            .map_err(|e| self.failed("read", &e))?;
-        loop {
-            let row = match rows.next() {
-                Ok(Some(row)) => row,
-                Ok(None) => break,
-                Err(error) => return Err(reader.damaged(error.to_string())),
-            };
-            let read = || -> Result<JournalRow, rusqlite::Error> {
-                Ok(JournalRow {
-                    seq: row.get::<_, i64>(0)?.cast_unsigned(),
-                    fence: row.get::<_, i64>(1)?.cast_unsigned(),
-                    at: row.get(2)?,
-                    version: row.get(3)?,
-                    body: row.get(4)?,
-                    hash: row.get(5)?,
-                })
-            };
-            let row = read().map_err(|e| reader.damaged(e.to_string()))?;
-            reader.add(row)?;
-        }
-        reader.end(expected)
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.with("read", |on| journal(on, run))?
     }
 
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let read = || -> Result<Vec<ListedRow>, rusqlite::Error> {
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let rows = self.with("list the runs of", |on| {
             // Whoever ended a run before that had a column of its own, wrote its last row.
-            let mut statement = self.connection.prepare(
+            let mut statement = on.prepare(
                 "select r.version, r.id, r.cluster, r.started, r.identity, coalesce(r.ended_by,
                    (select j.fence from journal j where j.run = r.id and j.seq = r.events
                     and j.body like '{\"event\":\"ended\"%'))
@@ -459,9 +480,8 @@ impl Store for SqliteStore {
                     ended_by: row.get(5)?,
                 })
             })?;
-            rows.collect()
-        };
-        let rows = read().map_err(|e| self.failed("list the runs of", &e))?;
+            rows.collect::<Result<Vec<ListedRow>, _>>()
+        })?;
         rows.iter()
             .map(|row| {
                 Listed::of_row(row).map_err(|why| StoreError::Failed {
@@ -472,83 +492,79 @@ impl Store for SqliteStore {
             .collect()
     }
 
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        at: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError> {
         let (version, body) = rows::written(command)?;
-        self.connection
-            .execute(
+        self.with("leave a command in", |on| {
+            on.execute(
                 "insert into asked (run, at, version, body, by) values (?1, ?2, ?3, ?4, ?5)",
                 params![run.as_str(), at.to_string(), version, body, by],
             )
-            .map(|_| ())
-            .map_err(|e| self.failed("leave a command in", &e))
+        })
+        .map(drop)
     }
 
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         type Columns = (i64, Option<String>, String, String);
-        let read = || -> Result<Vec<Columns>, rusqlite::Error> {
-            let mut statement = self.connection.prepare_cached(
+        let rows = self.with("read the commands of", |on| {
+            let mut statement = on.prepare_cached(
                 "select id, version, body, by from asked where run = ?1 and taken = 0 order by id",
             )?;
             let rows = statement.query_map([run.as_str()], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })?;
-            rows.collect()
-        };
-        read()
-            .map_err(|e| self.failed("read the commands of", &e))?
-            .into_iter()
+            rows.collect::<Result<Vec<Columns>, _>>()
+        })?;
+        rows.into_iter()
             .map(|(id, version, body, by)| Ok((id, rows::command(id, version.as_deref(), &body)?, by)))
             .collect()
     }
 
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        self.connection
-            .execute(
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.with("take a command from", |on| {
+            on.execute(
                 "update asked set taken = 1 where run = ?1 and id <= ?2",
                 params![run.as_str(), up_to],
             )
-            .map(|_| ())
-            .map_err(|e| self.failed("take a command from", &e))
+        })
+        .map(drop)
     }
 
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
-        let events: Option<i64> = self
-            .connection
-            .query_row("select events from run where id = ?1", [run.as_str()], |row| {
-                row.get(0)
-            })
-            .optional()
-            .map_err(|e| self.failed("read", &e))?;
-        let newest = events.ok_or_else(|| StoreError::NoRun(run.clone()))?;
-        let seq = at.unwrap_or(newest.cast_unsigned());
-        let sum: Option<Vec<u8>> = self
-            .connection
-            .query_row(
-                "select hash from journal where run = ?1 and seq = ?2",
-                params![run.as_str(), seq.cast_signed()],
-                |row| row.get(0),
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        let found = self.with("read", |on| {
+            on.query_row(
+                "select coalesce(?2, r.events), j.hash from run r
+                 left join journal j on j.run = r.id and j.seq = coalesce(?2, r.events) where r.id = ?1",
+                params![run.as_str(), at.map(u64::cast_signed)],
+                |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?)),
             )
             .optional()
-            .map_err(|e| self.failed("read", &e))?;
-        Ok(sum.map(|sum| rows::mark(seq, &sum)))
+        })?;
+        let (seq, sum) = found.ok_or_else(|| StoreError::NoRun(run.clone()))?;
+        Ok(sum.map(|sum| rows::mark(seq.cast_unsigned(), &sum)))
     }
 
-    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+    async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(match &self.file {
             Some(file) => Some(Box::new(Self::open(file)?)),
             None => None,
         })
     }
 
-    fn beat(
+    async fn beat(
         &mut self,
         run: &RunId,
         fence: u64,
         claim: &LockRecord,
         expires: Duration,
     ) -> Result<(), StoreError> {
-        self.connection
-            .execute(
+        self.with("record the holder of the run in", |on| {
+            on.execute(
                 "insert into presence (run, fence, claim, renewed, expires)
                  values (?1, ?2, ?3, unixepoch('now', 'subsec'), ?4)
                  on conflict (run) do update set fence = ?2, claim = ?3, renewed = unixepoch('now', 'subsec'), expires = ?4
@@ -560,30 +576,29 @@ impl Store for SqliteStore {
                     expires.as_secs_f64()
                 ],
             )
-            .map(|_| ())
-            .map_err(|e| self.failed("record the holder of the run in", &e))
+        })
+        .map(drop)
     }
 
-    fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
-        self.connection
-            .execute(
+    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+        self.with("record the holder of the run in", |on| {
+            on.execute(
                 "update presence set claim = null, renewed = unixepoch('now', 'subsec') where run = ?1 and fence <= ?2",
                 params![run.as_str(), fence.cast_signed()],
             )
-            .map(|_| ())
-            .map_err(|e| self.failed("record the holder of the run in", &e))
+        })
+        .map(drop)
     }
 
-    fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
-        let found = self
-            .connection
-            .query_row(
+    async fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
+        let found = self.with("read the holder of the run in", |on| {
+            on.query_row(
                 "select fence, claim, unixepoch('now', 'subsec') - renewed, expires from presence where run = ?1",
                 [run.as_str()],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)),
             )
             .optional()
-            .map_err(|e| self.failed("read the holder of the run in", &e))?;
+        })?;
         Ok(found.map(rows::presence))
     }
 }

@@ -235,22 +235,23 @@ pub trait Locks: Send + Sync {
 /// Journals, the fencing tokens that guard them, and what people ask of runs.
 ///
 /// When a call returns, what it wrote is durable: it survives the end of the process and of the
-/// machine.
-pub trait Store: Send {
+/// machine. A write that is dropped before may be there or not: ask the journal.
+#[async_trait]
+pub trait JournalStore: Send + Sync {
     /// The newest fencing token seen of a cluster; 0 if none.
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError>;
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError>;
 
     /// Whether it can be written now, found out by a write that changes nothing. A store that has no such write says yes.
-    fn can_be_written(&mut self, _cluster: &ClusterName) -> Result<(), StoreError> {
+    async fn can_be_written(&mut self, _cluster: &ClusterName) -> Result<(), StoreError> {
         Ok(())
     }
 
     /// Makes this the newest fencing token of a cluster: appends with older ones are refused from
     /// now on.
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError>;
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError>;
 
     /// Begins a journal. Until it has returned, the run has not begun.
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
@@ -259,7 +260,7 @@ pub trait Store: Send {
     ) -> Result<Entry, StoreError>;
 
     /// Appends events in one piece: all of them or none.
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -269,33 +270,39 @@ pub trait Store: Send {
     ) -> Result<Vec<Entry>, StoreError>;
 
     /// The whole journal of a run, verified.
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError>;
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError>;
 
     /// All runs, the newest first.
-    fn runs(&self) -> Result<Vec<Listed>, StoreError>;
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError>;
 
     /// Leaves a command for whoever carries the run out.
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError>;
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        at: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError>;
 
     /// The commands that nobody has taken yet, oldest first, with their ids.
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError>;
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError>;
 
     /// Says that commands up to that id are in the journal.
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError>;
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError>;
 
     /// Where a journal stands: at that event, or at its newest. `Ok(None)`: it has no such event. The rows before are not
     /// verified. A store that keeps no checksums answers as if it did not have the run.
-    fn mark(&self, run: &RunId, _at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+    async fn mark(&self, run: &RunId, _at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         Err(StoreError::NoRun(run.clone()))
     }
 
     /// The same store once more, for whoever keeps the lock while the driver writes; `None`: it can be had only once.
-    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+    async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(None)
     }
 
     /// Says that this process carries a run out, as of now. A store of which nobody asks who is at work keeps nothing.
-    fn beat(
+    async fn beat(
         &mut self,
         _run: &RunId,
         _fence: u64,
@@ -306,12 +313,12 @@ pub trait Store: Send {
     }
 
     /// Says that it does so no more, unless another does by now.
-    fn left(&mut self, _run: &RunId, _fence: u64) -> Result<(), StoreError> {
+    async fn left(&mut self, _run: &RunId, _fence: u64) -> Result<(), StoreError> {
         Ok(())
     }
 
     /// Who carries a run out; `None`: nobody ever said so.
-    fn presence(&self, _run: &RunId) -> Result<Option<Presence>, StoreError> {
+    async fn presence(&self, _run: &RunId) -> Result<Option<Presence>, StoreError> {
         Ok(None)
     }
 }
@@ -366,17 +373,24 @@ mod tests {
     /// A store that can do what every store must, and nothing more.
     struct Plain;
 
-    impl Store for Plain {
-        fn fence(&self, _: &ClusterName) -> Result<u64, StoreError> {
+    #[async_trait]
+    impl JournalStore for Plain {
+        async fn fence(&self, _: &ClusterName) -> Result<u64, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn raise(&mut self, _: &ClusterName, _: u64, _: &str) -> Result<(), StoreError> {
+        async fn raise(&mut self, _: &ClusterName, _: u64, _: &str) -> Result<(), StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn begin(&mut self, _: &ClusterName, _: u64, _: Timestamp, _: Event) -> Result<Entry, StoreError> {
+        async fn begin(
+            &mut self,
+            _: &ClusterName,
+            _: u64,
+            _: Timestamp,
+            _: Event,
+        ) -> Result<Entry, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn append(
+        async fn append(
             &mut self,
             _: &RunId,
             _: u64,
@@ -386,28 +400,28 @@ mod tests {
         ) -> Result<Vec<Entry>, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn journal(&self, _: &RunId) -> Result<Vec<Entry>, StoreError> {
+        async fn journal(&self, _: &RunId) -> Result<Vec<Entry>, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn ask(&mut self, _: &RunId, _: Timestamp, _: &Command, _: &str) -> Result<(), StoreError> {
+        async fn ask(&mut self, _: &RunId, _: Timestamp, _: &Command, _: &str) -> Result<(), StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
             unreachable!("nobody asks for it")
         }
-        fn taken(&mut self, _: &RunId, _: i64) -> Result<(), StoreError> {
+        async fn taken(&mut self, _: &RunId, _: i64) -> Result<(), StoreError> {
             unreachable!("nobody asks for it")
         }
     }
 
     /// That it has no such event would mean that a journal was put back.
-    #[test]
-    fn a_store_without_checksums_does_not_say_that_an_event_is_missing() {
+    #[tokio::test]
+    async fn a_store_without_checksums_does_not_say_that_an_event_is_missing() {
         let run = RunId::new("r").unwrap();
-        assert!(matches!(Plain.mark(&run, Some(1)), Err(StoreError::NoRun(of)) if of == run));
-        assert_eq!(Plain.presence(&run).unwrap(), None);
+        assert!(matches!(Plain.mark(&run, Some(1)).await, Err(StoreError::NoRun(of)) if of == run));
+        assert_eq!(Plain.presence(&run).await.unwrap(), None);
     }
 }

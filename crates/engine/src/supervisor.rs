@@ -12,7 +12,7 @@ use crate::driver::{DriveError, Driver, Notice, Parts, Unread};
 use crate::lease::Lease;
 use crate::life::{Life, Pulse, hostname};
 use crate::protocol;
-use crate::store::{Store, StoreError};
+use crate::store::{JournalStore, StoreError};
 
 /// Why a run cannot be started or carried on.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +144,7 @@ pub async fn start(
     let mut parts = parts;
     let cluster = parts.backend.cluster().clone();
     let identity = identity(&parts.backend).await?;
-    let before = Before::of(&*parts.store, &cluster, &identity)?;
+    let before = Before::of(&*parts.store, &cluster, &identity).await?;
     if let Some(other) = before.unfinished {
         return Err(SuperviseError::Unfinished(other));
     }
@@ -161,7 +161,7 @@ pub async fn start(
         baseline,
         topology,
     };
-    let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start)))?;
+    let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start))).await?;
     heeded(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
 }
@@ -172,7 +172,7 @@ pub async fn start(
 /// As [`start`]; and the run is over, of another cluster, or a stray call cannot be ruled out.
 pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
-    let replayed = replay(&*parts.store, run)?;
+    let replayed = replay(&*parts.store, run).await?;
     if replayed.ended().is_some() {
         return Err(SuperviseError::Over(run.clone()));
     }
@@ -191,13 +191,13 @@ pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver
             is: named(&cluster, Some(&identity)),
         });
     }
-    let mut before = Before::of(&*parts.store, &cluster, &identity)?;
+    let mut before = Before::of(&*parts.store, &cluster, &identity).await?;
     before.names.insert(of.cluster.clone());
     let backend = Arc::clone(&parts.backend);
     let (lease, holder) = taken(&mut parts, who, run, &before).await?;
     // The holder before may have written until now.
-    let replayed = replay(&*parts.store, run)?;
-    let before = Before::of(&*parts.store, &cluster, &identity)?;
+    let replayed = replay(&*parts.store, run).await?;
+    let before = Before::of(&*parts.store, &cluster, &identity).await?;
     let unread = unread(&mut parts, &before, lease.fence(), true).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
     heeded(&mut driver, &lease, unread, &backend).await;
@@ -238,16 +238,16 @@ async fn taken(
         });
     }
     for name in &before.names {
-        parts.store.can_be_written(name)?;
+        parts.store.can_be_written(name).await?;
     }
     let claim = who.claim(run, now);
     let holder = format!("{}@{} process {}", who.incarnation, who.host, who.process);
     let lease = Lease::take(&parts.backend, &parts.clock, claim, before.fence).await?;
     for name in &before.names {
-        parts.store.raise(name, lease.fence(), &holder)?;
+        parts.store.raise(name, lease.fence(), &holder).await?;
     }
-    if let Some(beside) = parts.store.beside()? {
-        lease.tell(beside);
+    if let Some(beside) = parts.store.beside().await? {
+        lease.tell(beside).await;
     }
     Ok((lease, holder))
 }
@@ -262,7 +262,7 @@ async fn unread(
     resumed: bool,
 ) -> Result<Option<Unread>, SuperviseError> {
     if let Some(anchor) = parts.backend.anchored().await? {
-        match parts.store.mark(&anchor.run, Some(anchor.seq)) {
+        match parts.store.mark(&anchor.run, Some(anchor.seq)).await {
             Ok(mark) if mark.as_ref().is_none_or(|mark| mark.sum != anchor.sum) => {
                 parts.listener.notice(&Notice::Behind(anchor));
                 return Ok(Some(Unread::Lost));
@@ -301,8 +301,8 @@ async fn heeded(driver: &mut Driver, lease: &Lease, unread: Option<Unread>, back
 ///
 /// # Errors
 /// The journal is damaged, empty, or makes no sense.
-pub fn replay(store: &dyn Store, run: &RunId) -> Result<Run, SuperviseError> {
-    let entries = store.journal(run)?;
+pub async fn replay(store: &dyn JournalStore, run: &RunId) -> Result<Run, SuperviseError> {
+    let entries = store.journal(run).await?;
     let run_state = Run::replay(entries).map_err(DriveError::from)?;
     run_state.ok_or_else(|| SuperviseError::Empty(run.clone()))
 }
@@ -311,11 +311,11 @@ pub fn replay(store: &dyn Store, run: &RunId) -> Result<Run, SuperviseError> {
 ///
 /// # Errors
 /// The store cannot be read.
-pub fn nobody(store: &dyn Store, run: &Run) -> Result<Option<String>, SuperviseError> {
+pub async fn nobody(store: &dyn JournalStore, run: &Run) -> Result<Option<String>, SuperviseError> {
     if run.ended().is_some() {
         return Ok(None);
     }
-    Ok(match store.presence(&run.start().run)? {
+    Ok(match store.presence(&run.start().run).await? {
         Some(presence) => presence.nobody(),
         None => Some("no process has registered to carry it out".to_owned()),
     })
@@ -325,17 +325,17 @@ pub fn nobody(store: &dyn Store, run: &Run) -> Result<Option<String>, SuperviseE
 ///
 /// # Errors
 /// There is no such run, it is over, or the store cannot be written.
-pub fn ask(
-    store: &mut dyn Store,
+pub async fn ask(
+    store: &mut dyn JournalStore,
     run: &RunId,
     at: Timestamp,
     command: &Command,
     by: &str,
 ) -> Result<(), SuperviseError> {
-    if replay(store, run)?.ended().is_some() {
+    if replay(store, run).await?.ended().is_some() {
         return Err(SuperviseError::Over(run.clone()));
     }
-    Ok(store.ask(run, at, command, by)?)
+    Ok(store.ask(run, at, command, by).await?)
 }
 
 /// What this store knows of a cluster, under all names that it had here.
@@ -354,7 +354,11 @@ struct Before {
 
 impl Before {
     /// A run that is over is not read: whatever has become of its journal stops nothing.
-    fn of(store: &dyn Store, cluster: &ClusterName, identity: &ClusterId) -> Result<Self, SuperviseError> {
+    async fn of(
+        store: &dyn JournalStore,
+        cluster: &ClusterName,
+        identity: &ClusterId,
+    ) -> Result<Self, SuperviseError> {
         let mut before = Self {
             names: BTreeSet::from([cluster.clone()]),
             fence: 0,
@@ -362,7 +366,7 @@ impl Before {
             taken: BTreeSet::new(),
             unfinished: None,
         };
-        for listed in store.runs()? {
+        for listed in store.runs().await? {
             match &listed.identity {
                 Some(of) if of == identity => drop(before.names.insert(listed.cluster.clone())),
                 Some(of) if listed.cluster == *cluster => {
@@ -380,7 +384,7 @@ impl Before {
                 before.ruled_out = before.ruled_out.max(ended_by);
                 continue;
             }
-            let run = replay(store, &listed.run)?;
+            let run = replay(store, &listed.run).await?;
             before.ruled_out = before.ruled_out.max(run.ruled_out());
             before.taken.extend(run.taken());
             if run.ended().is_none() && before.unfinished.is_none() {
@@ -388,7 +392,7 @@ impl Before {
             }
         }
         for name in &before.names {
-            before.fence = before.fence.max(store.fence(name)?);
+            before.fence = before.fence.max(store.fence(name).await?);
         }
         Ok(before)
     }

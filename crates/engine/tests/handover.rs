@@ -252,13 +252,13 @@ fn policy() -> Policy {
 async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease), SuperviseError> {
     let parts = Parts {
         backend: Arc::clone(world) as Arc<dyn Backend>,
-        store: setting.place.open()?,
+        store: setting.place.open().await?,
         clock: Arc::new(SystemClock),
         artifacts: Artifacts::in_folder(setting.folder.join("artifacts")),
         listener: Box::new(Nobody),
     };
     let who = Identity::of_this_process();
-    if let Some(listed) = parts.store.runs()?.first() {
+    if let Some(listed) = parts.store.runs().await?.first() {
         return supervisor::resume(parts, &who, &listed.run.clone()).await;
     }
     let run = supervisor::new_run_id(Timestamp::now());
@@ -357,10 +357,10 @@ fn all_is_well(setting: &Setting, holders: usize) {
     let log = setting.log();
     assert!(log.iter().all(|down| *down <= 1), "units down: {log:?}");
     let entries = in_runtime(async {
-        let store = setting.place.open().unwrap();
-        let runs = store.runs().unwrap();
+        let store = setting.place.open().await.unwrap();
+        let runs = store.runs().await.unwrap();
         assert_eq!(runs.len(), 1);
-        store.journal(&runs[0].run).unwrap()
+        store.journal(&runs[0].run).await.unwrap()
     });
     let fences: Vec<u64> = entries
         .iter()

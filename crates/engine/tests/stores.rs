@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -20,7 +21,7 @@ use stagger_engine::cluster::{LockError, LockRecord};
 use stagger_engine::database::Place;
 use stagger_engine::postgres::{self, Address, PostgresLocks, PostgresStore};
 use stagger_engine::sqlite::{SqliteLocks, SqliteStore};
-use stagger_engine::store::{Listed, Locks, Mark, Store, StoreError};
+use stagger_engine::store::{JournalStore, Listed, Locks, Mark, StoreError};
 use stagger_versioned::store::migrate::Limits;
 
 #[path = "../../versioned/tests/all/server.rs"]
@@ -41,8 +42,12 @@ impl Memory {
         place.ok_or_else(|| StoreError::NoRun(run.clone()))
     }
 
+    fn newest(&self, cluster: &ClusterName) -> u64 {
+        self.clusters.get(cluster).copied().unwrap_or(0)
+    }
+
     fn fenced(&self, cluster: &ClusterName, ours: u64) -> Result<(), StoreError> {
-        let newest = self.fence(cluster)?;
+        let newest = self.newest(cluster);
         if self.clusters.contains_key(cluster) && newest == ours {
             return Ok(());
         }
@@ -61,12 +66,13 @@ fn failed() -> StoreError {
     }
 }
 
-impl Store for Memory {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        Ok(self.clusters.get(cluster).copied().unwrap_or(0))
+#[async_trait]
+impl JournalStore for Memory {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        Ok(self.newest(cluster))
     }
 
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, _: &str) -> Result<(), StoreError> {
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, _: &str) -> Result<(), StoreError> {
         if let Some(newest) = self.clusters.get(cluster)
             && *newest >= fence
         {
@@ -80,7 +86,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
@@ -110,7 +116,7 @@ impl Store for Memory {
         Ok(entry)
     }
 
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -136,24 +142,30 @@ impl Store for Memory {
         Ok(new)
     }
 
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
         Ok(self.runs[self.place(run)?].1.clone())
     }
 
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let mut listed: Vec<_> = self.runs.iter().map(|(listed, _)| listed.clone()).collect();
         listed.sort_by(|a, b| (b.started, &b.run).cmp(&(a.started, &a.run)));
         Ok(listed)
     }
 
-    fn ask(&mut self, run: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        _: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError> {
         self.place(run).map_err(|_| failed())?;
         self.asked
             .push((run.clone(), command.clone(), by.to_owned(), false));
         Ok(())
     }
 
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         let of_it = (1_i64..)
             .zip(&self.asked)
             .filter(|(_, (of, .., taken))| of == run && !taken);
@@ -162,7 +174,7 @@ impl Store for Memory {
             .collect())
     }
 
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         let asked = (1_i64..).zip(&mut self.asked);
         for (_, (.., taken)) in asked.filter(|(id, (of, ..))| *id <= up_to && of == run) {
             *taken = true;
@@ -170,7 +182,7 @@ impl Store for Memory {
         Ok(())
     }
 
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         let events = self.runs[self.place(run)?].1.len() as u64;
         let seq = at.unwrap_or(events);
         let sum = String::new();
@@ -256,19 +268,27 @@ fn told<T: Debug>(answer: Result<T, StoreError>) -> String {
 }
 
 /// Asks, and says what was answered. `memory` knows which tokens and places are right.
-fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> String {
+async fn ask(store: &mut dyn JournalStore, asked: &Asked, memory: &Memory, now: i64) -> String {
     let at = Timestamp::from_second(1_000_000_000 + now).unwrap();
-    let fence = |of: &ClusterName, by: i8| moved(memory.fence(of).unwrap(), by);
+    let fence = |of: &ClusterName, by: i8| moved(memory.newest(of), by);
     let of_run = |of: &RunId| {
         let place = memory.place(of).ok()?;
         Some(&memory.runs[place])
     };
     match asked {
-        Asked::Fence(c) => told(store.fence(&cluster(*c))),
-        Asked::Raise(c, by) => told(store.raise(&cluster(*c), fence(&cluster(*c), *by), "holder")),
+        Asked::Fence(c) => told(store.fence(&cluster(*c)).await),
+        Asked::Raise(c, by) => told(
+            store
+                .raise(&cluster(*c), fence(&cluster(*c), *by), "holder")
+                .await,
+        ),
         Asked::Begin(c, r, by) => {
             let (cluster, run) = (cluster(*c), run(*r));
-            told(store.begin(&cluster, fence(&cluster, *by), at, start(&cluster, &run)))
+            told(
+                store
+                    .begin(&cluster, fence(&cluster, *by), at, start(&cluster, &run))
+                    .await,
+            )
         }
         Asked::Append(r, by, from, count) => {
             let run = run(*r);
@@ -278,16 +298,20 @@ fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> Strin
             let event = |nth: u8| Event::Held {
                 reason: Reason::new(Code::Paused, format!("{nth} \"quoted\" ü\n")),
             };
-            told(store.append(&run, token, after, at, (0..*count).map(event).collect()))
+            told(
+                store
+                    .append(&run, token, after, at, (0..*count).map(event).collect())
+                    .await,
+            )
         }
-        Asked::Journal(r) => told(store.journal(&run(*r))),
-        Asked::Runs => told(store.runs()),
+        Asked::Journal(r) => told(store.journal(&run(*r)).await),
+        Asked::Runs => told(store.runs().await),
         Asked::Ask(r, pause) => {
             let command = if *pause { Command::Pause } else { Command::Abort };
-            told(store.ask(&run(*r), at, &command, "anna@ops1"))
+            told(store.ask(&run(*r), at, &command, "anna@ops1").await)
         }
         Asked::Commands(r) => {
-            let asked = store.asked(&run(*r));
+            let asked = store.asked(&run(*r)).await;
             told(asked.map(|all| {
                 all.into_iter()
                     .map(|(_, what, by)| (what, by))
@@ -296,9 +320,9 @@ fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> Strin
         }
         Asked::Taken(r, count) => {
             let run = run(*r);
-            let open = store.asked(&run).unwrap();
+            let open = store.asked(&run).await.unwrap();
             match open.get(usize::from(*count)).or(open.last()) {
-                Some((id, ..)) => told(store.taken(&run, *id)),
+                Some((id, ..)) => told(store.taken(&run, *id).await),
                 None => String::new(),
             }
         }
@@ -307,20 +331,20 @@ fn ask(store: &mut dyn Store, asked: &Asked, memory: &Memory, now: i64) -> Strin
 }
 
 /// Holds a store to what lists in memory answer.
-fn conform(open: &mut dyn FnMut() -> Box<dyn Store>, all: &[Asked]) -> Result<(), TestCaseError> {
+async fn conform<S: JournalStore>(open: impl AsyncFn() -> S, all: &[Asked]) -> Result<(), TestCaseError> {
     let mut memory = Memory::default();
-    let mut store = open();
+    let mut store = open().await;
     for (now, asked) in (0_i64..).zip(all) {
         if matches!(asked, Asked::Reopen) {
-            store = open();
+            store = open().await;
         }
         let knows = Memory {
             clusters: memory.clusters.clone(),
             runs: memory.runs.clone(),
             asked: Vec::new(),
         };
-        let theirs = ask(&mut *store, asked, &knows, now);
-        let ours = ask(&mut memory, asked, &knows, now);
+        let theirs = ask(&mut store, asked, &knows, now).await;
+        let ours = ask(&mut memory, asked, &knows, now).await;
         prop_assert_eq!(theirs, ours, "{:?}", asked);
     }
     Ok(())
@@ -344,10 +368,11 @@ fn hold(cases: u32, mut case: impl FnMut(&[Asked]) -> Result<(), TestCaseError>)
 
 #[test]
 fn a_file_answers_as_memory_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     hold(200, |all| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal.db");
-        conform(&mut || Box::new(SqliteStore::open(&path).unwrap()), all)
+        runtime.block_on(conform(async || SqliteStore::open(&path).unwrap(), all))
     });
 }
 
@@ -405,10 +430,10 @@ async fn a_lock_in_a_file_has_one_holder() {
     one_has_it_at_a_time(&locks).await;
 }
 
-fn journal_of(path: &std::path::Path) -> Vec<Entry> {
+async fn journal_of(path: &std::path::Path) -> Vec<Entry> {
     let store = SqliteStore::open(path).unwrap();
-    let runs = store.runs().unwrap();
-    store.journal(&runs[0].run).unwrap()
+    let runs = store.runs().await.unwrap();
+    store.journal(&runs[0].run).await.unwrap()
 }
 
 /// `journal-of-revision-1.db` was written by a build of before there were versions, and is read, and written to, by both.
@@ -428,11 +453,17 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     assert_eq!(place.upgrade().await.unwrap(), 1);
     assert_eq!(place.upgrade().await.unwrap(), place.newest());
 
-    let entries = journal_of(&path);
+    let entries = journal_of(&path).await;
     assert_eq!(entries.len(), 251);
     let replayed = stagger_core::run::Run::replay(entries.clone()).unwrap().unwrap();
     assert!(replayed.held().is_some());
-    let asked = place.open().unwrap().asked(&replayed.start().run).unwrap();
+    let asked = place
+        .open()
+        .await
+        .unwrap()
+        .asked(&replayed.start().run)
+        .await
+        .unwrap();
     assert!(
         matches!(&asked[..], [(1, Command::Pause, by)] if by.starts_with("anna@")),
         "{asked:?}"
@@ -468,7 +499,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     };
     let report = database.migrate(some, |_| {}).await.unwrap();
     assert_eq!((report.each[0].done, report.end.code()), (7, 6));
-    assert_eq!(journal_of(&path), entries, "half of it migrated");
+    assert_eq!(journal_of(&path).await, entries, "half of it migrated");
     let report = database.migrate(Limits::default(), |_| {}).await.unwrap();
     assert_eq!(report.end.code(), 0);
     assert!(
@@ -479,7 +510,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
             .iter()
             .all(|counted| counted.count.version.as_deref() == Some("1.0"))
     );
-    assert_eq!(journal_of(&path), entries);
+    assert_eq!(journal_of(&path).await, entries);
     assert!(refused("update journal set version = '1.9' where seq = 2").contains("append-only"));
 
     // What an earlier build does with the same file meanwhile: what it makes is there, and it knows of no versions.
@@ -491,7 +522,13 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
            values ('sim-no-way-back', '2026-11-22T12:00:00Z', '{\"command\":\"resume\"}', 'anna@ops1');",
     )
     .unwrap();
-    let asked = place.open().unwrap().asked(&replayed.start().run).unwrap();
+    let asked = place
+        .open()
+        .await
+        .unwrap()
+        .asked(&replayed.start().run)
+        .await
+        .unwrap();
     assert_eq!(asked[1].1, Command::Resume);
     let report = database.migrate(Limits::default(), |_| {}).await.unwrap();
     assert_eq!((report.each[2].done, report.end.code()), (1, 0));
@@ -499,16 +536,16 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
 }
 
 /// A later release wrote a row: it is named, and hides no other run.
-#[test]
-fn a_row_from_the_future_is_named_and_the_rest_is_read() {
+#[tokio::test]
+async fn a_row_from_the_future_is_named_and_the_rest_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     let mut store = SqliteStore::open(&path).unwrap();
     let c = cluster(0);
-    store.raise(&c, 1, "a").unwrap();
+    store.raise(&c, 1, "a").await.unwrap();
     for nth in 0..2 {
         let at = Timestamp::from_second(nth.into()).unwrap();
-        store.begin(&c, 1, at, start(&c, &run(nth))).unwrap();
+        store.begin(&c, 1, at, start(&c, &run(nth))).await.unwrap();
     }
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.execute_batch(
@@ -518,13 +555,14 @@ fn a_row_from_the_future_is_named_and_the_rest_is_read() {
     .unwrap();
     let listed: Vec<_> = store
         .runs()
+        .await
         .unwrap()
         .into_iter()
         .map(|listed| listed.run)
         .collect();
     assert_eq!(listed, [run(1), run(0)]);
-    assert_eq!(store.journal(&run(0)).unwrap().len(), 1);
-    let error = store.journal(&run(1)).unwrap_err().to_string();
+    assert_eq!(store.journal(&run(0)).await.unwrap().len(), 1);
+    let error = store.journal(&run(1)).await.unwrap_err().to_string();
     assert_eq!(
         error,
         "event 1 of run r1 cannot be read by this release: event 1.7 comes from a later release: this code knows event up to 1.0"
@@ -532,15 +570,15 @@ fn a_row_from_the_future_is_named_and_the_rest_is_read() {
 }
 
 /// A schema of a later release is refused by what it serves, not by its number.
-#[test]
-fn a_later_schema_is_worked_on_if_it_serves_this_program() {
+#[tokio::test]
+async fn a_later_schema_is_worked_on_if_it_serves_this_program() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal.db");
     drop(SqliteStore::open(&path).unwrap());
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.execute_batch("update schema_revision set revision = 99; alter table run add column later text;")
         .unwrap();
-    SqliteStore::open(&path).unwrap().runs().unwrap();
+    SqliteStore::open(&path).unwrap().runs().await.unwrap();
     raw.pragma_update(None, "user_version", 99).unwrap();
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(matches!(error, StoreError::OtherSchema { .. }), "{error}");
@@ -600,7 +638,7 @@ fn postgres_answers_as_memory_does() {
         in_runtime(async {
             let address = address(&server).await;
             postgres::upgrade(&address).await.unwrap();
-            conform(&mut || Box::new(PostgresStore::open(&address).unwrap()), all)
+            conform(async || PostgresStore::open(&address).await.unwrap(), all).await
         })
     });
 }
@@ -611,7 +649,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
     let server = Server::start();
     in_runtime(async {
         let address = address(&server).await;
-        let error = PostgresStore::open(&address).unwrap_err();
+        let error = PostgresStore::open(&address).await.unwrap_err();
         assert!(
             error
                 .to_string()
@@ -626,11 +664,12 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         let locks = PostgresLocks::new(&address).unwrap();
         one_has_it_at_a_time(&locks).await;
 
-        let mut store = PostgresStore::open(&address).unwrap();
+        let mut store = PostgresStore::open(&address).await.unwrap();
         let c = cluster(0);
-        store.raise(&c, 1, "a").unwrap();
+        store.raise(&c, 1, "a").await.unwrap();
         store
             .begin(&c, 1, Timestamp::UNIX_EPOCH, start(&c, &run(0)))
+            .await
             .unwrap();
         for (sql, why) in [
             ("update journal set body = '{}'", "append-only"),
@@ -656,7 +695,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         )
         .await
         .unwrap();
-        let error = PostgresStore::open(&address).unwrap_err();
+        let error = PostgresStore::open(&address).await.unwrap_err();
         assert!(
             error.to_string().contains("serves programs that know revision 9"),
             "{error}"
@@ -673,9 +712,12 @@ fn whoever_was_overtaken_writes_nothing() {
         let address = address(&server).await;
         postgres::upgrade(&address).await.unwrap();
         let (c, r) = (cluster(0), run(0));
-        let mut first = PostgresStore::open(&address).unwrap();
-        first.raise(&c, 1, "first").unwrap();
-        first.begin(&c, 1, Timestamp::UNIX_EPOCH, start(&c, &r)).unwrap();
+        let mut first = PostgresStore::open(&address).await.unwrap();
+        first.raise(&c, 1, "first").await.unwrap();
+        first
+            .begin(&c, 1, Timestamp::UNIX_EPOCH, start(&c, &r))
+            .await
+            .unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let mut all = Vec::new();
         for nth in 0..8_u64 {
@@ -699,7 +741,12 @@ fn whoever_was_overtaken_writes_nothing() {
             "{takeovers} takeovers, {refused} refused"
         );
         // Gapless, with every checksum right.
-        let journal = PostgresStore::open(&address).unwrap().journal(&r).unwrap();
+        let journal = PostgresStore::open(&address)
+            .await
+            .unwrap()
+            .journal(&r)
+            .await
+            .unwrap();
         assert!(journal.len() > 100, "{} events", journal.len());
         let pool = PgPool::connect(&address.to_string()).await.unwrap();
         let fences: Vec<i64> = sqlx::query_scalar("select fence from journal order by seq")
@@ -715,7 +762,7 @@ fn whoever_was_overtaken_writes_nothing() {
 async fn contend(nth: u64, address: &Address, over: &AtomicBool) -> (Vec<u64>, u32) {
     let (c, r) = (cluster(0), run(0));
     let locks = PostgresLocks::new(address).unwrap();
-    let mut store = PostgresStore::open(address).unwrap();
+    let mut store = PostgresStore::open(address).await.unwrap();
     let (mut tokens, mut refused) = (Vec::new(), 0);
     let expires = Duration::from_millis(30);
     let mut chance = nth * 7919 + 1;
@@ -725,7 +772,7 @@ async fn contend(nth: u64, address: &Address, over: &AtomicBool) -> (Vec<u64>, u
     };
     while !over.load(Ordering::Relaxed) {
         let claim = claim(&format!("{nth}-{}", tokens.len()));
-        let at_least = store.fence(&c).unwrap();
+        let at_least = store.fence(&c).await.unwrap();
         let Ok(fence) = locks.lock(&c, &claim, at_least, expires).await else {
             tokio::time::sleep(Duration::from_millis(draw(10))).await;
             continue;
@@ -734,7 +781,7 @@ async fn contend(nth: u64, address: &Address, over: &AtomicBool) -> (Vec<u64>, u
         if draw(4) == 0 {
             tokio::time::sleep(expires * 2).await;
         }
-        match store.raise(&c, fence, "contender") {
+        match store.raise(&c, fence, "contender").await {
             Ok(()) => {}
             Err(StoreError::FencedOut { .. }) => {
                 refused += 1;
@@ -742,14 +789,14 @@ async fn contend(nth: u64, address: &Address, over: &AtomicBool) -> (Vec<u64>, u
             }
             Err(error) => panic!("{error}"),
         }
-        let mut seq = store.journal(&r).unwrap().len() as u64;
+        let mut seq = store.journal(&r).await.unwrap().len() as u64;
         let begun = Instant::now();
         for _ in 0..draw(12) {
             let event = Event::LeaseTaken {
                 fence,
                 holder: format!("{nth} after {:?}", begun.elapsed()),
             };
-            match store.append(&r, fence, seq, Timestamp::now(), vec![event]) {
+            match store.append(&r, fence, seq, Timestamp::now(), vec![event]).await {
                 Ok(entries) => seq += entries.len() as u64,
                 Err(StoreError::FencedOut { .. }) => {
                     refused += 1;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
 use stagger_core::view::{self, RunView};
-use stagger_engine::store::{Listed, Mark, Store};
+use stagger_engine::store::{JournalStore, Listed, Mark};
 use stagger_engine::supervisor;
 use stagger_report::{Reading, Verification, verify};
 use tokio::sync::watch;
@@ -123,13 +123,11 @@ impl Runs {
         let this = self.clone();
         let of_caller = caller.clone();
         let everything = cluster.is_none() && caller.clusters.is_none();
-        let found = self.stores.all(move |place, store| {
-            let listed = this.seen_by(place, &*store, &of_caller)?.into_iter();
-            let listed = listed.filter(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
-            Ok(listed
-                .take(LISTED)
-                .map(|listed| this.in_list(place, &*store, listed))
-                .collect())
+        let found = self.stores.all(async move |place, store| {
+            let mut listed = this.seen_by(place, &*store, &of_caller).await?;
+            listed.retain(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
+            listed.truncate(LISTED);
+            Ok(this.in_list(place, &*store, listed).await)
         });
         let mut listing = self.listing(found.await?, &caller);
         listing.runs.truncate(LISTED);
@@ -164,13 +162,11 @@ impl Runs {
     pub(crate) async fn newest(&self, caller: Caller) -> Result<Listing, ReadError> {
         let this = self.clone();
         let of_caller = caller.clone();
-        let found = self.stores.all(move |place, store| {
+        let found = self.stores.all(async move |place, store| {
             let mut clusters = BTreeSet::new();
-            let listed = this.seen_by(place, &*store, &of_caller)?.into_iter();
-            Ok(listed
-                .filter(|listed| clusters.insert(listed.cluster.clone()))
-                .map(|listed| this.in_list(place, &*store, listed))
-                .collect())
+            let mut listed = this.seen_by(place, &*store, &of_caller).await?;
+            listed.retain(|listed| clusters.insert(listed.cluster.clone()));
+            Ok(this.in_list(place, &*store, listed).await)
         });
         let mut listing = self.listing(found.await?, &caller);
         let mut clusters = BTreeSet::new();
@@ -194,29 +190,43 @@ impl Runs {
     }
 
     /// What a store lists, of clusters that somebody may see.
-    fn seen_by(&self, place: Place, store: &dyn Store, caller: &Caller) -> Result<Vec<Listed>, ReadError> {
-        let mut listed = runs_of(store)?;
+    async fn seen_by(
+        &self,
+        place: Place,
+        store: &dyn JournalStore,
+        caller: &Caller,
+    ) -> Result<Vec<Listed>, ReadError> {
+        let mut listed = runs_of(store).await?;
         self.stores.saw(place, &listed);
         listed.retain(|listed| caller.sees(&listed.cluster));
         Ok(listed)
     }
 
-    fn in_list(&self, place: Place, store: &dyn Store, listed: Listed) -> InList {
-        InList {
-            view: self.glance(place, store, &listed),
-            store: self.stores.name(place).to_owned(),
-            listed,
+    async fn in_list(&self, place: Place, store: &dyn JournalStore, all: Vec<Listed>) -> Vec<InList> {
+        let mut list = Vec::with_capacity(all.len());
+        for listed in all {
+            list.push(InList {
+                view: self.glance(place, store, &listed).await,
+                store: self.stores.name(place).to_owned(),
+                listed,
+            });
         }
+        list
     }
 
     /// A run of the list at a glance. Of one that the store lists as over, what was read once stands.
-    fn glance(&self, place: Place, store: &dyn Store, listed: &Listed) -> Result<Arc<RunView>, ReadError> {
+    async fn glance(
+        &self,
+        place: Place,
+        store: &dyn JournalStore,
+        listed: &Listed,
+    ) -> Result<Arc<RunView>, ReadError> {
         let run = &(place, listed.run.clone());
         let is_over = listed.ended_by.is_some();
         if let Some(over) = self.kept(|kept| kept.over.get(run).filter(|_| is_over).cloned()) {
             return Ok(over);
         }
-        let view = Arc::new(self.read(place, store, &listed.run)?.view);
+        let view = Arc::new(self.read(place, store, &listed.run).await?.view);
         if is_over {
             self.kept(|kept| {
                 kept.journals.remove(run);
@@ -231,17 +241,18 @@ impl Runs {
     pub(crate) async fn run(&self, run: &RunId) -> Result<ReadRun, ReadError> {
         let place = self.stores.of_run(run).await?;
         let (this, run) = (self.clone(), run.clone());
-        let read = move |store: Box<dyn Store>| this.read(place, &*store, &run);
+        let read = async move |store: Box<dyn JournalStore>| this.read(place, &*store, &run).await;
         self.stores.look(place, read).await
     }
 
-    fn read(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<ReadRun, ReadError> {
-        let journal = self.journal(place, store, run)?;
+    async fn read(&self, place: Place, store: &dyn JournalStore, run: &RunId) -> Result<ReadRun, ReadError> {
+        let journal = self.journal(place, store, run).await?;
         let state = &journal.reading.run;
         let view = view::run(state, None);
-        let nobody = supervisor::nobody(store, state);
+        let nobody = supervisor::nobody(store, state).await;
         let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
-        let asked = store.asked(run).map_err(|error| ReadError::of(run, &error))?;
+        let asked = store.asked(run).await;
+        let asked = asked.map_err(|error| ReadError::of(run, &error))?;
         let seen = ReadRun {
             asked: asked.into_iter().map(|(_, command, by)| (command, by)).collect(),
             view: match nobody {
@@ -260,17 +271,23 @@ impl Runs {
         Ok(seen)
     }
 
-    fn journal(&self, place: Place, store: &dyn Store, run: &RunId) -> Result<Arc<Journal>, ReadError> {
+    async fn journal(
+        &self,
+        place: Place,
+        store: &dyn JournalStore,
+        run: &RunId,
+    ) -> Result<Arc<Journal>, ReadError> {
         let key = (place, run.clone());
         // Before the journal: what is written meanwhile is read again.
-        let mark = store.mark(run, None).ok().flatten();
+        let mark = store.mark(run, None).await.ok().flatten();
         if let Some(known) = self.kept(|kept| kept.journals.get(&key).cloned()) {
             // A store that was put back may stand at the same place with other events.
             if known.mark.is_some() && known.mark == mark {
                 return Ok(known);
             }
         }
-        let entries = store.journal(run).map_err(|error| ReadError::of(run, &error))?;
+        let entries = store.journal(run).await;
+        let entries = entries.map_err(|error| ReadError::of(run, &error))?;
         let unreadable = |why: String| ReadError::Unreadable {
             run: run.clone(),
             why,
@@ -330,16 +347,20 @@ impl Runs {
         let place = self.stores.of_cluster(cluster);
         let place = place.ok_or_else(|| ReadError::Store(format!("no store is known of {cluster}")))?;
         let (this, cluster) = (self.clone(), cluster.clone());
-        let look = move |store: Box<dyn Store>| {
-            let listed = runs_of(&*store)?.into_iter();
-            let listed: Vec<Listed> = listed.filter(|listed| listed.cluster == cluster).collect();
-            // One that cannot be read may go on.
-            let goes_on = |listed: &&Listed| {
-                let view = this.glance(place, &*store, listed);
-                view.map_or(true, |view| view.ending.is_none())
-            };
+        let look = async move |store: Box<dyn JournalStore>| {
+            let mut listed = runs_of(&*store).await?;
+            listed.retain(|listed| listed.cluster == cluster);
+            let mut open = None;
+            for listed in &listed {
+                // One that cannot be read may go on.
+                let view = this.glance(place, &*store, listed).await;
+                if view.map_or(true, |view| view.ending.is_none()) {
+                    open = Some(listed.run.clone());
+                    break;
+                }
+            }
             Ok(Newest {
-                open: listed.iter().find(goes_on).map(|listed| listed.run.clone()),
+                open,
                 newest: listed.into_iter().next().map(|listed| listed.run),
             })
         };
@@ -350,8 +371,8 @@ impl Runs {
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
         let place = self.stores.of_run(run).await?;
         let run = run.clone();
-        let ask = move |mut store: Box<dyn Store>| {
-            let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by);
+        let ask = async move |mut store: Box<dyn JournalStore>| {
+            let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by).await;
             asked.map_err(|error| ReadError::of_supervisor(&run, &error))
         };
         self.stores.look(place, ask).await

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{BoxFuture, join_all};
 use stagger_core::model::{ClusterName, RunId};
-use stagger_engine::store::{Listed, Store, StoreError};
+use stagger_engine::store::{JournalStore, Listed, StoreError};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::access::Caller;
@@ -14,7 +15,7 @@ use crate::limits::Limits;
 use crate::read_error::{ReadError, in_full};
 
 /// Opens the store anew: each question has one of its own.
-pub type Open = Arc<dyn Fn() -> Result<Box<dyn Store>, StoreError> + Send + Sync>;
+pub type Open = Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn JournalStore>, StoreError>> + Send + Sync>;
 
 /// One of the stores whose runs are served.
 #[derive(Clone)]
@@ -75,11 +76,11 @@ impl Stores {
         }
     }
 
-    /// Looks into one of them, on a thread of its own: a store blocks.
+    /// Looks into one of them, on a thread of its own: one that is a file is read in the thread that asks.
     pub(crate) async fn look<T: Send + 'static>(
         &self,
         place: Place,
-        with: impl FnOnce(Box<dyn Store>) -> Result<T, ReadError> + Send + 'static,
+        with: impl AsyncFnOnce(Box<dyn JournalStore>) -> Result<T, ReadError> + Send + 'static,
     ) -> Result<T, ReadError> {
         let away = |why: String| ReadError::Store(why);
         let known = self.known.get(place);
@@ -87,10 +88,14 @@ impl Stores {
         let look = Arc::clone(&known.looks).acquire_owned().await;
         let look = look.map_err(|error| away(error.to_string()))?;
         let open = Arc::clone(&known.store.open);
+        let runtime = Handle::current();
         let done = tokio::task::spawn_blocking(move || {
             // Until it is done, also where whoever asked waits no more.
             let _look = look;
-            with(open().map_err(|error| away(in_full(&error)))?)
+            runtime.block_on(async {
+                let store = open().await.map_err(|error| away(in_full(&error)))?;
+                with(store).await
+            })
         });
         done.await.unwrap_or_else(|error| Err(away(error.to_string())))
     }
@@ -101,12 +106,12 @@ impl Stores {
     /// None answers: the error of the first.
     pub(crate) async fn all<T: Send + 'static>(
         &self,
-        with: impl Fn(Place, Box<dyn Store>) -> Result<T, ReadError> + Clone + Send + 'static,
+        with: impl AsyncFn(Place, Box<dyn JournalStore>) -> Result<T, ReadError> + Clone + Send + 'static,
     ) -> Result<Found<T>, ReadError> {
         let asked = (0..self.known.len()).map(|place| {
             let with = with.clone();
             async move {
-                let looked = self.look(place, move |store| with(place, store));
+                let looked = self.look(place, async move |store| with(place, store).await);
                 let looked = tokio::time::timeout(self.patience, looked).await;
                 let late = || format!("it has not answered within {} s", self.patience.as_secs());
                 (place, looked.unwrap_or_else(|_| Err(ReadError::Store(late()))))
@@ -137,7 +142,7 @@ impl Stores {
         if let Some(place) = self.one_place(run)? {
             return Ok(place);
         }
-        let found = self.all(|_, store| runs_of(&*store)).await?;
+        let found = self.all(async |_, store| runs_of(&*store).await).await?;
         for (place, listed) in &found.all {
             self.saw(*place, listed);
         }
@@ -221,6 +226,9 @@ impl Stores {
 }
 
 /// All that a store lists.
-pub(crate) fn runs_of(store: &dyn Store) -> Result<Vec<Listed>, ReadError> {
-    store.runs().map_err(|error| ReadError::Store(in_full(&error)))
+pub(crate) async fn runs_of(store: &dyn JournalStore) -> Result<Vec<Listed>, ReadError> {
+    store
+        .runs()
+        .await
+        .map_err(|error| ReadError::Store(in_full(&error)))
 }

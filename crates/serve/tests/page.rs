@@ -87,7 +87,7 @@ async fn a_script_is_sent_what_it_lacks() {
     assert_eq!(sent("").await, (digests.len(), Vec::new()));
     let (_, explained) = sent("&unit=osd.0").await;
     assert_eq!(explained, ["unit"]);
-    served.write(1);
+    served.write(1).await;
     let (_, changed) = sent("").await;
     assert!(
         !changed.is_empty() && changed.len() < digests.len() / 2,
@@ -144,7 +144,7 @@ fn lines(page: &str) -> (Vec<u64>, Option<u64>) {
 #[tokio::test]
 async fn filters_leave_what_is_asked_for_and_pages_leave_out_nothing() {
     let served = Served::at_socket().await;
-    served.write(440);
+    served.write(440).await;
     let told = async |query: &str| served.get(&format!("{PAGE}?{query}")).await.body;
     let (mut all, mut before) = (Vec::new(), None);
     loop {

@@ -49,7 +49,7 @@ async fn runs_are_listed_and_told_and_told_again_only_when_something_is_new() {
     let tag = first.header("etag").unwrap();
     let again = served.with(OPEN, &[("if-none-match", &tag)]).await;
     assert_eq!((again.status, again.body.as_str()), (304, ""));
-    served.write(1);
+    served.write(1).await;
     assert_eq!(served.with(OPEN, &[("if-none-match", &tag)]).await.status, 200);
 }
 
@@ -79,7 +79,7 @@ async fn each_metric_is_in_the_reference() {
 #[tokio::test]
 async fn the_runs_of_one_cluster_hide_none_of_another() {
     let served = Served::at_socket().await;
-    served.crowd(120);
+    served.crowd(120).await;
     let count = async |path: &str| {
         let list = served.get(path).await.json();
         list["runs"].as_array().unwrap().len()
@@ -129,7 +129,7 @@ async fn a_stream_goes_on_where_it_ended_and_tells_what_is_written() {
     };
     let first = stream.until("event: run").await;
     assert_eq!(ids(&first), [newest - 1, newest], "{first}");
-    served.write(1);
+    served.write(1).await;
     let next = stream.until("event: run").await;
     assert_eq!(ids(&next), [newest + 1], "{next}");
 }
@@ -143,7 +143,7 @@ async fn a_command_is_left_in_the_name_of_who_asks() {
         (answer.status, answer.json()["verdict"].as_str()),
         (202, Some("interrupted"))
     );
-    assert_eq!(served.asked(), [(Command::Pause, "anna@ops1".to_owned())]);
+    assert_eq!(served.asked().await, [(Command::Pause, "anna@ops1".to_owned())]);
     // Whoever asked sees that nobody has heeded it yet.
     let run = served.get(OPEN).await.json();
     assert_eq!(run["asked"], json!([{ "command": "pause", "by": "anna@ops1" }]));
@@ -179,7 +179,7 @@ async fn a_run_that_nobody_carries_out_is_carried_on_by_one_process() {
         served.started()
     };
     assert_eq!(begun().await, ["sim-demo"]);
-    assert_eq!(served.asked().len(), 4);
+    assert_eq!(served.asked().await.len(), 4);
 }
 
 #[tokio::test]
@@ -206,10 +206,10 @@ async fn an_approval_is_of_the_plan_that_was_looked_at() {
     let plan = plan_of(&served).await;
     let unknown = served.post(&to, &[], &approve("no-such-word", Some(&plan))).await;
     assert_eq!((unknown.status, unknown.problem()), (409, "conflict".to_owned()));
-    assert!(served.asked().is_empty());
+    assert!(served.asked().await.is_empty());
     let right = served.post(&to, &[], &approve(&word, Some(&plan))).await;
     assert_eq!(right.status, 202);
-    assert!(matches!(&served.asked()[..], [(Command::Approve { door }, _)] if door.as_str() == word));
+    assert!(matches!(&served.asked().await[..], [(Command::Approve { door }, _)] if door.as_str() == word));
 }
 
 #[tokio::test]
@@ -221,13 +221,13 @@ async fn what_is_sent_twice_with_a_key_is_done_once_and_only_upon_what_was_seen(
         let answer = served.post(&to, &[("idempotency-key", "k1")], &pause).await;
         assert_eq!(answer.status, 202);
     }
-    assert_eq!(served.asked().len(), 1);
+    assert_eq!(served.asked().await.len(), 1);
     let resume = command(&json!({ "command": "resume" }));
     let other = served.post(&to, &[("idempotency-key", "k1")], &resume).await;
     assert_eq!(other.status, 422);
 
     let tag = served.get(OPEN).await.header("etag").unwrap();
-    served.write(1);
+    served.write(1).await;
     let late = served
         .post(&to, &[("if-match", &tag), ("idempotency-key", "k2")], &resume)
         .await;
@@ -238,7 +238,7 @@ async fn what_is_sent_twice_with_a_key_is_done_once_and_only_upon_what_was_seen(
         .post(&to, &[("if-match", &tag), ("idempotency-key", "k2")], &resume)
         .await;
     assert_eq!(answer.status, 202);
-    assert_eq!(served.asked().len(), 2);
+    assert_eq!(served.asked().await.len(), 2);
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn no_page_from_elsewhere_asks_in_the_name_of_the_user() {
             .status
     };
     assert_eq!(ask(&ours).await, 303);
-    assert_eq!(served.asked().len(), 1);
+    assert_eq!(served.asked().await.len(), 1);
     for foreign in [
         &[("origin", "https://evil.example")][..],
         &[("origin", "null")],
@@ -263,7 +263,7 @@ async fn no_page_from_elsewhere_asks_in_the_name_of_the_user() {
     ] {
         assert_eq!(ask(foreign).await, 403, "{foreign:?}");
     }
-    assert_eq!(served.asked().len(), 1);
+    assert_eq!(served.asked().await.len(), 1);
     // A name of somebody's that leads here.
     let rebound = served.with(OPEN, &[("host", "evil.example:8080")]).await;
     assert_eq!(rebound.status, 403);
@@ -318,7 +318,10 @@ async fn who_has_a_token_may_do_what_it_is_for_and_no_more() {
             .status,
         202
     );
-    assert_eq!(served.asked(), [(Command::Pause, "token operate".to_owned())]);
+    assert_eq!(
+        served.asked().await,
+        [(Command::Pause, "token operate".to_owned())]
+    );
     let confirm = command(&json!({ "command": "confirm", "host": "host-0-0" }));
     let refused = served.post(&to, &[("authorization", &operate)], &confirm).await;
     assert_eq!(refused.status, 403);
@@ -414,7 +417,7 @@ async fn what_nobody_can_understand_is_refused_and_never_shown_as_markup() {
         .with(&format!("{OPEN}/stream"), &[("last-event-id", "x")])
         .await;
     assert_eq!(stream.status, 422);
-    assert!(served.asked().is_empty());
+    assert!(served.asked().await.is_empty());
 }
 
 #[tokio::test]

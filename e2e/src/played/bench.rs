@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::ClusterName;
-use stagger_engine::store::Store as _;
+use stagger_engine::store::JournalStore as _;
 use stagger_rook::api::cluster::CephCluster;
 use stagger_rook::api::maintenance::CephMaintenance;
 use stagger_rook::journal::{CommandQueue, KubeStore};
@@ -358,9 +358,9 @@ impl World {
         figures.cpu_s = cpu(pid)?;
         let name = ClusterName::new(NAMESPACE)?;
         let store = KubeStore::new(&self.client, NAMESPACE, name, CommandQueue::default());
-        let runs = store.runs().context("reading the journal")?;
+        let runs = store.runs().await.context("reading the journal")?;
         let run = runs.first().context("there is no run")?;
-        let waves = waves(&store.journal(&run.run).context("reading the journal")?);
+        let waves = waves(&store.journal(&run.run).await.context("reading the journal")?);
         figures.revision(&waves, |from, until| {
             audit::between(&self.settings.audit, from, until)
         })?;

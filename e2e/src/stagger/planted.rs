@@ -17,8 +17,42 @@ pub struct Planted {
     pub says: &'static str,
 }
 
+/// Mistakes that can be made in the configuration of any cluster.
+const GENERAL: &[Planted] = &[
+    Planted {
+        good: "kind = \"",
+        bad: "kind = \"x",
+        says: "unknown variant",
+    },
+    Planted {
+        good: "name = \"lab\"",
+        bad: "name = \"la b\"",
+        says: "la b",
+    },
+    Planted {
+        good: "[cluster]",
+        bad: "[clutser]",
+        says: "did you mean `cluster`?",
+    },
+    Planted {
+        good: "lock_expires = ",
+        bad: "lock_expires = -",
+        says: "invalid value",
+    },
+    Planted {
+        good: "on_failure = \"",
+        bad: "on_failure = \"x",
+        says: "unknown variant `x",
+    },
+    Planted {
+        good: "max_in_parallel = \"",
+        bad: "max_in_parallel = \"150%\" # \"",
+        says: "\"150%\" is not a limit",
+    },
+];
+
 impl Machine {
-    /// The machine's configuration passes, and each mistake is found in it: one at a time.
+    /// The machine's configuration passes, and each mistake is found in it: one at a time, those of every configuration too.
     ///
     /// # Errors
     /// The good one does not pass, or a mistake is not found; or there is no such piece to spoil.
@@ -26,8 +60,9 @@ impl Machine {
         let check = [&["config", "check"], words].concat();
         let good = fs::read_to_string(self.config()).context("reading the configuration")?;
         self.call(&check)?.expect(0)?;
-        let found = planted
+        let found = GENERAL
             .iter()
+            .chain(planted)
             .try_for_each(|mistake| self.finds(&check, &good, mistake));
         fs::write(self.config(), good).context("writing the good configuration again")?;
         found

@@ -17,7 +17,7 @@ use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 use stagger_engine::cluster::LockRecord;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 
 /// The scripts, as they are here.
 const SCRIPTS: [(&str, &str); 3] = [
@@ -58,7 +58,7 @@ impl Bed {
         fs::create_dir(place.join("state")).context("making the folder of the store")?;
         let mut first = None;
         for journal in journals {
-            let run = write(&place.join("state/journal.db"), &journal)?;
+            let run = in_runtime(write(&place.join("state/journal.db"), &journal))?;
             first.get_or_insert((run, journal.more));
         }
         let (run, more) = first.context("no journal")?;
@@ -145,7 +145,7 @@ impl Bed {
                     self.more.len()
                 );
                 let events: Vec<Entry> = self.more.drain(..count).collect();
-                append(&mut SqliteStore::open(&store)?, &self.run, &events)?;
+                in_runtime(append(&mut SqliteStore::open(&store)?, &self.run, &events))?;
                 Ok("written".to_owned())
             }
             // Where the file was is a folder: it cannot be opened, nor made anew.
@@ -160,7 +160,7 @@ impl Bed {
                 Ok("found".to_owned())
             }
             ("asked", _) => {
-                let asked = SqliteStore::open(&store)?.asked(&self.run)?;
+                let asked = in_runtime(async { Ok(SqliteStore::open(&store)?.asked(&self.run).await?) })?;
                 let words = asked.iter().map(|(_, command, _)| stagger_words(command));
                 Ok(words.collect::<Vec<_>>().join(","))
             }
@@ -190,17 +190,24 @@ fn stagger_words(command: &stagger_core::run::Command) -> String {
     }
 }
 
+/// Waits for a store.
+fn in_runtime<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .build()?
+        .block_on(future)
+}
+
 /// Writes a journal as far as it goes at first.
-fn write(file: &Path, journal: &Journal) -> Result<RunId> {
+async fn write(file: &Path, journal: &Journal) -> Result<RunId> {
     let mut store = SqliteStore::open(file)?;
     let first = journal.written.first().context("an empty journal")?;
     let Event::Started(start) = &first.event else {
         bail!("a journal begins with the start of a run");
     };
     let (cluster, run): (ClusterName, RunId) = (start.cluster.clone(), start.run.clone());
-    store.raise(&cluster, 1, "test")?;
-    store.begin(&cluster, 1, first.at, first.event.clone())?;
-    append(&mut store, &run, &journal.written[1..])?;
+    store.raise(&cluster, 1, "test").await?;
+    store.begin(&cluster, 1, first.at, first.event.clone()).await?;
+    append(&mut store, &run, &journal.written[1..]).await?;
     if journal.at_work {
         let claim = LockRecord {
             incarnation: "test".to_owned(),
@@ -210,16 +217,18 @@ fn write(file: &Path, journal: &Journal) -> Result<RunId> {
             since: Timestamp::now(),
             life: None,
         };
-        store.beat(&run, 1, &claim, AT_WORK)?;
+        store.beat(&run, 1, &claim, AT_WORK).await?;
     }
     Ok(run)
 }
 
 /// Events of one time in one piece.
-fn append(store: &mut SqliteStore, run: &RunId, entries: &[Entry]) -> Result<()> {
+async fn append(store: &mut SqliteStore, run: &RunId, entries: &[Entry]) -> Result<()> {
     for piece in entries.chunk_by(|one, other| one.at == other.at) {
         let events = piece.iter().map(|entry| entry.event.clone()).collect();
-        store.append(run, 1, piece[0].seq - 1, piece[0].at, events)?;
+        store
+            .append(run, 1, piece[0].seq - 1, piece[0].at, events)
+            .await?;
     }
     Ok(())
 }

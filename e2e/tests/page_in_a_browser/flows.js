@@ -150,7 +150,7 @@ const flows = {
     // Event by event, up to where the units that were changed wait for their gates.
     const waits = async () => /Waits for\s.*pgs-clean/s.test(await text(page, ".glance"));
     while ((await verifying()) < 4 || !(await waits())) {
-      check(wrote < 40, "the map does not follow, or not waiting");
+      check(wrote < 40, "the map does not follow, or nothing is waited for");
       await ask("write 1");
       wrote += 1;
       await wait("the newest event", async () => (await text(page, "#live")).includes(`event ${before + wrote},`));

@@ -101,6 +101,9 @@ impl CephConfig {
 pub struct Software {
     /// Makes `{release}` what the next start of the daemon runs. The daemon keeps running.
     pub upgrade: Option<String>,
+    /// Prints the versions that the host can install, as `apt-cache madison ceph-base` or `dnf --showduplicates list ceph-base` does.
+    /// `config check --to` compares them with the release, and `--to 20` is the newest that all hosts have.
+    pub versions: Option<String>,
     /// Stops and starts the daemon.
     pub restart: Option<String>,
     /// Stops the daemon and makes its data readable for the older `{release}`, by the tools of the newer
@@ -147,6 +150,7 @@ impl SoftwareByKind {
         let all = &self.all;
         Software {
             upgrade: pick(&own.upgrade, &all.upgrade),
+            versions: pick(&own.versions, &all.versions),
             restart: pick(&own.restart, &all.restart),
             before_rollback: pick(&own.before_rollback, &all.before_rollback),
             rollback: pick(&own.rollback, &all.rollback),

@@ -2,14 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::json;
 use stagger_core::model::Reason;
 use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
 use stagger_engine::template::filled;
 
+use crate::api::{CephApi, Whom};
 use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
 use crate::facts::{Facts, Known};
 use crate::health_codes;
+use crate::offered;
 use crate::reboot::ask;
 use crate::translate::HealthPolicy;
 use crate::translate::hosts::HOST;
@@ -21,9 +24,10 @@ const KNOWN: &[&str] = &["kind", "id", "host", "release"];
 const ANY_RELEASE: &str = "20.2.4";
 
 /// Each command by its key.
-fn commands(software: &Software) -> [(&'static str, Option<&String>); 6] {
+fn commands(software: &Software) -> [(&'static str, Option<&String>); 7] {
     let Software {
         upgrade,
+        versions,
         restart,
         before_rollback,
         rollback,
@@ -32,6 +36,7 @@ fn commands(software: &Software) -> [(&'static str, Option<&String>); 6] {
     } = software;
     [
         ("upgrade", upgrade.as_ref()),
+        ("versions", versions.as_ref()),
         ("restart", restart.as_ref()),
         ("before_rollback", before_rollback.as_ref()),
         ("rollback", rollback.as_ref()),
@@ -105,6 +110,21 @@ pub fn missing_commands<'a>(software: &SoftwareByKind, kinds: impl Iterator<Item
     reasons
 }
 
+/// Whether the lock and the guards can be written: one key beside theirs is set, and removed again.
+pub async fn may_write(api: &dyn CephApi) -> Check {
+    const SUBJECT: &str = "[cluster] user";
+    const KEY: &str = "stagger/preflight";
+    let set = json!({ "prefix": "config-key set", "key": KEY, "val": "stagger config check" });
+    let remove = json!({ "prefix": "config-key rm", "key": KEY });
+    for command in [set, remove] {
+        if let Err(error) = api.ask(Whom::Mon, command).await {
+            return Check::failed(SUBJECT, format!("it may not write config-key: {error}"))
+                .hint("a run keeps its lock there: the user's capabilities for monitors must permit `config-key set`, as `mon 'allow *'` does");
+        }
+    }
+    Check::passed(SUBJECT, "it may write the lock")
+}
+
 /// Whether the codes of `[health]` are Ceph's.
 pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
     let lists = [("accept", &policy.accept), ("block", &policy.block)];
@@ -146,6 +166,9 @@ pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>)
                 Some(Err(error)) => checks.push(Check::failed(&host, error.to_string())),
             }
         }
+    }
+    if let Some(release) = release {
+        checks.extend(offered::check(&offered::offered(settings, facts).await, release));
     }
     let CephSettings { hosts, reboot, .. } = settings;
     if hosts.shell.is_empty() {

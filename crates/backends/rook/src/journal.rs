@@ -6,14 +6,17 @@
 //! is one request and all or nothing. Who takes over writes its token into the last chunk of every chain:
 //! from then on the condition of an older holder fails, and it finds the token and stops.
 //!
-//! Each event carries a checksum over the one before and itself: its time, its version and what happened.
+//! Each event carries a checksum over the one before and itself: its time, its version and what happened
+//! (the short form of [`rows`](stagger_engine::rows::Summed)).
 
 mod line;
 mod prune;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,10 +26,10 @@ use semver::Version;
 use serde_json::{Value, json};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::store::{Listed, Mark, Store, StoreError};
-use tokio::runtime::Handle;
+use stagger_engine::rows::{Begun, Reader};
+use stagger_engine::store::{JournalStore, Listed, Mark, StoreError};
 
-use line::{Unread, checksum, event, events, key_of, last_seq, line};
+use line::{event, events, key_of, last_seq, line, read_line};
 
 /// The label of all these ConfigMaps, with the cluster's name.
 pub const LABEL: &str = "stagger.dev/journal-of";
@@ -74,15 +77,14 @@ struct Tail {
     sum: String,
 }
 
-/// The store of one cluster. Its calls wait for the API server in the runtime that they are made in, which
-/// must have several threads.
+/// The store of one cluster.
 #[derive(Clone)]
 pub struct KubeStore {
     maps: Api<ConfigMap>,
     cluster: ClusterName,
     asked: CommandQueue,
     operator: Option<Version>,
-    /// The last chunk of each chain that was read or written, also for the same store [beside](Store::beside).
+    /// The last chunk of each chain that was read or written, also for the same store [beside](JournalStore::beside).
     tails: Arc<Mutex<BTreeMap<RunId, Tail>>>,
 }
 
@@ -109,8 +111,8 @@ impl KubeStore {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn outranked(&self) -> Result<Option<String>, StoreError> {
-        let head = self.get(&self.head_name())?;
+    pub async fn outranked(&self) -> Result<Option<String>, StoreError> {
+        let head = self.get(&self.head_name()).await?;
         Ok(head.as_ref().and_then(|head| self.outranked_by(head)))
     }
 
@@ -132,12 +134,15 @@ impl KubeStore {
         format!("stagger-{}", self.cluster)
     }
 
-    fn get(&self, name: &str) -> Result<Option<ConfigMap>, StoreError> {
-        wait(self.maps.get_opt(name)).map_err(|error| failed(&format!("read ConfigMap {name}"), &error))
+    async fn get(&self, name: &str) -> Result<Option<ConfigMap>, StoreError> {
+        self.maps
+            .get_opt(name)
+            .await
+            .map_err(|error| failed(&format!("read ConfigMap {name}"), &error))
     }
 
     /// Makes a ConfigMap; one that is there already is left as it is.
-    fn make(&self, name: &str, data: &Value) -> Result<(), StoreError> {
+    async fn make(&self, name: &str, data: &Value) -> Result<(), StoreError> {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": name, "labels": { LABEL: self.cluster } },
@@ -148,7 +153,7 @@ impl KubeStore {
             tried: tried.clone(),
             why: error.to_string(),
         })?;
-        match wait(self.maps.create(&PostParams::default(), &object)) {
+        match self.maps.create(&PostParams::default(), &object).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
             Err(error) => Err(failed(&tried, &error)),
@@ -156,17 +161,22 @@ impl KubeStore {
     }
 
     /// Changes data of a ConfigMap if it is still that version, and says as what it was written. `None`: it is another.
-    fn set(&self, name: &str, version: Option<&str>, data: &Value) -> Result<Option<ObjectMeta>, StoreError> {
+    async fn set(
+        &self,
+        name: &str,
+        version: Option<&str>,
+        data: &Value,
+    ) -> Result<Option<ObjectMeta>, StoreError> {
         let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "data": data }));
         let params = PatchParams::default();
         let mut lost = false;
         for pause in [1, 2, 4, 8, 0] {
             // Not all that the chunk holds by now is wanted back.
-            match wait(self.maps.patch_metadata(name, &params, &patch)) {
+            match self.maps.patch_metadata(name, &params, &patch).await {
                 Ok(written) => return Ok(Some(written.metadata)),
                 // After an answer that was lost the version may be another because this was written.
                 Err(kube::Error::Api(answer)) if answer.code == 409 && lost => {
-                    let now = self.get(name)?;
+                    let now = self.get(name).await?;
                     return Ok(now.filter(|now| holds(now, data)).map(|now| now.metadata));
                 }
                 Err(kube::Error::Api(answer)) if answer.code == 409 => return Ok(None),
@@ -176,33 +186,33 @@ impl KubeStore {
                 Err(error) => {
                     tracing::warn!(%error, name, "a write to the journal is tried again");
                     lost = true;
-                    wait(tokio::time::sleep(std::time::Duration::from_secs(pause)));
+                    tokio::time::sleep(Duration::from_secs(pause)).await;
                 }
             }
         }
         Ok(None)
     }
 
-    fn head(&self) -> Result<ConfigMap, StoreError> {
+    async fn head(&self) -> Result<ConfigMap, StoreError> {
         let name = self.head_name();
-        if let Some(head) = self.get(&name)? {
+        if let Some(head) = self.get(&name).await? {
             return Ok(head);
         }
-        self.make(&name, &json!({ FENCE: "0" }))?;
-        self.get(&name)?.ok_or_else(|| StoreError::Failed {
+        self.make(&name, &json!({ FENCE: "0" })).await?;
+        self.get(&name).await?.ok_or_else(|| StoreError::Failed {
             tried: format!("read ConfigMap {name}"),
             why: "it was made, and is not there".to_owned(),
         })
     }
 
     /// The chunks of a run, from the first to the last.
-    fn chain(&self, run: &RunId) -> Result<Vec<ConfigMap>, StoreError> {
-        let head = self.get(&self.head_name())?;
+    async fn chain(&self, run: &RunId) -> Result<Vec<ConfigMap>, StoreError> {
+        let head = self.get(&self.head_name()).await?;
         let first = head.as_ref().and_then(|head| text(head, &format!("{RUN}{run}")));
         let mut next = Some(first.ok_or_else(|| StoreError::NoRun(run.clone()))?.to_owned());
         let mut chunks = Vec::new();
         while let Some(name) = next {
-            let chunk = self.get(&name)?.ok_or_else(|| StoreError::Damaged {
+            let chunk = self.get(&name).await?.ok_or_else(|| StoreError::Damaged {
                 run: run.clone(),
                 last_good: chunks.iter().filter_map(last_seq).max().unwrap_or(0),
                 why: format!("the ConfigMap {name} is gone"),
@@ -214,53 +224,22 @@ impl KubeStore {
     }
 
     /// Whether the last event of a run says that it is over, whatever stands before it.
-    fn is_over(&self, run: &RunId) -> Result<bool, StoreError> {
-        let chunks = self.chain(run)?;
+    async fn is_over(&self, run: &RunId) -> Result<bool, StoreError> {
+        let chunks = self.chain(run).await?;
         let last = chunks.last().and_then(|chunk| events(chunk).last());
-        let last = last.and_then(|(_, line)| line.splitn(3, ' ').nth(2));
-        Ok(last.is_some_and(|rest| matches!(event(rest), Ok(Event::Ended { .. }))))
+        let last = last.and_then(|(_, line)| event(line));
+        Ok(matches!(last, Some(Event::Ended { .. })))
     }
 
     /// The events of a run, verified, and its last chunk.
-    fn read(&self, run: &RunId) -> Result<(Vec<Entry>, Tail), StoreError> {
-        let chunks = self.chain(run)?;
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut sum = String::new();
-        for chunk in &chunks {
-            for (key, line) in events(chunk) {
-                let damaged = |why: String| StoreError::Damaged {
-                    run: run.clone(),
-                    last_good: entries.last().map_or(0, |entry| entry.seq),
-                    why,
-                };
-                let (told, rest) = line
-                    .split_once(' ')
-                    .ok_or_else(|| damaged(format!("{key} has no checksum")))?;
-                let seq = entries.len() as Seq + 1;
-                if *key != key_of(seq) {
-                    return Err(damaged(format!("{key} is in the place of event {seq}")));
-                }
-                if checksum(&sum, seq, rest) != told {
-                    return Err(damaged(format!("the checksum of {key} is wrong")));
-                }
-                let (at, rest) = rest.split_once(' ').unwrap_or_default();
-                let at = at
-                    .parse()
-                    .map_err(|e| damaged(format!("the time of {key}: {e}")))?;
-                let event = match event(rest) {
-                    Ok(event) => event,
-                    Err(Unread::Damaged(why)) => return Err(damaged(format!("{key}: {why}"))),
-                    Err(Unread::OfAnotherRelease(why)) => {
-                        return Err(StoreError::OfAnotherRelease {
-                            what: format!("event {seq} of run {run}"),
-                            why,
-                        });
-                    }
-                };
-                told.clone_into(&mut sum);
-                entries.push(Entry { seq, at, event });
-            }
+    async fn read(&self, run: &RunId) -> Result<(Vec<Entry>, Tail), StoreError> {
+        let chunks = self.chain(run).await?;
+        let mut reader = Reader::of(run);
+        for (key, line) in chunks.iter().flat_map(events) {
+            read_line(&mut reader, key, line)?;
         }
+        let sum = String::from_utf8_lossy(reader.sum()).into_owned();
+        let entries = reader.entries();
         let last = chunks.last().ok_or_else(|| StoreError::NoRun(run.clone()))?;
         let tail = Tail {
             name: last.name_any(),
@@ -274,9 +253,9 @@ impl KubeStore {
     }
 
     /// Why a conditional write to the last chunk found another version: fenced out, or moved on.
-    fn why_not(&mut self, run: &RunId, fence: u64, expected: Seq) -> Result<Tail, StoreError> {
-        let (_, tail) = self.read(run)?;
-        let newest = self.newest_of(&tail.name)?;
+    async fn why_not(&mut self, run: &RunId, fence: u64, expected: Seq) -> Result<Tail, StoreError> {
+        let (_, tail) = self.read(run).await?;
+        let newest = self.newest_of(&tail.name).await?;
         if newest > fence {
             return Err(StoreError::FencedOut {
                 cluster: self.cluster.clone(),
@@ -295,8 +274,8 @@ impl KubeStore {
         Ok(tail)
     }
 
-    fn newest_of(&self, chunk: &str) -> Result<u64, StoreError> {
-        let chunk = self.get(chunk)?;
+    async fn newest_of(&self, chunk: &str) -> Result<u64, StoreError> {
+        let chunk = self.get(chunk).await?;
         Ok(chunk
             .as_ref()
             .and_then(|chunk| text(chunk, FENCE))
@@ -305,16 +284,17 @@ impl KubeStore {
     }
 
     /// The chunk after a full one: made first, then linked.
-    fn begin_next(&mut self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
+    async fn begin_next(&mut self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), tail.seq);
-        self.make(&name, &json!({ FENCE: fence.to_string() }))?;
+        self.make(&name, &json!({ FENCE: fence.to_string() })).await?;
         if self
-            .set(&tail.name, tail.version.as_deref(), &json!({ NEXT: name }))?
+            .set(&tail.name, tail.version.as_deref(), &json!({ NEXT: name }))
+            .await?
             .is_none()
         {
-            return self.why_not(run, fence, tail.seq);
+            return self.why_not(run, fence, tail.seq).await;
         }
-        let made = self.get(&name)?;
+        let made = self.get(&name).await?;
         Ok(Tail {
             version: made.and_then(|made| made.metadata.resource_version),
             name,
@@ -325,10 +305,11 @@ impl KubeStore {
     }
 }
 
-impl Store for KubeStore {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+#[async_trait]
+impl JournalStore for KubeStore {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         debug_assert_eq!(*cluster, self.cluster, "a store has one cluster");
-        let head = self.get(&self.head_name())?;
+        let head = self.get(&self.head_name()).await?;
         Ok(head
             .as_ref()
             .and_then(|head| text(head, FENCE))
@@ -336,9 +317,9 @@ impl Store for KubeStore {
             .unwrap_or(0))
     }
 
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         loop {
-            let head = self.head()?;
+            let head = self.head().await?;
             let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
             if newest >= fence {
                 return Err(StoreError::FencedOut {
@@ -358,15 +339,15 @@ impl Store for KubeStore {
                 data[OPERATOR] = json!(version.to_string());
             }
             let version = head.metadata.resource_version.as_deref();
-            if self.set(&self.head_name(), version, &data)?.is_some() {
+            if self.set(&self.head_name(), version, &data).await?.is_some() {
                 break;
             }
         }
-        for listed in self.runs()? {
+        for listed in self.runs().await? {
             loop {
-                let (_, tail) = self.read(&listed.run)?;
+                let (_, tail) = self.read(&listed.run).await?;
                 let data = json!({ FENCE: fence.to_string() });
-                if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data)? {
+                if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data).await? {
                     let version = written.resource_version;
                     self.remember(listed.run.clone(), Tail { version, ..tail });
                     break;
@@ -376,30 +357,20 @@ impl Store for KubeStore {
         Ok(())
     }
 
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Event::Started(first) = &start else {
-            return Err(StoreError::Failed {
-                tried: "start a journal".to_owned(),
-                why: "its first event is not the start of a run".to_owned(),
-            });
-        };
-        let run = first.run.clone();
-        let entry = Entry {
-            seq: 1,
-            at,
-            event: start,
-        };
+        let Begun { run, entry, .. } = Begun::of(at, start)?;
         let (key, line, sum) = line(&entry, "")?;
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), 0);
-        self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))?;
+        self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))
+            .await?;
         loop {
-            let head = self.head()?;
+            let head = self.head().await?;
             let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
             if newest != fence {
                 return Err(StoreError::FencedOut {
@@ -410,11 +381,11 @@ impl Store for KubeStore {
             }
             let data = json!({ format!("{RUN}{run}"): name });
             let version = head.metadata.resource_version.as_deref();
-            if self.set(&self.head_name(), version, &data)?.is_some() {
+            if self.set(&self.head_name(), version, &data).await?.is_some() {
                 break;
             }
         }
-        let made = self.get(&name)?;
+        let made = self.get(&name).await?;
         let tail = Tail {
             version: made.and_then(|made| made.metadata.resource_version),
             name,
@@ -427,7 +398,7 @@ impl Store for KubeStore {
         Ok(entry)
     }
 
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -437,7 +408,7 @@ impl Store for KubeStore {
     ) -> Result<Vec<Entry>, StoreError> {
         let mut tail = match self.tail(run) {
             Some(tail) => tail,
-            None => self.why_not(run, fence, after)?,
+            None => self.why_not(run, fence, after).await?,
         };
         loop {
             if tail.seq != after {
@@ -448,7 +419,7 @@ impl Store for KubeStore {
                 });
             }
             if tail.events >= FULL.0 || tail.bytes >= FULL.1 {
-                tail = self.begin_next(run, fence, &tail)?;
+                tail = self.begin_next(run, fence, &tail).await?;
             }
             let mut data = serde_json::Map::new();
             let mut entries = Vec::with_capacity(events.len());
@@ -468,22 +439,25 @@ impl Store for KubeStore {
                 entries.push(entry);
             }
             data.insert(FENCE.to_owned(), json!(fence.to_string()));
-            if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &Value::Object(data))? {
+            if let Some(written) = self
+                .set(&tail.name, tail.version.as_deref(), &Value::Object(data))
+                .await?
+            {
                 new.version = written.resource_version;
                 self.remember(run.clone(), new);
                 return Ok(entries);
             }
             // Somebody's hand on a label is no reason to stop.
-            tail = self.why_not(run, fence, after)?;
+            tail = self.why_not(run, fence, after).await?;
         }
     }
 
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.read(run).map(|(entries, _)| entries)
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.read(run).await.map(|(entries, _)| entries)
     }
 
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let Some(head) = self.get(&self.head_name())? else {
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let Some(head) = self.get(&self.head_name()).await? else {
             return Ok(Vec::new());
         };
         let mut listed = Vec::new();
@@ -491,10 +465,10 @@ impl Store for KubeStore {
             let Some(run) = key.strip_prefix(RUN).and_then(|run| RunId::new(run).ok()) else {
                 continue;
             };
-            let entries = match self.read(&run) {
+            let entries = match self.read(&run).await {
                 Ok((entries, _)) => entries,
                 // A run that is over stops nothing, whatever has become of its journal.
-                Err(StoreError::Damaged { .. }) if self.is_over(&run)? => {
+                Err(StoreError::Damaged { .. }) if self.is_over(&run).await? => {
                     listed.push(Listed {
                         run,
                         cluster: self.cluster.clone(),
@@ -527,12 +501,12 @@ impl Store for KubeStore {
         Ok(listed)
     }
 
-    fn ask(&mut self, _: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+    async fn ask(&mut self, _: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
         self.asked.ask(command.clone(), by);
         Ok(())
     }
 
-    fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         Ok(self
             .asked
             .0
@@ -541,18 +515,18 @@ impl Store for KubeStore {
             .clone())
     }
 
-    fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
         let mut asked = self.asked.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.retain(|(id, ..)| *id > up_to);
         Ok(())
     }
 
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         // What was last written is known: whoever keeps the lock must not wait for the API server.
         if let (None, Some(Tail { seq, sum, .. })) = (at, self.tail(run)) {
             return Ok(Some(Mark { seq, sum }));
         }
-        let chunks = self.chain(run)?;
+        let chunks = self.chain(run).await?;
         let Some(seq) = at.or_else(|| chunks.iter().filter_map(last_seq).max()) else {
             return Ok(None);
         };
@@ -564,14 +538,9 @@ impl Store for KubeStore {
         Ok(sum.map(|sum| Mark { seq, sum }))
     }
 
-    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+    async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(Some(Box::new(self.clone())))
     }
-}
-
-/// Waits for the API server without holding up the runtime's other tasks.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::task::block_in_place(|| Handle::current().block_on(future))
 }
 
 fn failed(tried: &str, error: &kube::Error) -> StoreError {

@@ -3,10 +3,12 @@
 //! It keeps the rules of a store: it refuses older tokens and appends at the wrong place, and tells where it stands. What
 //! was written when is known, so that a backup of it can be put back.
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::store::{Listed, Mark, Store, StoreError};
+use stagger_engine::rows::Begun;
+use stagger_engine::store::{JournalStore, Listed, Mark, StoreError};
 
 use crate::rng::hash;
 
@@ -90,35 +92,35 @@ impl MemoryStore {
     }
 }
 
-impl Store for MemoryStore {
-    fn fence(&self, _: &ClusterName) -> Result<u64, StoreError> {
+#[async_trait]
+impl JournalStore for MemoryStore {
+    async fn fence(&self, _: &ClusterName) -> Result<u64, StoreError> {
         Ok(self.newest())
     }
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, _: &str) -> Result<(), StoreError> {
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, _: &str) -> Result<(), StoreError> {
         self.refuse_older(cluster, fence.saturating_sub(1))?;
         self.fences.push((self.now, fence));
         Ok(())
     }
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
         at: Timestamp,
-        event: Event,
+        start: Event,
     ) -> Result<Entry, StoreError> {
         self.refuse_older(cluster, fence)?;
-        if let Event::Started(start) = &event {
-            self.of = Some(Of {
-                run: start.run.clone(),
-                cluster: cluster.clone(),
-                identity: start.identity.clone(),
-                started: at,
-                ended_by: None,
-            });
-        }
-        Ok(self.write(fence, at, event))
+        let Begun { run, identity, entry } = Begun::of(at, start)?;
+        self.of = Some(Of {
+            run,
+            cluster: cluster.clone(),
+            identity,
+            started: at,
+            ended_by: None,
+        });
+        Ok(self.write(fence, at, entry.event))
     }
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -142,13 +144,13 @@ impl Store for MemoryStore {
             .map(|event| self.write(fence, at, event))
             .collect())
     }
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
         if self.entries.is_empty() {
             return Err(StoreError::NoRun(run.clone()));
         }
         Ok(self.entries.iter().map(|written| written.entry.clone()).collect())
     }
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
         let listed = self.of.iter().map(|of| Listed {
             run: of.run.clone(),
             cluster: of.cluster.clone(),
@@ -158,19 +160,19 @@ impl Store for MemoryStore {
         });
         Ok(listed.collect())
     }
-    fn ask(&mut self, _: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+    async fn ask(&mut self, _: &RunId, _: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
         self.count += 1;
         self.asked.push((self.count, command.clone(), by.to_owned()));
         Ok(())
     }
-    fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         Ok(self.asked.clone())
     }
-    fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.asked.retain(|(id, ..)| *id > up_to);
         Ok(())
     }
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         if self.entries.is_empty() {
             return Err(StoreError::NoRun(run.clone()));
         }

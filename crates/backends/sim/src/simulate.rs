@@ -21,7 +21,7 @@ use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::Clock;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::driver::{DriveError, Listener};
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, SuperviseError};
 
 pub use driver::ScenarioDriver;
@@ -97,7 +97,7 @@ pub enum SimError {
 /// A name is not valid, or the store fails.
 pub fn simulate(
     scenario: &Scenario,
-    store: Box<dyn Store>,
+    store: Box<dyn JournalStore>,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
     pace: Pace,
@@ -127,7 +127,7 @@ async fn conducted(stage: &ProcessContext<'_>, conductors: &[ProcessSpec]) -> Re
 async fn one_run(
     sim: &Sim,
     scenario: &Scenario,
-    store: Box<dyn Store>,
+    store: Box<dyn JournalStore>,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
 ) -> Result<SimReport, SimError> {
@@ -158,7 +158,7 @@ async fn one_run(
         several => several,
     };
     let ending = conducted(&stage, conductors).await?;
-    let carried_out = supervisor::replay(&shared, &run)?;
+    let carried_out = supervisor::replay(&shared, &run).await?;
     let operator = stage.scenario_driver.operator();
     sim.world().watch_the_end();
     // Before anybody looks again: what was last seen is what the run could know.

@@ -15,7 +15,7 @@ use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 
 use crate::clock::Pace;
 use crate::memory::MemoryStore;
@@ -295,7 +295,7 @@ pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimRe
 
 fn play(world: &Scenario, real_store: bool) -> PlayResult {
     let played = catch_unwind(AssertUnwindSafe(|| {
-        let store: Box<dyn Store> = if real_store {
+        let store: Box<dyn JournalStore> = if real_store {
             Box::new(SqliteStore::in_memory().map_err(|error| error.to_string())?)
         } else {
             Box::new(MemoryStore::default())

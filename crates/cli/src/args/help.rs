@@ -3,9 +3,16 @@
 use std::fmt::Write as _;
 
 use clap::builder::styling::Styles;
-use clap::{Arg, Args as _, Command, CommandFactory as _};
+use clap::{Arg, Args as _, Command, CommandFactory as _, Id};
 
 use super::{Cli, Visit};
+
+/// The flags that say where a Ceph of Rook's is.
+const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
+
+/// The commands that take a goal, and the goals.
+const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
+const ALL_GOALS: [&str; 5] = ["upgrade", "reboot", "patch", "restart", "exec"];
 
 /// Each group with its commands, in the order in which they are needed.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -54,7 +61,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command line, with its first page.
 pub(crate) fn command() -> Command {
-    let command = with_examples(of_their_kind(Cli::command()));
+    with_first_page(of_their_kind(with_examples(Cli::command())))
+}
+
+fn with_first_page(command: Command) -> Command {
     let groups = groups(&command);
     let header = *Styles::styled().get_header();
     command.help_template(format!(
@@ -62,18 +72,61 @@ pub(crate) fn command() -> Command {
     ))
 }
 
+/// The command line as it is for a configuration of that kind: what other clusters have is not shown, and still understood. `None`:
+/// there is no configuration.
+pub(crate) fn command_here(kind: Option<&str>) -> Command {
+    // What is only of clusters of another kind: commands, goals, and flags of goals.
+    let (commands, goals): (&[&str], &[&str]) = match kind {
+        Some("ceph") => (&["ganeti", "hroller", "ironic", "operator"], &[]),
+        Some("ganeti") => (&["ceph", "ironic", "operator"], &["upgrade", "patch", "restart"]),
+        Some("ironic") => (
+            &["ceph", "ganeti", "hroller", "operator"],
+            &["reboot", "patch", "restart", "exec"],
+        ),
+        Some(_) | None => return command(),
+    };
+    let hide = |command: Command, names: &[&str]| {
+        let there = |command: &Command, name: &str| command.find_subcommand(name).is_some();
+        names
+            .iter()
+            .fold(command, |command, name| match there(&command, name) {
+                true => command.mut_subcommand(name, |one| one.hide(true)),
+                false => command,
+            })
+    };
+    let of_ganeti = flags_of_a_ganeti();
+    let command = hide(of_their_kind(with_examples(Cli::command())), commands);
+    let command = WITH_GOALS.into_iter().fold(command, |all, name| {
+        all.mut_subcommand(name, |looks| {
+            let looks = hide(looks, goals);
+            ALL_GOALS.into_iter().fold(looks, |looks, goal| {
+                looks.mut_subcommand(goal, |goal| {
+                    goal.mut_args(|flag| {
+                        let id = flag.get_id().clone();
+                        let of_rook = ROOK.contains(&id.as_str());
+                        let of_another = match kind {
+                            Some("ganeti") => id == "up_for",
+                            _ => of_ganeti.contains(&id),
+                        };
+                        if of_rook || of_another {
+                            flag.hide(true)
+                        } else {
+                            flag
+                        }
+                    })
+                })
+            })
+        })
+    });
+    with_first_page(command)
+}
+
 /// The page of a goal shows no flags of clusters that do not have it: no hosts are rebooted where Rook is, and no Ceph has instances.
 /// Where a goal is of several kinds, the flags of a Ganeti stand by themselves.
 fn of_their_kind(command: Command) -> Command {
     const OF_HOSTS: [&str; 4] = ["reboot", "patch", "restart", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
-    const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
-    const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
-    let of_ganeti = Visit::augment_args(Command::new("visit"));
-    let of_ganeti: Vec<_> = of_ganeti
-        .get_arguments()
-        .map(|arg| arg.get_id().clone())
-        .collect();
+    let of_ganeti = flags_of_a_ganeti();
     let of_a_ganeti = |goal: Command, change: fn(Arg) -> Arg| {
         of_ganeti
             .iter()
@@ -128,6 +181,12 @@ fn with_examples(command: Command) -> Command {
     })
 }
 
+/// The flags about nodes and their instances.
+fn flags_of_a_ganeti() -> Vec<Id> {
+    let flags = Visit::augment_args(Command::new("visit"));
+    flags.get_arguments().map(|arg| arg.get_id().clone()).collect()
+}
+
 fn by_itself(flag: Arg) -> Arg {
     flag.help_heading("Ganeti nodes and their instances")
 }
@@ -137,6 +196,11 @@ fn groups(command: &Command) -> String {
     let (header, literal) = (styles.get_header(), styles.get_literal());
     let mut text = String::new();
     for (title, names) in GROUPS {
+        let hidden = |name: &str| command.find_subcommand(name).is_some_and(Command::is_hide_set);
+        let names: Vec<&&str> = names.iter().filter(|name| !hidden(name)).collect();
+        if names.is_empty() {
+            continue;
+        }
         let _ = writeln!(text, "\n{header}{title}:{header:#}");
         for name in names {
             let found = command.find_subcommand(name).and_then(Command::get_about);
@@ -156,6 +220,69 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// What a page shows.
+    fn page(kind: Option<&str>, path: &[&str]) -> String {
+        let command = super::command_here(kind);
+        let mut shown = &command;
+        for name in path {
+            shown = shown.find_subcommand(name).unwrap();
+        }
+        shown.clone().render_long_help().to_string()
+    }
+
+    #[test]
+    fn with_a_configuration_nothing_of_another_kind_of_cluster_is_shown() {
+        for (kind, path, theirs, others) in [
+            (
+                "ceph",
+                vec![],
+                vec!["ceph ", "plan"],
+                vec!["ganeti", "hroller", "ironic"],
+            ),
+            (
+                "ceph",
+                vec!["plan", "reboot"],
+                vec!["--up-for", "--host"],
+                vec!["--node-tags", "--namespace"],
+            ),
+            (
+                "ceph",
+                vec!["plan", "upgrade"],
+                vec!["--to"],
+                vec!["--kubeconfig"],
+            ),
+            (
+                "ganeti",
+                vec!["plan"],
+                vec!["reboot", "exec"],
+                vec!["upgrade", "patch", "restart"],
+            ),
+            (
+                "ganeti",
+                vec!["plan", "reboot"],
+                vec!["--node-tags"],
+                vec!["--up-for", "--toolbox"],
+            ),
+            (
+                "ironic",
+                vec!["run"],
+                vec!["upgrade"],
+                vec!["reboot", "patch", "exec"],
+            ),
+        ] {
+            let shown = page(Some(kind), &path);
+            for word in theirs {
+                assert!(shown.contains(word), "{kind} {path:?} without {word}: {shown}");
+            }
+            for word in others {
+                assert!(!shown.contains(word), "{kind} {path:?} with {word}: {shown}");
+            }
+        }
+        for word in ["ganeti", "ironic", "operator"] {
+            assert!(page(None, &[]).contains(word), "{word}");
+        }
+    }
 
     #[test]
     fn each_command_that_is_not_hidden_is_in_one_group() {

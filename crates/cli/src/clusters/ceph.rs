@@ -14,6 +14,7 @@ use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::Facts;
 use stagger_ceph::memory::Memory;
+use stagger_ceph::offered;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
 use stagger_ceph::reboot::{HostTask, RebootGoal};
@@ -105,8 +106,11 @@ impl System for Ceph {
         planner: &CephPlanner,
         facts: &Facts,
     ) -> Result<CephGoal, CliError> {
-        let CephGoal::Reboot(RebootGoal { task, .. }) = wanted else {
-            return Ok(wanted);
+        let task = match wanted {
+            CephGoal::Reboot(RebootGoal { task, .. }) => task,
+            CephGoal::Upgrade(release) => {
+                return Ok(CephGoal::Upgrade(self.version_of(release, facts).await));
+            }
         };
         let daemons = planner.snapshot(facts)?;
         let mut hosts = reboot::meant(facts, &daemons, &goal.select)?;
@@ -236,6 +240,7 @@ impl ManagedSystem for Ceph {
             "cluster",
             format!("{} daemons, fsid {}", units.len(), facts.fsid),
         ));
+        found.push(preflight::may_write(&*system.api).await);
         // A policy that names what there is not is refused here as everywhere.
         let policy = opened.policy(&PolicyFlags::default());
         let policy = policy.and_then(|policy| Ok(planner.verify(&snapshot, &policy)?));
@@ -260,6 +265,17 @@ impl ManagedSystem for Ceph {
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
         let backend = CephBackend::new(Arc::clone(&self.api), self.settings.clone(), None);
         Ok(Some(GuardHolder::Ceph(Box::new(backend))))
+    }
+}
+
+impl Ceph {
+    /// The version that a release means, by what its hosts can install; the release as it was given where they do not say.
+    async fn version_of(&self, release: String, facts: &Facts) -> String {
+        if !self.answers || offered::is_a_version(&release) {
+            return release;
+        }
+        let offered = offered::offered(&self.settings, facts).await;
+        offered::newest(&offered, &release).map_or(release, |version| version.to_string())
     }
 }
 

@@ -182,7 +182,13 @@ impl ManagedSystem for Ganeti<'_> {
         Ok(())
     }
 
-    async fn preflight(opened: &ClusterHandle<Self>, _to: Option<&str>) -> Result<Vec<Check>, CliError> {
+    async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
+        if to.is_some() {
+            return Err(CliError::usage(
+                "--to is for a Ceph or Ironic cluster, and this is a Ganeti cluster",
+            )
+            .hint("leave it out: what a reboot of its nodes needs is checked"));
+        }
         let system = &opened.system;
         let subject = "cluster";
         let mut checks = match opened.source.facts().await {

@@ -175,9 +175,15 @@ impl ManagedSystem for Ironic {
     }
 
     async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
-        let facts = opened.source.facts().await?;
-        let mut checks = preflight::of_facts(&facts);
-        checks.extend(preflight::look(&opened.system.settings).await);
+        let mut checks = preflight::look(&opened.system.settings).await;
+        let facts = match opened.source.facts().await {
+            Ok(facts) => facts,
+            Err(error) => {
+                checks.extend(reachable("cluster", Some(error.into())));
+                return Ok(checks);
+            }
+        };
+        checks.extend(preflight::of_facts(&facts));
         if let Some(to) = to {
             let planned = opened.plan(facts, &Goal::upgrade_to(to)).await;
             checks.extend(reachable("target", planned.err()));

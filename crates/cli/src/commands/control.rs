@@ -13,8 +13,8 @@ use crate::exit::Exit;
 use crate::print;
 
 /// Leaves a command.
-pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
-    let (run, nobody) = leave_command(cli, run, command)?;
+pub(crate) async fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
+    let (run, nobody) = leave_command(cli, run, command).await?;
     match nobody {
         Some(_) => print::talk(&format!(
             "requested; run {run} is interrupted: `stagger resume {run}` applies it"
@@ -22,18 +22,18 @@ pub(crate) fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<E
         None => print::talk(&format!("requested; run {run} applies it at once")),
     }
     if cli.json {
-        let store = store(cli)?;
-        print::json(&view::run(&supervisor::replay(&*store, &run)?, None));
+        let store = store(cli).await?;
+        print::json(&view::run(&supervisor::replay(&*store, &run).await?, None));
     }
     Ok(Exit::Done)
 }
 
 /// `abort` and `rollback`: where nobody carries the run out, this process does, to that end.
 pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
-    if on_its_way(cli, run)? {
-        return ask(cli, run, command);
+    if on_its_way(cli, run).await? {
+        return ask(cli, run, command).await;
     }
-    let (run, nobody) = leave_command(cli, run, command)?;
+    let (run, nobody) = leave_command(cli, run, command).await?;
     let why = nobody.unwrap_or_default();
     print::talk(&format!(
         "run {run} is interrupted ({why}): this process resumes it"
@@ -42,31 +42,31 @@ pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -
 }
 
 /// Whether somebody carries the run out now.
-fn on_its_way(cli: &Cli, run: Option<&RunId>) -> Result<bool, CliError> {
-    let store = store(cli)?;
-    let run = supervisor::replay(&*store, &which(&*store, run)?)?;
-    Ok(supervisor::nobody(&*store, &run)?.is_none())
+async fn on_its_way(cli: &Cli, run: Option<&RunId>) -> Result<bool, CliError> {
+    let store = store(cli).await?;
+    let run = supervisor::replay(&*store, &which(&*store, run).await?).await?;
+    Ok(supervisor::nobody(&*store, &run).await?.is_none())
 }
 
 /// Leaves a command; of which run, and why nobody carries that out now, if that is so.
-fn leave_command(
+async fn leave_command(
     cli: &Cli,
     run: Option<&RunId>,
     command: &Command,
 ) -> Result<(RunId, Option<String>), CliError> {
-    let mut store = store(cli)?;
-    let run = which(&*store, run)?;
-    supervisor::ask(&mut *store, &run, Timestamp::now(), command, &user())?;
-    let nobody = supervisor::nobody(&*store, &supervisor::replay(&*store, &run)?)?;
+    let mut store = store(cli).await?;
+    let run = which(&*store, run).await?;
+    supervisor::ask(&mut *store, &run, Timestamp::now(), command, &user()).await?;
+    let nobody = supervisor::nobody(&*store, &supervisor::replay(&*store, &run).await?).await?;
     Ok((run, nobody))
 }
 
 /// `approve`: a door that the run knows.
-pub(crate) fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result<Exit, CliError> {
-    let store = store(cli)?;
-    let run = which(&*store, run)?;
-    knows(&supervisor::replay(&*store, &run)?, door)?;
-    ask(cli, Some(&run), &Command::Approve { door: door.clone() })
+pub(crate) async fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result<Exit, CliError> {
+    let store = store(cli).await?;
+    let run = which(&*store, run).await?;
+    knows(&supervisor::replay(&*store, &run).await?, door)?;
+    ask(cli, Some(&run), &Command::Approve { door: door.clone() }).await
 }
 
 /// `confirm`: a host is off.
@@ -87,11 +87,11 @@ pub(crate) fn settle_command(args: &Settle) -> Command {
 }
 
 /// The same of a run here: of an effect that it waits for.
-pub(crate) fn settle(cli: &Cli, args: &Settle) -> Result<Exit, CliError> {
-    let store = store(cli)?;
-    let run = which(&*store, args.run.as_ref())?;
-    waits_for(&supervisor::replay(&*store, &run)?, args.intent)?;
-    ask(cli, Some(&run), &settle_command(args))
+pub(crate) async fn settle(cli: &Cli, args: &Settle) -> Result<Exit, CliError> {
+    let store = store(cli).await?;
+    let run = which(&*store, args.run.as_ref()).await?;
+    waits_for(&supervisor::replay(&*store, &run).await?, args.intent)?;
+    ask(cli, Some(&run), &settle_command(args)).await
 }
 
 /// Refuses an effect that a run does not wait for.

@@ -127,9 +127,12 @@ async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
     let mut seen = store_report(place).await?;
     // A schema that is behind would be brought up by being opened.
     if seen.revision >= seen.newest {
-        let store = place.open()?;
-        for listed in store.runs()? {
-            let replayed = store.journal(&listed.run).map_err(|error| error.to_string());
+        let store = place.open().await?;
+        for listed in store.runs().await? {
+            let replayed = store
+                .journal(&listed.run)
+                .await
+                .map_err(|error| error.to_string());
             let replayed =
                 replayed.and_then(|entries| Run::replay(entries).map_err(|error| error.to_string()));
             if let Err(why) = replayed {

@@ -53,17 +53,24 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
     };
     let ways = [
         ("as planned", &made),
-        ("host by host", &planned(&snapshot, &target, &by_hosts)),
+        // The pools keep copies on different hosts: `ceph osd ok-to-stop --max` widens an OSD to its host, and no further.
+        (
+            "host by host, as `ceph osd ok-to-stop --max` walks",
+            &planned(&snapshot, &target, &by_hosts),
+        ),
         ("one by one", &planned(&snapshot, &target, &one_by_one)),
     ];
     let ways = ways.map(|(way, plan)| (way, plan.waves(), plan.forecast()));
-    print::talk(&format!("\nWithout a fault:\n{}", demo_acts::beside(&ways)));
     simulate::show_report(cli, &report, &folder);
     print::out(&format!(
         "Page: stagger --state {} report --out run.html",
         folder.display()
     ));
     print::out("Yours: stagger config init ceph|ganeti|ironic --out stagger.toml, then stagger plan");
+    print::out(&format!(
+        "\nThe same upgrade without a fault:\n{}",
+        demo_acts::beside(&ways)
+    ));
     Ok(simulate::exit_of(&scenario, &report))
 }
 

@@ -17,15 +17,15 @@ use crate::show;
 use stagger_report::{Reading, sentences};
 
 /// `status`
-pub(crate) fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
-    let store = store(cli)?;
-    let run = which(&*store, args.run.as_ref())?;
-    let Reading { run, history, .. } = reading(&*store, &run)?;
+pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+    let store = store(cli).await?;
+    let run = which(&*store, args.run.as_ref()).await?;
+    let Reading { run, history, .. } = reading(&*store, &run).await?;
     let mut seen = view::run(&run, None);
-    if let Some(why) = supervisor::nobody(&*store, &run)? {
+    if let Some(why) = supervisor::nobody(&*store, &run).await? {
         seen = seen.without_a_holder(why);
     }
-    let left = Outlook::of_run(&*store, &run).left(&run);
+    let left = Outlook::of_run(&*store, &run).await.left(&run);
     if let Some(left) = &left {
         seen.seconds_left = left.seconds;
     }
@@ -46,8 +46,8 @@ pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, Cli
     let Some(run) = &args.run else {
         // A run that cannot be read hides none of the others.
         let mut unreadable = None;
-        for listed in store.runs()? {
-            let run = match supervisor::replay(&*store, &listed.run) {
+        for listed in store.runs().await? {
+            let run = match supervisor::replay(&*store, &listed.run).await {
                 Ok(run) => run,
                 Err(error) => {
                     let error = CliError::from(error);
@@ -57,7 +57,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, Cli
                 }
             };
             let mut seen = view::run(&run, None);
-            if let Some(why) = supervisor::nobody(&*store, &run)? {
+            if let Some(why) = supervisor::nobody(&*store, &run).await? {
                 seen = seen.without_a_holder(why);
             }
             if cli.json {
@@ -71,7 +71,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, Cli
         }
         return Ok(unreadable.unwrap_or(Exit::Done));
     };
-    let entries = store.journal(run)?;
+    let entries = store.journal(run).await?;
     let mut so_far: Option<stagger_core::run::Run> = None;
     let mut lines = sentences::Lines::default();
     for entry in entries {
@@ -94,16 +94,17 @@ pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, Cli
 }
 
 /// `artifacts`
-pub(crate) fn show_artifacts(cli: &Cli, args: &args::Artifacts) -> Result<Exit, CliError> {
-    let store = store(cli)?;
-    let run = which(&*store, args.run.as_ref())?;
+pub(crate) async fn show_artifacts(cli: &Cli, args: &args::Artifacts) -> Result<Exit, CliError> {
+    let store = store(cli).await?;
+    let run = which(&*store, args.run.as_ref()).await?;
     let kept = artifacts(cli)?;
     let failed =
         |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
     let folder = kept.of(&run);
     if let Some(file) = &args.bundle {
         let journal: Vec<String> = store
-            .journal(&run)?
+            .journal(&run)
+            .await?
             .iter()
             .map(|entry| serde_json::to_string(entry).unwrap_or_default())
             .collect();

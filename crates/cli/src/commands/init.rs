@@ -178,6 +178,12 @@ fn ceph(found: &FoundCeph) -> String {
         Packages::Unknown => format!("echo 'install {package} {{release}} here'; exit 1"),
     };
     let _ = writeln!(text, "[software.all]\nupgrade = {:?}", install("ceph-{kind}"));
+    // What can be installed: of `--to 20` the newest, and `config check --to` looks for the release.
+    match found.packages {
+        Packages::Apt => text.push_str("versions = \"apt-get -q update >&2; apt-cache madison ceph-base\"\n"),
+        Packages::Dnf => text.push_str("versions = \"dnf -q --showduplicates list ceph-base\"\n"),
+        Packages::Unknown => {}
+    }
     text.push_str(
         "restart = \"systemctl reset-failed 'ceph-{kind}@{id}'; systemctl restart 'ceph-{kind}@{id}'\"\n\
          logs = \"journalctl --no-pager -n 500 -u 'ceph-{kind}@{id}'\"\n",
@@ -251,7 +257,7 @@ fn ironic(found: &FoundIronic) -> String {
          \n\
          [cluster.tools]\n\
          host = \"h1\"\n\
-         backup = \"echo 'save Ironic's database here, or write backup = none'; exit 1\"\n\
+         backup = \"echo 'save the database of Ironic here, or write backup = none'; exit 1\"\n\
          # python = \"/opt/ironic-{release}/bin/python3\"        # asked what the new release lists: pins, its schema\n\
          schema = \"ironic-dbsync upgrade\"\n\
          migrate = \"ironic-dbsync online_data_migrations --max-count {count}\"\n\

@@ -9,7 +9,7 @@ use stagger_core::model::RunId;
 use stagger_core::run::Entry;
 use stagger_core::view::RunView;
 use stagger_engine::driver::DriveError;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_report::{History, Reading};
 
 use super::kube;
@@ -26,11 +26,11 @@ pub(crate) struct Journal {
 }
 
 /// Where the journals are: of this machine's runs, or of an operator's.
-pub(crate) async fn store_of(cli: &Cli, kube: &OperatorCluster) -> Result<Box<dyn Store>, CliError> {
+pub(crate) async fn store_of(cli: &Cli, kube: &OperatorCluster) -> Result<Box<dyn JournalStore>, CliError> {
     if kube.is_given() {
         return Ok(Box::new(kube::journals(kube).await?));
     }
-    store(cli)
+    store(cli).await
 }
 
 /// The journal that somebody asks for.
@@ -42,16 +42,16 @@ pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliErr
         });
     }
     let store = store_of(cli, &of.kube).await?;
-    let run = which(&*store, of.run.as_ref())?;
+    let run = which(&*store, of.run.as_ref()).await?;
     Ok(Journal {
-        entries: store.journal(&run)?,
+        entries: store.journal(&run).await?,
         from: format!("the journal of {run}"),
     })
 }
 
 /// A run as its journal in the store tells of it.
-pub(crate) fn reading(store: &dyn Store, run: &RunId) -> Result<Reading, CliError> {
-    let read = Reading::of(&store.journal(run)?).map_err(DriveError::Illegal)?;
+pub(crate) async fn reading(store: &dyn JournalStore, run: &RunId) -> Result<Reading, CliError> {
+    let read = Reading::of(&store.journal(run).await?).map_err(DriveError::Illegal)?;
     read.ok_or_else(|| no_start(&format!("the journal of {run}")))
 }
 

@@ -122,10 +122,12 @@ pub(crate) async fn ask(cli: &Cli, args: &OperatorRequest, command: &Command) ->
     let remote = find(&args.kube).await?;
     let told = remote.told().await?;
     may_ask(&told, command, args.no_wait)?;
-    let replayed = |run: &RunId| replayed(&remote, &told.cluster, run);
+    let replayed = async |run: &RunId| replayed(&remote, &told.cluster, run).await;
     match (command, told.under_way()) {
-        (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run)?, door)?,
-        (Command::Settle { intent, .. }, Some(run)) => control::waits_for(&replayed(&run.run)?, *intent)?,
+        (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run).await?, door)?,
+        (Command::Settle { intent, .. }, Some(run)) => {
+            control::waits_for(&replayed(&run.run).await?, *intent)?;
+        }
         (_, _) => {}
     }
     let said = remote.say(&words(command)).await?;
@@ -166,7 +168,7 @@ fn may_ask(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result
 }
 
 /// The run as its journal in the cluster tells it.
-fn replayed(remote: &Remote, cluster: &str, run: &RunId) -> Result<stagger_core::run::Run, CliError> {
+async fn replayed(remote: &Remote, cluster: &str, run: &RunId) -> Result<stagger_core::run::Run, CliError> {
     let name = ClusterName::new(cluster).map_err(|error| CliError::usage(error.to_string()))?;
-    Ok(supervisor::replay(&store(remote, name), run)?)
+    Ok(supervisor::replay(&store(remote, name), run).await?)
 }

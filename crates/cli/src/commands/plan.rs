@@ -28,11 +28,11 @@ pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliE
     let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
     let made = make_plan(&goal.policy, &mut input)?;
-    print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made)
+    print_plan(cli, &goal, args.goal.with(), &*cluster, &input, &made).await
 }
 
 /// Writes a plan to the file that is given, and shows it.
-fn print_plan(
+async fn print_plan(
     cli: &Cli,
     goal: &Goal,
     args: &PlanFlags,
@@ -46,7 +46,7 @@ fn print_plan(
         (None, Some(otherwise)) => otherwise.to_owned(),
         (None, None) => run_command(cli, goal.words(), args.out.as_deref()),
     };
-    let learned = forecasts::of_plan(cli, input, made);
+    let learned = forecasts::of_plan(cli, input, made).await;
     let document = PlanFile {
         plan: made,
         flags: goal.words(),

@@ -43,7 +43,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
     let config = config::read(cli)?;
     let mut checks = vec![Check::passed(path.display().to_string(), "no unknown keys")];
     checks.extend(odd_words(&config));
-    checks.push(of_store(cli));
+    checks.push(of_store(cli).await);
     checks.extend(clusters::of_config(cli)?.preflight(to).await?);
     if told {
         checks.extend(of_receivers(&config).await?);
@@ -112,7 +112,7 @@ fn odd_words(config: &Config) -> Vec<Check> {
 }
 
 /// Whether a journal can be kept.
-fn of_store(cli: &Cli) -> Check {
+async fn of_store(cli: &Cli) -> Check {
     let place = match place(cli) {
         Ok(place) => place,
         Err(error) => return Check::failed("store", error.message),
@@ -120,8 +120,8 @@ fn of_store(cli: &Cli) -> Check {
     let subject = format!("store {place}");
     // A store that is there is opened; one that is not is made by the first run, in a folder that has to be writable.
     if place.exists() {
-        return match place.open() {
-            Ok(store) => match store.runs() {
+        return match place.open().await {
+            Ok(store) => match store.runs().await {
                 Ok(runs) => Check::passed(subject, format!("{} runs", runs.len())),
                 Err(error) => Check::failed(subject, error.to_string()),
             },

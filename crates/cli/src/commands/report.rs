@@ -44,13 +44,14 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
     let mut after = Vec::new();
     // Who carries out what a file or a cluster tells of is not known here, nor are earlier runs.
     if args.of.from.is_none() && !args.of.kube.is_given() {
-        let store = store(cli)?;
-        if let Some(why) = supervisor::nobody(&*store, &run)? {
+        let store = store(cli).await?;
+        if let Some(why) = supervisor::nobody(&*store, &run).await? {
             seen = seen.without_a_holder(why);
         }
         let start = run.start();
         after = look_back::kept(&artifacts(cli)?, &start.run);
-        earlier = forecasts::earlier(&*store, &start.cluster, start.identity.as_ref(), Some(&start.run));
+        let identity = start.identity.as_ref();
+        earlier = forecasts::earlier(&*store, &start.cluster, identity, Some(&start.run)).await;
     }
     let told = EarlierRun::of(readable).map(|run| Forecasts::of(&run, &earlier));
     let page = page(&Report {

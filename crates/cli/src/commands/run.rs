@@ -128,7 +128,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         &planning.snapshot,
         &Beside {
             risks: &planning.risks,
-            learned: forecasts::of_plan(cli, &planning, &plan),
+            learned: forecasts::of_plan(cli, &planning, &plan).await,
         },
         Detail {
             moves: args.goal.print_moves(),
@@ -141,17 +141,13 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
         return Err(CliError::new(Exit::No, "not started: nothing was changed"));
     }
     let outlook = if print::live() {
-        Outlook::new(forecasts::earlier(
-            &*store(cli)?,
-            planning.snapshot.cluster(),
-            None,
-            None,
-        ))
+        let store = store(cli).await?;
+        Outlook::new(forecasts::earlier(&*store, planning.snapshot.cluster(), None, None).await)
     } else {
         Outlook::default()
     };
     let (mut driver, lease) = supervisor::start(
-        parts(cli, Arc::clone(&backend), &[], outlook)?,
+        parts(cli, Arc::clone(&backend), &[], outlook).await?,
         &Identity::of_this_process(),
         run,
         planning.target,
@@ -161,12 +157,12 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     )
     .await?;
     if let Some(by) = &args.asked_by
-        && let Err(error) = driver.ask(Command::Resume, by)
+        && let Err(error) = driver.ask(Command::Resume, by).await
     {
-        lease.leave();
+        lease.leave().await;
         return Err(error.into());
     }
-    carry_out(cli, &backend, driver, lease).await
+    Box::pin(carry_out(cli, &backend, driver, lease)).await
 }
 
 /// Why what is planned now is not what was shown.
@@ -194,9 +190,9 @@ fn plan_differs(agreed: Option<&Consent>, now: &Plan) -> Option<CliError> {
 
 /// `resume`
 pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliError> {
-    let mut journal = store(cli)?;
-    let run = which(&*journal, run)?;
-    let replayed = supervisor::replay(&*journal, &run)?;
+    let mut journal = store(cli).await?;
+    let run = which(&*journal, run).await?;
+    let replayed = supervisor::replay(&*journal, &run).await?;
     if let Some(ending) = replayed.ended() {
         // Before anything is asked of the cluster.
         return Err(CliError::new(
@@ -208,12 +204,13 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
         ));
     }
     let is_to_pause = journal
-        .asked(&run)?
+        .asked(&run)
+        .await?
         .iter()
         .any(|(_, command, _)| *command == Command::Pause);
     if replayed.held().is_some() || is_to_pause {
         // Whoever resumes has looked: what is held for a person is tried again, and a pause that nobody has seen yet is over.
-        supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user())?;
+        supervisor::ask(&mut *journal, &run, Timestamp::now(), &Command::Resume, &user()).await?;
     }
     drop(journal);
     continue_run(cli, &run).await
@@ -221,30 +218,35 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
 
 /// Carries a run on as it stands, with what was asked of it.
 pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliError> {
-    let journal = store(cli)?;
-    let past = journal.journal(run)?;
-    let replayed = supervisor::replay(&*journal, run)?;
-    let outlook = Outlook::of_run(&*journal, &replayed);
+    let journal = store(cli).await?;
+    let past = journal.journal(run).await?;
+    let replayed = supervisor::replay(&*journal, run).await?;
+    let outlook = Outlook::of_run(&*journal, &replayed).await;
     drop(journal);
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());
     let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
     let (driver, lease) = supervisor::resume(
-        parts(cli, Arc::clone(&backend), &past, outlook)?,
+        parts(cli, Arc::clone(&backend), &past, outlook).await?,
         &Identity::of_this_process(),
         run,
     )
     .await?;
-    carry_out(cli, &backend, driver, lease).await
+    Box::pin(carry_out(cli, &backend, driver, lease)).await
 }
 
 /// `past`: the journal so far, of a run that is carried on.
-fn parts(cli: &Cli, backend: Arc<dyn Backend>, past: &[Entry], outlook: Outlook) -> Result<Parts, CliError> {
+async fn parts(
+    cli: &Cli,
+    backend: Arc<dyn Backend>,
+    past: &[Entry],
+    outlook: Outlook,
+) -> Result<Parts, CliError> {
     // Before anything is locked.
     notify::verify(&config::receivers(cli)?)?;
     Ok(Parts {
         backend,
-        store: store(cli)?,
+        store: store(cli).await?,
         clock: Arc::new(SystemClock),
         artifacts: artifacts(cli)?,
         listener: Box::new(Progress::new(past, outlook)),
@@ -288,14 +290,14 @@ async fn carry_out(
     let _watcher = match Watcher::start(cli) {
         Ok(watcher) => watcher,
         Err(error) => {
-            lease.leave();
+            lease.leave().await;
             return Err(error);
         }
     };
-    let notifier = match notifier(cli, &run) {
+    let notifier = match notifier(cli, &run).await {
         Ok(notifier) => notifier,
         Err(error) => {
-            lease.leave();
+            lease.leave().await;
             return Err(error);
         }
     };
@@ -308,17 +310,17 @@ async fn carry_out(
     let end = match driven {
         Ok(Stopped::AtOnce) => {
             print::talk(&format!("interrupted; next: `stagger resume {run}`"));
-            stays_stopped(cli, &run);
+            stays_stopped(cli, &run).await;
             print_held_guards(cli, &run, Stays::Open).await;
             document(cli, driver.run());
-            lease.leave();
+            lease.leave().await;
             return Ok(Exit::Interrupted);
         }
         Ok(end) => end,
         // What was sent may still be under way, so the lock is not given back; but nobody is at work.
         Err(error) => {
             print_held_guards(cli, &run, Stays::Open).await;
-            lease.leave();
+            lease.leave().await;
             return Err(error);
         }
     };
@@ -377,15 +379,16 @@ enum Stays {
 }
 
 /// Where a unit carries runs on by itself, it must not undo what a person has just done: that looks like the death of a process.
-fn stays_stopped(cli: &Cli, run: &RunId) {
+async fn stays_stopped(cli: &Cli, run: &RunId) {
     let goes_on = clusters::of_config(cli).is_ok_and(|cluster| cluster.resumes_automatically());
     if !goes_on {
         return;
     }
-    let paused = store(cli).and_then(|mut store| {
-        supervisor::ask(&mut *store, run, Timestamp::now(), &Command::Pause, &user()).map_err(CliError::from)
-    });
-    if let Err(error) = paused {
+    let pause = async || -> Result<(), CliError> {
+        let mut store = store(cli).await?;
+        Ok(supervisor::ask(&mut *store, run, Timestamp::now(), &Command::Pause, &user()).await?)
+    };
+    if let Err(error) = pause().await {
         print::talk(&format!(
             "the unit on the master may continue run {run}, since its pause could not be recorded: {}",
             error.message
@@ -444,9 +447,9 @@ async fn look_back(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Val
 }
 
 /// Tells whoever the configuration names.
-fn notifier(cli: &Cli, run: &RunId) -> Result<Notifier, CliError> {
+async fn notifier(cli: &Cli, run: &RunId) -> Result<Notifier, CliError> {
     let receivers = config::receivers(cli)?;
-    Notifier::begin(&receivers, run, || store(cli), &state_folder(cli)?)
+    Notifier::begin(&receivers, run, async || store(cli).await, &state_folder(cli)?).await
 }
 
 /// Ctrl-C and SIGTERM.

@@ -28,7 +28,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
     }
     let sites = sites(cli, args)?;
     let settings = Settings {
-        stores: stores(&sites)?,
+        stores: stores(&sites).await?,
         tokens: token_file(cli)?,
         carry_on: if args.carry_on {
             Some(carry_on(cli, &sites)?)
@@ -100,7 +100,7 @@ fn sites(cli: &Cli, args: &Serve) -> Result<Vec<Served>, CliError> {
 }
 
 /// Each store once, with all whose runs are in it. What is wrong with all of them is told before anybody asks.
-fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
+async fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
     let mut stores: Vec<RunStore> = Vec::new();
     let mut answers = 0;
     let mut away = Vec::new();
@@ -110,7 +110,7 @@ fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
             known.clusters.extend(cluster.clone());
             continue;
         }
-        match place.open() {
+        match place.open().await {
             Ok(_) => answers += 1,
             Err(error) => away.push((name.clone(), error)),
         }
@@ -118,7 +118,10 @@ fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
         stores.push(RunStore {
             name,
             clusters: cluster.iter().cloned().collect(),
-            open: Arc::new(move || place.open()),
+            open: Arc::new(move || {
+                let place = place.clone();
+                Box::pin(async move { place.open().await })
+            }),
         });
     }
     if answers > 0 {

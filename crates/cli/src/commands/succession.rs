@@ -6,7 +6,7 @@ use stagger_core::model::RunId;
 use stagger_core::run::Command;
 use stagger_core::view::{self, Verdict};
 use stagger_engine::cluster::{Anchor, LockRecord};
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ganeti::lock::same_host;
 use stagger_ganeti::succession::Succession;
@@ -41,11 +41,11 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
     let backend = ganeti::recovery_backend(cli).await?;
     let open = backend.succession(&host).await?;
     let store = if place(cli)?.exists() {
-        Some(store(cli)?)
+        Some(store(cli).await?)
     } else {
         None
     };
-    let next = first(&open, &host, store.as_deref())?;
+    let next = first(&open, &host, store.as_deref()).await?;
     drop(store);
     match next {
         Next::Nothing(why) => {
@@ -101,9 +101,9 @@ fn stranded(run: &RunId, to: &str) -> CliError {
 }
 
 /// What is done with the first that is not over.
-fn first(open: &[Succession], host: &str, store: Option<&dyn Store>) -> Result<Next, CliError> {
+async fn first(open: &[Succession], host: &str, store: Option<&dyn JournalStore>) -> Result<Next, CliError> {
     for succession in open {
-        if let Some(next) = next(succession, host, store)? {
+        if let Some(next) = next(succession, host, store).await? {
             return Ok(next);
         }
     }
@@ -111,7 +111,11 @@ fn first(open: &[Succession], host: &str, store: Option<&dyn Store>) -> Result<N
 }
 
 /// Decides what is done; `None`: the run is over.
-fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Result<Option<Next>, CliError> {
+async fn next(
+    succession: &Succession,
+    host: &str,
+    store: Option<&dyn JournalStore>,
+) -> Result<Option<Next>, CliError> {
     let nothing = |why: String| Ok(Some(Next::Nothing(why)));
     let (run, handed_over) = match succession {
         Succession::NotMaster { master } => return nothing(format!("{master} is the master")),
@@ -120,7 +124,7 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
         Succession::Claimed { by, .. } => (&by.run, false),
     };
     let known = match store {
-        Some(store) => store.runs()?.into_iter().any(|listed| listed.run == *run),
+        Some(store) => store.runs().await?.into_iter().any(|listed| listed.run == *run),
         None => false,
     };
     let Some(store) = store.filter(|_| known) else {
@@ -138,12 +142,13 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
             ),
         )));
     };
-    let replayed = supervisor::replay(store, run)?;
+    let replayed = supervisor::replay(store, run).await?;
     if replayed.ended().is_some() {
         return Ok(None);
     }
     // Whoever leaves at once asks for a pause: a timer does not undo it.
-    let asked = store.asked(run)?.into_iter().map(|(_, command, _)| command);
+    let asked = store.asked(run).await?;
+    let asked = asked.into_iter().map(|(_, command, _)| command);
     let last = asked
         .filter(|command| matches!(command, Command::Pause | Command::Resume))
         .last();
@@ -153,7 +158,7 @@ fn next(succession: &Succession, host: &str, store: Option<&dyn Store>) -> Resul
     if view::run(&replayed, None).verdict == Verdict::NeedsYou {
         return nothing(format!("run {run} needs you: `stagger status`"));
     }
-    let presence = store.presence(run)?;
+    let presence = store.presence(run).await?;
     let at_work = presence
         .filter(|presence| presence.nobody().is_none())
         .and_then(|presence| presence.claim);
@@ -210,12 +215,12 @@ mod tests {
     }
 
     /// Seen: whoever left a run at once found it carried on by the timer a minute later.
-    #[test]
-    fn what_a_person_has_left_at_once_is_not_carried_on() {
+    #[tokio::test]
+    async fn what_a_person_has_left_at_once_is_not_carried_on() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
         let cluster = ClusterName::new("lab").unwrap();
-        store.raise(&cluster, 1, "a").unwrap();
+        store.raise(&cluster, 1, "a").await.unwrap();
         let start = Start {
             version: VERSION,
             run: run(),
@@ -231,38 +236,43 @@ mod tests {
             topology: Topology::default(),
         };
         let started = Event::Started(Box::new(start));
-        store.begin(&cluster, 1, Timestamp::UNIX_EPOCH, started).unwrap();
-        let next = |store: &SqliteStore| first(&[claimed_by("n2")], "n2", Some(store)).unwrap();
-        assert_eq!(next(&store), Next::Resume(run()), "its process died");
-        let mut ask = |command: Command| {
-            store
-                .ask(&run(), Timestamp::UNIX_EPOCH, &command, "anna")
-                .unwrap();
-            next(&store)
+        store
+            .begin(&cluster, 1, Timestamp::UNIX_EPOCH, started)
+            .await
+            .unwrap();
+        let next = async |store: &SqliteStore| {
+            let next = first(&[claimed_by("n2")], "n2", Some(store)).await;
+            next.unwrap()
         };
-        let paused = ask(Command::Pause);
+        assert_eq!(next(&store).await, Next::Resume(run()), "its process died");
+        let mut ask = async |command: Command| {
+            let asked = store.ask(&run(), Timestamp::UNIX_EPOCH, &command, "anna").await;
+            asked.unwrap();
+            next(&store).await
+        };
+        let paused = ask(Command::Pause).await;
         assert!(
             matches!(&paused, Next::Nothing(why) if why.contains("`stagger resume run-1` continues")),
             "{paused:?}"
         );
-        assert_eq!(ask(Command::Resume), Next::Resume(run()));
+        assert_eq!(ask(Command::Resume).await, Next::Resume(run()));
     }
 
-    #[test]
-    fn without_a_journal_nothing_is_begun() {
+    #[tokio::test]
+    async fn without_a_journal_nothing_is_begun() {
         let master = "n1".to_owned();
         for open in [vec![Succession::NotMaster { master }], Vec::new()] {
-            let next = first(&open, "n2", None).unwrap();
+            let next = first(&open, "n2", None).await.unwrap();
             assert!(matches!(next, Next::Nothing(_)), "{open:?}: {next:?}");
         }
         // Whether it lives is asked: it may have ended with its machine, and the journal with both.
-        let left = first(&[claimed_by("ops1")], "n2", None).unwrap();
+        let left = first(&[claimed_by("ops1")], "n2", None).await.unwrap();
         assert!(
             matches!(&left, Next::Journalless(by) if by.host == "ops1"),
             "{left:?}"
         );
         let handed_over = Succession::HandedOver { run: run() };
-        let Next::Person(what, hint) = first(&[handed_over], "n2", None).unwrap() else {
+        let Next::Person(what, hint) = first(&[handed_over], "n2", None).await.unwrap() else {
             panic!("somebody has to be told");
         };
         assert!(what.contains("run-1 was handed over to n2"), "{what}");

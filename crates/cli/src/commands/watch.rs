@@ -1,9 +1,7 @@
 //! `watch`: a run as it goes, from any terminal.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,11 +11,13 @@ use stagger_core::model::RunId;
 use stagger_core::run::{Command, Run};
 use stagger_core::view::{self, RunView, Verdict};
 use stagger_engine::driver::DriveError;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
 use stagger_report::forecast::RunForecast;
 use stagger_report::sentences::{command_words, told};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
 
 use super::journal::{no_start, now, reading, store_of};
 use super::user;
@@ -38,31 +38,31 @@ const KEYS: Duration = Duration::from_millis(200);
 
 /// Where a run is read, and whom it is asked through.
 struct Source<'a> {
-    store: Box<dyn Store>,
+    store: Box<dyn JournalStore>,
     run: RunId,
     kube: Option<&'a OperatorCluster>,
     /// What earlier runs say of it; read once it is on a screen.
-    outlook: RefCell<Option<Outlook>>,
+    outlook: Option<Outlook>,
 }
 
 /// `watch`
 pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, CliError> {
     let store = store_of(cli, &args.kube).await?;
-    let run = which(&*store, args.run.as_ref())?;
-    let source = Source {
+    let run = which(&*store, args.run.as_ref()).await?;
+    let mut source = Source {
         store,
         run,
         kube: Some(&args.kube).filter(|kube| kube.is_given()),
-        outlook: RefCell::new(None),
+        outlook: None,
     };
     if args.plain || cli.json || !print::live() {
-        return follow(cli, &source);
+        return follow(cli, &source).await;
     }
     // Whatever is wrong with the run is told before the screen is taken.
-    let first = source.read()?;
+    let first = source.read().await?;
     let over = over_by_a_signal();
     let mut terminal = ratatui::try_init().map_err(|error| screen_failed(&error))?;
-    let ended = on_screen(source, first, &mut terminal, &over);
+    let ended = on_screen(source, first, &mut terminal, &over).await;
     ratatui::try_restore().map_err(|error| screen_failed(&error))?;
     ended.map(Exit::of)
 }
@@ -96,8 +96,8 @@ fn over_by_a_signal() -> Arc<AtomicBool> {
 
 /// What is typed, and changes of the terminal's size. Read by a thread of its own: of a terminal that is gone crossterm reads on without
 /// an end, and whoever waits for a key would never hear of it.
-fn typed() -> Receiver<std::io::Result<Event>> {
-    let (sender, typed) = channel();
+fn typed() -> UnboundedReceiver<std::io::Result<Event>> {
+    let (sender, typed) = unbounded_channel();
     std::thread::spawn(move || {
         loop {
             let event = event::read();
@@ -110,7 +110,7 @@ fn typed() -> Receiver<std::io::Result<Event>> {
     typed
 }
 
-fn on_screen(
+async fn on_screen(
     mut source: Source<'_>,
     first: ScreenData,
     terminal: &mut DefaultTerminal,
@@ -120,7 +120,7 @@ fn on_screen(
     let mut shown = first;
     let mut screen = Screen::default();
     let mut looked = std::time::Instant::now();
-    let typed = typed();
+    let mut typed = typed();
     loop {
         terminal
             .draw(|frame| {
@@ -133,25 +133,25 @@ fn on_screen(
                 );
             })
             .map_err(|error| screen_failed(&error))?;
-        match typed.recv_timeout(KEYS) {
-            Ok(Ok(Event::Key(pressed))) if pressed.kind == KeyEventKind::Press => {
+        match timeout(KEYS, typed.recv()).await {
+            Ok(Some(Ok(Event::Key(pressed)))) if pressed.kind == KeyEventKind::Press => {
                 match key(&mut screen, &shown, pressed) {
                     Act::Nothing => {}
                     Act::Quit => return Ok(shown.view.verdict),
-                    Act::Ask(command) => screen.told = Some(source.ask(&command)),
+                    Act::Ask(command) => screen.told = Some(source.ask(&command).await),
                 }
             }
-            Ok(Ok(_)) | Err(RecvTimeoutError::Timeout) => {}
-            Ok(Err(error)) => return Err(screen_failed(&error)),
+            Ok(Some(Ok(_))) | Err(_) => {}
+            Ok(Some(Err(error))) => return Err(screen_failed(&error)),
             // Its last word was why.
-            Err(RecvTimeoutError::Disconnected) => return Ok(shown.view.verdict),
+            Ok(None) => return Ok(shown.view.verdict),
         }
         if over.load(Ordering::Relaxed) {
             return Ok(shown.view.verdict);
         }
         if looked.elapsed() >= source.every() {
             looked = std::time::Instant::now();
-            source.look_again(&mut shown);
+            source.look_again(&mut shown).await;
         }
     }
 }
@@ -163,13 +163,11 @@ impl Source<'_> {
     }
 
     /// Asks the run for something, and says what came of it.
-    fn ask(&mut self, command: &Command) -> String {
+    async fn ask(&mut self, command: &Command) -> String {
         let asked = match self.kube {
-            Some(kube) => {
-                let left = tokio::runtime::Handle::current();
-                tokio::task::block_in_place(|| left.block_on(super::kube::leave(kube, command)))
-            }
+            Some(kube) => super::kube::leave(kube, command).await,
             None => supervisor::ask(&mut *self.store, &self.run, Timestamp::now(), command, &user())
+                .await
                 .map_err(CliError::from),
         };
         let word = command_words(command);
@@ -180,29 +178,30 @@ impl Source<'_> {
     }
 
     /// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
-    fn look_again(&self, shown: &mut ScreenData) {
+    async fn look_again(&mut self, shown: &mut ScreenData) {
         // An operator's journals have no mark that others write.
         let is_new = self.kube.is_some()
             || self
                 .store
                 .mark(&self.run, None)
+                .await
                 .map_or(true, |mark| mark.is_none_or(|mark| mark.seq != shown.view.seq));
         // What could not be read is read again. Where nothing is new, who carries it out may have ended without a word.
         let looked = if is_new || shown.unread.is_some() {
-            self.read().map(|read| *shown = read)
+            self.read().await.map(|read| *shown = read)
         } else {
-            self.view(&shown.read.run).map(|view| shown.view = view)
+            self.view(&shown.read.run).await.map(|view| shown.view = view)
         };
         if let Err(error) = looked {
             shown.unread = Some(error.message);
         }
     }
 
-    fn read(&self) -> Result<ScreenData, CliError> {
-        let read = reading(&*self.store, &self.run)?;
+    async fn read(&mut self) -> Result<ScreenData, CliError> {
+        let read = reading(&*self.store, &self.run).await?;
         Ok(ScreenData {
-            view: self.view(&read.run)?,
-            left: self.left(&read.run),
+            view: self.view(&read.run).await?,
+            left: self.left(&read.run).await,
             words: read.words(),
             read,
             unread: None,
@@ -210,11 +209,12 @@ impl Source<'_> {
     }
 
     /// How long the rest takes by earlier runs.
-    fn left(&self, run: &Run) -> Option<RunForecast> {
-        let mut outlook = self.outlook.borrow_mut();
-        outlook
-            .get_or_insert_with(|| Outlook::of_run(&*self.store, run))
-            .left(run)
+    async fn left(&mut self, run: &Run) -> Option<RunForecast> {
+        let outlook = match self.outlook.take() {
+            Some(known) => known,
+            None => Outlook::of_run(&*self.store, run).await,
+        };
+        self.outlook.insert(outlook).left(run)
     }
 
     fn no_start(&self) -> CliError {
@@ -222,12 +222,12 @@ impl Source<'_> {
     }
 
     /// The run at a glance. Whether an operator is at work its own status tells.
-    fn view(&self, run: &Run) -> Result<RunView, CliError> {
+    async fn view(&self, run: &Run) -> Result<RunView, CliError> {
         let seen = view::run(run, None);
         if self.kube.is_some() {
             return Ok(seen);
         }
-        Ok(match supervisor::nobody(&*self.store, run)? {
+        Ok(match supervisor::nobody(&*self.store, run).await? {
             Some(why) => seen.without_a_holder(why),
             None => seen,
         })
@@ -235,10 +235,10 @@ impl Source<'_> {
 }
 
 /// A line for each event until the run is over, or a person is needed.
-fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
+async fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
     let mut shown = 0;
     loop {
-        let entries = source.store.journal(&source.run)?;
+        let entries = source.store.journal(&source.run).await?;
         let told = told(&entries).map_err(DriveError::Illegal)?;
         let (run, lines) = told.ok_or_else(|| source.no_start())?;
         if cli.json {
@@ -251,7 +251,7 @@ fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
             }
         }
         shown = entries.last().map_or(shown, |entry| entry.seq);
-        let seen = source.view(&run)?;
+        let seen = source.view(&run).await?;
         let goes_on = matches!(seen.verdict, Verdict::Running | Verdict::Held);
         if !goes_on || print::unwritten().is_some() {
             if !cli.json {
@@ -259,6 +259,6 @@ fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
             }
             return Ok(Exit::of(seen.verdict));
         }
-        std::thread::sleep(source.every());
+        tokio::time::sleep(source.every()).await;
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use stagger_core::model::RunId;
 use stagger_core::run::{Entry, Event};
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 use stagger_report::sentences::told;
 
 use super::send::{Failed, Sender};
@@ -42,10 +42,10 @@ impl Notifier {
     ///
     /// # Errors
     /// A receiver's secret or the journal cannot be read, or a thread cannot be started.
-    pub(crate) fn begin(
+    pub(crate) async fn begin(
         receivers: &[Receiver],
         run: &RunId,
-        open: impl Fn() -> Result<Box<dyn Store>, CliError>,
+        open: impl AsyncFn() -> Result<Box<dyn JournalStore>, CliError>,
         folder: &Path,
     ) -> Result<Self, CliError> {
         let mut this = Self {
@@ -53,8 +53,8 @@ impl Notifier {
             threads: Vec::new(),
         };
         for receiver in receivers {
-            let store = open()?;
-            let begun = since(&store.journal(run)?);
+            let store = open().await?;
+            let begun = since(&store.journal(run).await?);
             let teller = Teller {
                 run: run.clone(),
                 store,
@@ -86,7 +86,7 @@ impl Drop for Notifier {
 
 struct Teller {
     run: RunId,
-    store: Box<dyn Store>,
+    store: Box<dyn JournalStore>,
     /// Up to which event the journal was read.
     read: u64,
     /// Whether the run is over: nobody resumes it.
@@ -102,7 +102,7 @@ impl Teller {
         loop {
             let is_over = self.over.load(Ordering::Relaxed);
             if is_over || again <= Instant::now() {
-                self.read_on();
+                self.read_on().await;
                 again = Instant::now() + READ;
             }
             self.queue.next(is_over).await;
@@ -130,12 +130,12 @@ impl Teller {
     }
 
     /// Takes what was written since. A store that cannot be read is read again later.
-    fn read_on(&mut self) {
-        let mark = self.store.mark(&self.run, None);
+    async fn read_on(&mut self) {
+        let mark = self.store.mark(&self.run, None).await;
         if mark.is_ok_and(|mark| mark.is_some_and(|mark| mark.seq == self.read)) {
             return;
         }
-        let Ok(entries) = self.store.journal(&self.run) else {
+        let Ok(entries) = self.store.journal(&self.run).await else {
             return;
         };
         self.queue.take(&messages(&entries), self.read);

@@ -11,7 +11,7 @@ use serde_json::Value;
 use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target, Topology};
 use stagger_core::run::{Ending, Event, Start, VERSION};
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::Store;
+use stagger_engine::store::JournalStore;
 
 use super::send::signature;
 use super::{Format, Notifier, NotifyLevel, Receiver};
@@ -71,11 +71,11 @@ struct Story {
 }
 
 impl Story {
-    fn begin() -> Self {
+    async fn begin() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut store = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
         let (run, cluster) = (RunId::new("r1").unwrap(), ClusterName::new("lab").unwrap());
-        store.raise(&cluster, 1, "a").unwrap();
+        store.raise(&cluster, 1, "a").await.unwrap();
         let start = Start {
             version: VERSION,
             run: run.clone(),
@@ -91,7 +91,10 @@ impl Story {
             topology: Topology::default(),
         };
         let started = Event::Started(Box::new(start));
-        store.begin(&cluster, 1, Timestamp::UNIX_EPOCH, started).unwrap();
+        store
+            .begin(&cluster, 1, Timestamp::UNIX_EPOCH, started)
+            .await
+            .unwrap();
         let mut story = Self {
             folder,
             store,
@@ -99,35 +102,40 @@ impl Story {
 
             seq: 1,
         };
-        story.write(Event::LeaseTaken {
-            fence: 1,
-            holder: "a".to_owned(),
-        });
+        story
+            .write(Event::LeaseTaken {
+                fence: 1,
+                holder: "a".to_owned(),
+            })
+            .await;
         story
     }
 
-    fn write(&mut self, event: Event) {
-        let entries = self
+    async fn write(&mut self, event: Event) {
+        let append = self
             .store
             .append(&self.run, 1, self.seq, Timestamp::UNIX_EPOCH, vec![event]);
-        self.seq = entries.unwrap().last().unwrap().seq;
+        self.seq = append.await.unwrap().last().unwrap().seq;
     }
 
-    fn held(&mut self, why: &str) {
+    async fn held(&mut self, why: &str) {
         self.write(Event::Held {
             reason: Reason::new(Code::StepFailed, why),
-        });
+        })
+        .await;
     }
 
     /// A process that tells, and ends when it has.
-    fn told_by(&self, receiver: Receiver) {
-        drop(self.telling(&[receiver]));
+    async fn told_by(&self, receiver: Receiver) {
+        drop(self.telling(&[receiver]).await);
     }
 
-    fn telling(&self, receivers: &[Receiver]) -> Notifier {
+    async fn telling(&self, receivers: &[Receiver]) -> Notifier {
         let file = self.folder.path().join("journal.db");
-        let open = || Ok(Box::new(SqliteStore::open(&file).unwrap()) as Box<dyn Store>);
-        let notifier = Notifier::begin(receivers, &self.run, open, self.folder.path()).unwrap();
+        let open = async || Ok(Box::new(SqliteStore::open(&file).unwrap()) as Box<dyn JournalStore>);
+        let notifier = Notifier::begin(receivers, &self.run, open, self.folder.path())
+            .await
+            .unwrap();
         // What was written by now is read by then.
         std::thread::sleep(Duration::from_millis(100));
         notifier
@@ -143,14 +151,14 @@ fn texts(seen: &Arc<Mutex<Vec<Request>>>) -> Vec<String> {
     seen.iter().map(text).collect()
 }
 
-#[test]
-fn who_does_not_answer_well_is_told_again_and_in_order() {
-    let mut story = Story::begin();
-    story.held("the first");
-    story.write(Event::Released);
-    story.held("the second");
+#[tokio::test]
+async fn who_does_not_answer_well_is_told_again_and_in_order() {
+    let mut story = Story::begin().await;
+    story.held("the first").await;
+    story.write(Event::Released).await;
+    story.held("the second").await;
     let (url, seen) = server(vec![503, 500]);
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
     let texts = texts(&seen);
     let told: Vec<bool> = texts.iter().map(|text| text.contains("the first")).collect();
     assert_eq!(told, [true, true, true, false], "{texts:?}");
@@ -170,16 +178,16 @@ fn who_does_not_answer_well_is_told_again_and_in_order() {
     assert!(texts[3].contains("stagger resume r1"), "{texts:?}");
 }
 
-#[test]
-fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
-    let mut story = Story::begin();
-    story.held("the first");
+#[tokio::test]
+async fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
+    let mut story = Story::begin().await;
+    story.held("the first").await;
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
-    story.write(Event::Released);
-    story.held("the second");
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
+    story.write(Event::Released).await;
+    story.held("the second").await;
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
     let texts = texts(&seen);
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(
@@ -189,18 +197,20 @@ fn who_takes_over_tells_what_was_not_told_and_nothing_twice() {
 }
 
 /// The first thing that there is to tell is what a process was killed for.
-#[test]
-fn what_a_killed_process_never_told_is_told_by_the_next() {
-    let mut story = Story::begin();
+#[tokio::test]
+async fn what_a_killed_process_never_told_is_told_by_the_next() {
+    let mut story = Story::begin().await;
     let nobody = receiver("http://127.0.0.1:9/", NotifyLevel::Urgent);
     // It leaves no more than what it has written down: that is what a killed one leaves.
-    let killed = story.telling(std::slice::from_ref(&nobody));
+    let killed = story.telling(std::slice::from_ref(&nobody)).await;
     std::mem::forget(killed);
-    story.held("the first");
-    story.write(Event::LeaseTaken {
-        fence: 2,
-        holder: "b".to_owned(),
-    });
+    story.held("the first").await;
+    story
+        .write(Event::LeaseTaken {
+            fence: 2,
+            holder: "b".to_owned(),
+        })
+        .await;
     let told = story.folder.path().join("notified");
     let file = std::fs::read_dir(told).unwrap().next().unwrap().unwrap().path();
     assert_eq!(
@@ -210,17 +220,19 @@ fn what_a_killed_process_never_told_is_told_by_the_next() {
     );
 }
 
-#[test]
-fn one_receiver_that_never_answers_keeps_no_other_waiting() {
-    let mut story = Story::begin();
-    story.held("a fault");
+#[tokio::test]
+async fn one_receiver_that_never_answers_keeps_no_other_waiting() {
+    let mut story = Story::begin().await;
+    story.held("a fault").await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = (format!("http://{}/", silent.local_addr().unwrap()), silent);
     let (url, seen) = server(vec![]);
-    let notifier = story.telling(&[
-        receiver(&silent.0, NotifyLevel::Urgent),
-        receiver(&url, NotifyLevel::Urgent),
-    ]);
+    let notifier = story
+        .telling(&[
+            receiver(&silent.0, NotifyLevel::Urgent),
+            receiver(&url, NotifyLevel::Urgent),
+        ])
+        .await;
     let begun = std::time::Instant::now();
     while seen.lock().unwrap().is_empty() {
         assert!(begun.elapsed() < Duration::from_secs(8), "it waits for the other");
@@ -229,19 +241,23 @@ fn one_receiver_that_never_answers_keeps_no_other_waiting() {
     std::mem::forget(notifier);
 }
 
-#[test]
-fn what_can_wait_is_told_together_before_what_cannot() {
-    let mut story = Story::begin();
-    story.write(Event::Asked {
-        command: stagger_core::run::Command::Resume,
-        by: "anna@ops1".to_owned(),
-    });
-    story.held("a fault");
-    story.write(Event::Ended {
-        outcome: Ending::Aborted,
-    });
+#[tokio::test]
+async fn what_can_wait_is_told_together_before_what_cannot() {
+    let mut story = Story::begin().await;
+    story
+        .write(Event::Asked {
+            command: stagger_core::run::Command::Resume,
+            by: "anna@ops1".to_owned(),
+        })
+        .await;
+    story.held("a fault").await;
+    story
+        .write(Event::Ended {
+            outcome: Ending::Aborted,
+        })
+        .await;
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, NotifyLevel::All));
+    story.told_by(receiver(&url, NotifyLevel::All)).await;
     let all = texts(&seen);
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(
@@ -253,18 +269,18 @@ fn what_can_wait_is_told_together_before_what_cannot() {
         "{all:?}"
     );
     let (url, seen) = server(vec![]);
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
     assert_eq!(texts(&seen), all[1..]);
 }
 
-#[test]
-fn what_a_receiver_refuses_is_not_sent_again() {
-    let mut story = Story::begin();
-    story.held("the first");
-    story.write(Event::Released);
-    story.held("the second");
+#[tokio::test]
+async fn what_a_receiver_refuses_is_not_sent_again() {
+    let mut story = Story::begin().await;
+    story.held("the first").await;
+    story.write(Event::Released).await;
+    story.held("the second").await;
     let (url, seen) = server(vec![400]);
-    story.told_by(receiver(&url, NotifyLevel::Urgent));
+    story.told_by(receiver(&url, NotifyLevel::Urgent)).await;
     assert_eq!(texts(&seen).len(), 2);
 }
 
@@ -283,20 +299,21 @@ fn a_signature_is_that_of_standard_webhooks() {
     );
 }
 
-#[test]
-fn a_message_is_signed_and_a_command_has_it_on_its_input() {
-    let mut story = Story::begin();
-    story.held("a fault");
+#[tokio::test]
+async fn a_message_is_signed_and_a_command_has_it_on_its_input() {
+    let mut story = Story::begin().await;
+    story.held("a fault").await;
     let secret = story.folder.path().join("secret");
     std::fs::write(&secret, "whsec_plJ3nmyCDGBKInavdOK15jsl\n").unwrap();
     std::fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let (url, seen) = server(vec![]);
-    story.told_by(Receiver {
-        secret_file: Some(secret),
-        ..receiver(&url, NotifyLevel::Urgent)
-    });
-    let seen = seen.lock().unwrap();
-    let (headers, body) = &seen[0];
+    story
+        .told_by(Receiver {
+            secret_file: Some(secret),
+            ..receiver(&url, NotifyLevel::Urgent)
+        })
+        .await;
+    let (headers, body) = seen.lock().unwrap()[0].clone();
     let header = |name: &str| {
         let found = headers
             .iter()
@@ -304,9 +321,9 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
         found.unwrap().to_owned()
     };
     let at: i64 = header("webhook-timestamp").parse().unwrap();
-    let signed = signature("whsec_plJ3nmyCDGBKInavdOK15jsl", &header("webhook-id"), at, body);
+    let signed = signature("whsec_plJ3nmyCDGBKInavdOK15jsl", &header("webhook-id"), at, &body);
     assert_eq!(header("webhook-signature"), signed.to_lowercase());
-    let event: Value = serde_json::from_str(body).unwrap();
+    let event: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(
         (&event["specversion"], &event["type"]),
         (&"1.0".into(), &"dev.stagger.run.held".into())
@@ -314,11 +331,13 @@ fn a_message_is_signed_and_a_command_has_it_on_its_input() {
 
     let out = story.folder.path().join("told");
     let script = format!("cat > {}", Path::new(&out).display());
-    story.told_by(Receiver {
-        webhook: None,
-        command: Some(["sh", "-c", &script].map(str::to_owned).to_vec()),
-        ..receiver("", NotifyLevel::Urgent)
-    });
+    story
+        .told_by(Receiver {
+            webhook: None,
+            command: Some(["sh", "-c", &script].map(str::to_owned).to_vec()),
+            ..receiver("", NotifyLevel::Urgent)
+        })
+        .await;
     let told = std::fs::read_to_string(out).unwrap();
     assert!(
         told.starts_with("lab: a run needs you\n") && told.contains("a fault"),

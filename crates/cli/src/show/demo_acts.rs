@@ -134,8 +134,11 @@ impl Listener for Acts {
 
 /// How long the same takes in other ways, by the same forecast.
 pub(crate) fn beside(ways: &[(&str, usize, SignedDuration)]) -> String {
-    let rows = ways
-        .iter()
-        .map(|(way, waves, time)| format!("  {way:<16} {waves:>3} waves  about {}", duration(*time)));
+    let rows = ways.iter().map(|(way, waves, time)| {
+        format!(
+            "  {waves:>3} waves  {:<18} {way}",
+            format!("about {}", duration(*time))
+        )
+    });
     rows.collect::<Vec<_>>().join("\n")
 }

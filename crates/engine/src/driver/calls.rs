@@ -66,7 +66,7 @@ impl Driver {
         let announced = if events.is_empty() {
             Vec::new()
         } else {
-            self.append(events)?
+            self.append(events).await?
         };
         self.announced.extend(&announced);
         let now = self.clock.now();
@@ -95,7 +95,8 @@ impl Driver {
                 self.strays.begin_anew();
                 self.append(vec![Event::Held {
                     reason: reason.clone(),
-                }])?;
+                }])
+                .await?;
                 return Ok(Step::Held(reason));
             }
             let why = Reason::new(
@@ -148,7 +149,7 @@ impl Driver {
         if settled.is_empty() {
             return Ok(Step::Again);
         }
-        self.append(settled).map(|_| Step::Again)
+        self.append(settled).await.map(|_| Step::Again)
     }
 
     /// Makes the call for an intent. It begins before `until`; `None`: whenever.

@@ -1,7 +1,7 @@
 //! A store that several processes share, on several machines: PostgreSQL.
 //!
 //! Each write is one statement, so that a process that is stopped in the midst of its work holds no lock that others wait
-//! for. The token is checked under the lock of the cluster's row, which [`Store::raise`] changes: an append is before it or
+//! for. The token is checked under the lock of the cluster's row, which [`JournalStore::raise`] changes: an append is before it or
 //! refused. The schema is brought up by [`upgrade`], once for all.
 
 mod address;
@@ -10,17 +10,17 @@ mod locks;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use sqlx::postgres::PgPool;
 use sqlx::{PgConnection, Row as _};
 use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
-use tokio::runtime::Handle;
 
 use crate::cluster::LockRecord;
-use crate::rows::{self, JournalRow, Reader};
-use crate::store::{Listed, ListedRow, Mark, Presence, Store, StoreError};
+use crate::rows::{self, Begun, JournalRow, Reader};
+use crate::store::{JournalStore, Listed, ListedRow, Mark, Presence, StoreError};
 
 pub use address::{Address, AddressError};
 pub use locks::PostgresLocks;
@@ -49,11 +49,6 @@ async fn answered<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Res
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("it did not answer for {} s", ANSWER.as_secs())),
     }
-}
-
-/// Waits for the server without holding up the runtime's other tasks.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::task::block_in_place(|| Handle::current().block_on(future))
 }
 
 /// The newest revision.
@@ -110,8 +105,7 @@ pub async fn upgrade(address: &Address) -> Result<i64, StoreError> {
     upgraded.map_err(|why| address.failed("upgrade the schema of", why))
 }
 
-/// A store in a database. Its calls wait for the server in the runtime that they are made in, which must have several
-/// threads.
+/// A store in a database.
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
@@ -125,16 +119,18 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The database cannot be reached, or its schema is not one for this program.
-    pub fn open(address: &Address) -> Result<Self, StoreError> {
+    pub async fn open(address: &Address) -> Result<Self, StoreError> {
         let store = Self {
             pool: address.pool(2)?,
             address: address.clone(),
             ends: BTreeMap::new(),
         };
-        let (found, serves_from) = store.carry_out("open", async {
-            let mut on = store.pool.acquire().await?;
-            revision(&mut on).await
-        })?;
+        let (found, serves_from) = store
+            .carry_out("open", async {
+                let mut on = store.pool.acquire().await?;
+                revision(&mut on).await
+            })
+            .await?;
         let needed = newest();
         let why = match found {
             0 => "it has no schema yet: run `stagger db upgrade`".to_owned(),
@@ -155,33 +151,37 @@ impl PostgresStore {
         })
     }
 
-    fn carry_out<T>(
+    async fn carry_out<T>(
         &self,
         what: &str,
         asked: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, StoreError> {
-        wait(answered(asked)).map_err(|why| self.address.failed(what, why))
+        answered(asked)
+            .await
+            .map_err(|why| self.address.failed(what, why))
     }
 
     /// Where the journal of a run stands: its last event with its checksum.
-    fn end_of(&self, run: &RunId, seq: Seq) -> Result<Vec<u8>, StoreError> {
+    async fn end_of(&self, run: &RunId, seq: Seq) -> Result<Vec<u8>, StoreError> {
         if let Some((at, sum)) = self.ends.get(run)
             && *at == seq
         {
             return Ok(sum.clone());
         }
-        let found: Option<Vec<u8>> = self.carry_out("read", async {
-            sqlx::query_scalar("select hash from journal where run = $1 and seq = $2")
-                .bind(run.as_str())
-                .bind(seq.cast_signed())
-                .fetch_optional(&self.pool)
-                .await
-        })?;
+        let found: Option<Vec<u8>> = self
+            .carry_out("read", async {
+                sqlx::query_scalar("select hash from journal where run = $1 and seq = $2")
+                    .bind(run.as_str())
+                    .bind(seq.cast_signed())
+                    .fetch_optional(&self.pool)
+                    .await
+            })
+            .await?;
         Ok(found.unwrap_or_default())
     }
 
     /// Why an append after that event wrote nothing.
-    fn why_not(&self, run: &RunId, fence: u64, expected: Seq) -> StoreError {
+    async fn why_not(&self, run: &RunId, fence: u64, expected: Seq) -> StoreError {
         let found = self.carry_out("read", async {
             sqlx::query(
                 "select c.id, c.fence, r.events from run r join cluster c on c.id = r.cluster where r.id = $1",
@@ -191,7 +191,7 @@ impl PostgresStore {
             .await?
             .map(|row| Ok::<(String, i64, i64), sqlx::Error>((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
             .transpose()
-        });
+        }).await;
         let (cluster, newest, events) = match found {
             Ok(Some(found)) => found,
             Ok(None) => return StoreError::NoRun(run.clone()),
@@ -215,42 +215,49 @@ impl PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        let fence: Option<i64> = self.carry_out("read", async {
-            sqlx::query_scalar("select fence from cluster where id = $1")
-                .bind(cluster.as_str())
-                .fetch_optional(&self.pool)
-                .await
-        })?;
+#[async_trait]
+impl JournalStore for PostgresStore {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        let fence: Option<i64> = self
+            .carry_out("read", async {
+                sqlx::query_scalar("select fence from cluster where id = $1")
+                    .bind(cluster.as_str())
+                    .fetch_optional(&self.pool)
+                    .await
+            })
+            .await?;
         Ok(fence.map_or(0, i64::cast_unsigned))
     }
 
-    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
-        let written = self.carry_out("write to", async {
-            sqlx::query("update cluster set fence = fence where id = $1")
-                .bind(cluster.as_str())
-                .execute(&self.pool)
-                .await
-        });
+    async fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+        let written = self
+            .carry_out("write to", async {
+                sqlx::query("update cluster set fence = fence where id = $1")
+                    .bind(cluster.as_str())
+                    .execute(&self.pool)
+                    .await
+            })
+            .await;
         written.map(drop)
     }
 
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
-        let raised = self.carry_out("raise the token of", async {
-            sqlx::query(
-                "insert into cluster (id, fence, holder) values ($1, $2, $3)
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        let raised = self
+            .carry_out("raise the token of", async {
+                sqlx::query(
+                    "insert into cluster (id, fence, holder) values ($1, $2, $3)
                  on conflict (id) do update set fence = excluded.fence, holder = excluded.holder
                  where cluster.fence < excluded.fence",
-            )
-            .bind(cluster.as_str())
-            .bind(fence.cast_signed())
-            .bind(holder)
-            .execute(&self.pool)
-            .await
-        })?;
+                )
+                .bind(cluster.as_str())
+                .bind(fence.cast_signed())
+                .bind(holder)
+                .execute(&self.pool)
+                .await
+            })
+            .await?;
         if raised.rows_affected() == 0 {
-            let newest = self.fence(cluster)?;
+            let newest = self.fence(cluster).await?;
             return Err(StoreError::FencedOut {
                 cluster: cluster.clone(),
                 ours: fence,
@@ -260,25 +267,15 @@ impl Store for PostgresStore {
         Ok(())
     }
 
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Event::Started(begun) = &start else {
-            return Err(self
-                .address
-                .failed("start a journal in", "its first event is not a start"));
-        };
-        let (run, identity) = (begun.run.clone(), begun.identity.clone());
-        let first = Entry {
-            seq: 1,
-            at,
-            event: start,
-        };
-        let (row, entry) = JournalRow::of(&run, fence, &[], first)
+        let Begun { run, identity, entry } = Begun::of(at, start)?;
+        let (row, entry) = JournalRow::of(&run, fence, &[], entry)
             .map_err(|error| self.address.failed("start a journal in", error))?;
         let JournalRow {
             at,
@@ -287,9 +284,10 @@ impl Store for PostgresStore {
             hash,
             ..
         } = row;
-        let written = self.carry_out("start a journal in", async {
-            sqlx::query(
-                "with held as (
+        let written = self
+            .carry_out("start a journal in", async {
+                sqlx::query(
+                    "with held as (
                    select id from cluster where id = $1 and fence = $2 for no key update
                  ), begun as (
                    insert into run (id, cluster, started, events, version, identity)
@@ -298,21 +296,22 @@ impl Store for PostgresStore {
                  )
                  insert into journal (cluster, run, seq, fence, at, version, body, hash)
                  select begun.cluster, begun.id, 1, $2, $4, $6, $7, $8 from begun",
-            )
-            .bind(cluster.as_str())
-            .bind(fence.cast_signed())
-            .bind(run.as_str())
-            .bind(&at)
-            .bind(Listed::VERSION.to_string())
-            .bind(&version)
-            .bind(&body)
-            .bind(&hash)
-            .bind(identity.as_ref().map(ClusterId::as_str))
-            .execute(&self.pool)
-            .await
-        })?;
+                )
+                .bind(cluster.as_str())
+                .bind(fence.cast_signed())
+                .bind(run.as_str())
+                .bind(&at)
+                .bind(Listed::VERSION.to_string())
+                .bind(&version)
+                .bind(&body)
+                .bind(&hash)
+                .bind(identity.as_ref().map(ClusterId::as_str))
+                .execute(&self.pool)
+                .await
+            })
+            .await?;
         if written.rows_affected() == 0 {
-            let newest = self.fence(cluster)?;
+            let newest = self.fence(cluster).await?;
             return Err(StoreError::FencedOut {
                 cluster: cluster.clone(),
                 ours: fence,
@@ -323,7 +322,7 @@ impl Store for PostgresStore {
         Ok(entry)
     }
 
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -331,7 +330,7 @@ impl Store for PostgresStore {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        let mut end = self.end_of(run, after)?;
+        let mut end = self.end_of(run, after).await?;
         let count = events.len() as u64;
         let ends = events.iter().any(|event| matches!(event, Event::Ended { .. }));
         let mut entries = Vec::with_capacity(events.len());
@@ -347,9 +346,10 @@ impl Store for PostgresStore {
             bodies.push(row.body);
             sums.push(row.hash);
         }
-        let written = self.carry_out("append to", async {
-            sqlx::query(
-                "with held as (
+        let written = self
+            .carry_out("append to", async {
+                sqlx::query(
+                    "with held as (
                    select c.id from cluster c join run r on r.cluster = c.id
                    where r.id = $1 and c.fence = $2 and r.events = $3
                    for no key update of c
@@ -362,23 +362,24 @@ impl Store for PostgresStore {
                  select counted.cluster, $1, new.seq, $2, $5, new.version, new.body, new.hash
                  from counted, unnest($6::bigint[], $7::text[], $8::text[], $9::bytea[])
                    as new (seq, version, body, hash)",
-            )
-            .bind(run.as_str())
-            .bind(fence.cast_signed())
-            .bind(after.cast_signed())
-            .bind(count.cast_signed())
-            .bind(at.to_string())
-            .bind(&places)
-            .bind(&versions)
-            .bind(&bodies)
-            .bind(&sums)
-            .bind(ends.then_some(fence.cast_signed()))
-            .execute(&self.pool)
-            .await
-        })?;
+                )
+                .bind(run.as_str())
+                .bind(fence.cast_signed())
+                .bind(after.cast_signed())
+                .bind(count.cast_signed())
+                .bind(at.to_string())
+                .bind(&places)
+                .bind(&versions)
+                .bind(&bodies)
+                .bind(&sums)
+                .bind(ends.then_some(fence.cast_signed()))
+                .execute(&self.pool)
+                .await
+            })
+            .await?;
         if written.rows_affected() != count || count == 0 {
             self.ends.remove(run);
-            return match self.why_not(run, fence, after) {
+            return match self.why_not(run, fence, after).await {
                 // Nothing was to be appended, to where it stands.
                 StoreError::MovedOn { found, .. } if count == 0 && found == after => Ok(entries),
                 why => Err(why),
@@ -388,79 +389,89 @@ impl Store for PostgresStore {
         Ok(entries)
     }
 
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        let (expected, rows) = self.carry_out("read", async {
-            // One look at both: an event that is appended meanwhile is in neither.
-            let mut on = self.pool.begin().await?;
-            sqlx::raw_sql("set transaction isolation level repeatable read, read only")
-                .execute(&mut *on)
-                .await?;
-            let expected: Option<i64> = sqlx::query_scalar("select events from run where id = $1")
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        let (expected, rows) = self
+            .carry_out("read", async {
+                // One look at both: an event that is appended meanwhile is in neither.
+                let mut on = self.pool.begin().await?;
+                sqlx::raw_sql("set transaction isolation level repeatable read, read only")
+                    .execute(&mut *on)
+                    .await?;
+                let expected: Option<i64> = sqlx::query_scalar("select events from run where id = $1")
+                    .bind(run.as_str())
+                    .fetch_optional(&mut *on)
+                    .await?;
+                let rows = sqlx::query(
+                    "select seq, fence, at, version, body, hash from journal where run = $1 order by seq",
+                )
                 .bind(run.as_str())
-                .fetch_optional(&mut *on)
+                .fetch_all(&mut *on)
                 .await?;
-            let rows = sqlx::query(
-                "select seq, fence, at, version, body, hash from journal where run = $1 order by seq",
-            )
-            .bind(run.as_str())
-            .fetch_all(&mut *on)
-            .await?;
-            on.commit().await?;
-            let rows: Result<Vec<JournalRow>, sqlx::Error> = rows
-                .iter()
-                .map(|row| {
-                    Ok(JournalRow {
-                        seq: row.try_get::<i64, _>(0)?.cast_unsigned(),
-                        fence: row.try_get::<i64, _>(1)?.cast_unsigned(),
-                        at: row.try_get(2)?,
-                        version: row.try_get(3)?,
-                        body: row.try_get(4)?,
-                        hash: row.try_get(5)?,
+                on.commit().await?;
+                let rows: Result<Vec<JournalRow>, sqlx::Error> = rows
+                    .iter()
+                    .map(|row| {
+                        Ok(JournalRow {
+                            seq: row.try_get::<i64, _>(0)?.cast_unsigned(),
+                            fence: row.try_get::<i64, _>(1)?.cast_unsigned(),
+                            at: row.try_get(2)?,
+                            version: row.try_get(3)?,
+                            body: row.try_get(4)?,
+                            hash: row.try_get(5)?,
+                        })
                     })
-                })
-                .collect();
-            Ok((expected, rows?))
-        })?;
+                    .collect();
+                Ok((expected, rows?))
+            })
+            .await?;
         let expected = expected.ok_or_else(|| StoreError::NoRun(run.clone()))?;
         let mut reader = Reader::of(run);
         for row in rows {
-            reader.add(row)?;
+            reader.add_row(&row)?;
         }
         reader.end(expected.cast_unsigned())
     }
 
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let rows = self.carry_out("list the runs of", async {
-            // Whoever ended a run before that had a column of its own, wrote its last row.
-            let rows = sqlx::query(
-                "select r.version, r.id, r.cluster, r.started, r.identity, coalesce(r.ended_by,
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        let rows = self
+            .carry_out("list the runs of", async {
+                // Whoever ended a run before that had a column of its own, wrote its last row.
+                let rows = sqlx::query(
+                    "select r.version, r.id, r.cluster, r.started, r.identity, coalesce(r.ended_by,
                    (select j.fence from journal j where j.run = r.id and j.seq = r.events
                     and j.body like '{\"event\":\"ended\"%'))
                  from run r order by r.started collate \"C\" desc, r.id collate \"C\" desc",
-            )
-            .fetch_all(&self.pool)
-            .await?;
-            let rows: Result<Vec<ListedRow>, sqlx::Error> = rows
-                .iter()
-                .map(|row| {
-                    Ok(ListedRow {
-                        version: row.try_get(0)?,
-                        id: row.try_get(1)?,
-                        cluster: row.try_get(2)?,
-                        started: row.try_get(3)?,
-                        identity: row.try_get(4)?,
-                        ended_by: row.try_get(5)?,
+                )
+                .fetch_all(&self.pool)
+                .await?;
+                let rows: Result<Vec<ListedRow>, sqlx::Error> = rows
+                    .iter()
+                    .map(|row| {
+                        Ok(ListedRow {
+                            version: row.try_get(0)?,
+                            id: row.try_get(1)?,
+                            cluster: row.try_get(2)?,
+                            started: row.try_get(3)?,
+                            identity: row.try_get(4)?,
+                            ended_by: row.try_get(5)?,
+                        })
                     })
-                })
-                .collect();
-            rows
-        })?;
+                    .collect();
+                rows
+            })
+            .await?;
         rows.iter()
             .map(|row| Listed::of_row(row).map_err(|why| self.address.failed("list the runs of", why)))
             .collect()
     }
 
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        at: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError> {
         let (version, body) = rows::written(command)?;
         self.carry_out("leave a command in", async {
             sqlx::query("insert into asked (run, at, version, body, \"by\") values ($1, $2, $3, $4, $5)")
@@ -472,25 +483,27 @@ impl Store for PostgresStore {
                 .execute(&self.pool)
                 .await
         })
+        .await
         .map(drop)
     }
 
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        let rows: Vec<(i64, Option<String>, String, String)> =
-            self.carry_out("read the commands of", async {
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        let rows: Vec<(i64, Option<String>, String, String)> = self
+            .carry_out("read the commands of", async {
                 sqlx::query_as(
                     "select id, version, body, \"by\" from asked where run = $1 and not taken order by id",
                 )
                 .bind(run.as_str())
                 .fetch_all(&self.pool)
                 .await
-            })?;
+            })
+            .await?;
         rows.into_iter()
             .map(|(id, version, body, by)| Ok((id, rows::command(id, version.as_deref(), &body)?, by)))
             .collect()
     }
 
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.carry_out("take a command from", async {
             sqlx::query("update asked set taken = true where run = $1 and id <= $2")
                 .bind(run.as_str())
@@ -498,25 +511,28 @@ impl Store for PostgresStore {
                 .execute(&self.pool)
                 .await
         })
+        .await
         .map(drop)
     }
 
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
-        let found: Option<(i64, Option<Vec<u8>>)> = self.carry_out("read", async {
-            sqlx::query_as(
-                "select coalesce($2, r.events), j.hash from run r
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        let found: Option<(i64, Option<Vec<u8>>)> = self
+            .carry_out("read", async {
+                sqlx::query_as(
+                    "select coalesce($2, r.events), j.hash from run r
                  left join journal j on j.run = r.id and j.seq = coalesce($2, r.events) where r.id = $1",
-            )
-            .bind(run.as_str())
-            .bind(at.map(u64::cast_signed))
-            .fetch_optional(&self.pool)
-            .await
-        })?;
+                )
+                .bind(run.as_str())
+                .bind(at.map(u64::cast_signed))
+                .fetch_optional(&self.pool)
+                .await
+            })
+            .await?;
         let (seq, sum) = found.ok_or_else(|| StoreError::NoRun(run.clone()))?;
         Ok(sum.map(|sum| rows::mark(seq.cast_unsigned(), &sum)))
     }
 
-    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+    async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(Some(Box::new(Self {
             pool: self.pool.clone(),
             address: self.address.clone(),
@@ -524,7 +540,7 @@ impl Store for PostgresStore {
         })))
     }
 
-    fn beat(
+    async fn beat(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -544,11 +560,11 @@ impl Store for PostgresStore {
             .bind(expires.as_secs_f64())
             .execute(&self.pool)
             .await
-        })
+        }).await
         .map(drop)
     }
 
-    fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
         self.carry_out("record the holder of the run in", async {
             sqlx::query(
                 "update presence set claim = null, renewed = clock_timestamp() where run = $1 and fence <= $2",
@@ -557,13 +573,13 @@ impl Store for PostgresStore {
             .bind(fence.cast_signed())
             .execute(&self.pool)
             .await
-        })
+        }).await
         .map(drop)
     }
 
-    fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
-        let found: Option<(i64, Option<String>, f64, f64)> =
-            self.carry_out("read the holder of the run in", async {
+    async fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
+        let found: Option<(i64, Option<String>, f64, f64)> = self
+            .carry_out("read the holder of the run in", async {
                 sqlx::query_as(
                     "select fence, claim, extract(epoch from clock_timestamp() - renewed)::float8, expires
                  from presence where run = $1",
@@ -571,7 +587,8 @@ impl Store for PostgresStore {
                 .bind(run.as_str())
                 .fetch_optional(&self.pool)
                 .await
-            })?;
+            })
+            .await?;
         Ok(found.map(rows::presence))
     }
 }

@@ -1,7 +1,6 @@
 //! The lock of a cluster in the file of a store.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,7 +14,7 @@ use crate::store::{Locks, StoreError};
 /// The locks of a file, for processes of one machine.
 #[derive(Debug)]
 pub struct SqliteLocks {
-    store: Mutex<SqliteStore>,
+    store: SqliteStore,
     path: PathBuf,
 }
 
@@ -26,7 +25,7 @@ impl SqliteLocks {
     /// As [`SqliteStore::open`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Ok(Self {
-            store: Mutex::new(SqliteStore::open(path)?),
+            store: SqliteStore::open(path)?,
             path: path.to_owned(),
         })
     }
@@ -36,8 +35,7 @@ impl SqliteLocks {
         what: &str,
         ask: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
     ) -> Result<T, LockError> {
-        let store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        ask(&store.connection).map_err(|error| {
+        ask(&self.store.connection()).map_err(|error| {
             let tried = format!("{what} the lock in {}", self.path.display());
             LockError::Backend(BackendError::transient(tried, error.to_string()))
         })

@@ -24,7 +24,7 @@ use stagger_engine::drive::{NoSignals, Stopped, drive};
 use stagger_engine::driver::{Driver, Listener, Notice, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::{Presence, Store, StoreError};
+use stagger_engine::store::{JournalStore, Presence, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 /// What is true of a cluster with three units, whoever looks.
@@ -256,9 +256,9 @@ impl Setting {
         std::mem::take(&mut self.truth.lock().unwrap().calls)
     }
 
-    fn presence(&self, run: &str) -> Presence {
+    async fn presence(&self, run: &str) -> Presence {
         let run = RunId::new(run).unwrap();
-        self.store().presence(&run).unwrap().unwrap()
+        self.store().presence(&run).await.unwrap().unwrap()
     }
 }
 
@@ -303,24 +303,24 @@ async fn whether_somebody_is_at_work_is_a_fact_in_the_store() {
     let backend = setting.named("lab", "id-1");
     let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
     so_far(&mut driver, &setting, 2).await;
-    let there = setting.presence("r1");
+    let there = setting.presence("r1").await;
     assert_eq!(there.fence, 1);
     assert_eq!(there.claim.as_ref(), Some(lease.claim()));
     assert_eq!(there.nobody(), None);
 
     drop(driver);
     lease.give_back(&backend).await.unwrap();
-    let why = setting.presence("r1").nobody().unwrap();
+    let why = setting.presence("r1").await.nobody().unwrap();
     assert!(why.starts_with("it was stopped"), "{why}");
 
     let (driver, lease) = setting.resume(&backend, "r1").await.unwrap();
-    assert_eq!(setting.presence("r1").nobody(), None);
+    assert_eq!(setting.presence("r1").await.nobody(), None);
     // Who was followed by another says nothing more.
-    setting.store().left(&RunId::new("r1").unwrap(), 1).unwrap();
-    assert_eq!(setting.presence("r1").nobody(), None);
+    setting.store().left(&RunId::new("r1").unwrap(), 1).await.unwrap();
+    assert_eq!(setting.presence("r1").await.nobody(), None);
     drop(driver);
-    lease.leave();
-    assert!(setting.presence("r1").nobody().is_some());
+    lease.leave().await;
+    assert!(setting.presence("r1").await.nobody().is_some());
 }
 
 #[tokio::test]
@@ -333,15 +333,19 @@ async fn of_one_who_was_killed_the_store_knows_no_end_and_its_machine_does() {
     let (run, long) = (RunId::new("r1").unwrap(), Duration::from_hours(1));
     // This process with another time of start: what a killed one leaves whose number was given away.
     claim.life.as_mut().unwrap().begun += 1;
-    setting.store().beat(&run, 1, &claim, long).unwrap();
-    let why = setting.presence("r1").nobody().unwrap();
+    setting.store().beat(&run, 1, &claim, long).await.unwrap();
+    let why = setting.presence("r1").await.nobody().unwrap();
     assert!(why.ends_with("is gone"), "{why}");
     // From another machine only the time tells.
     claim.host.push_str("-2");
-    setting.store().beat(&run, 1, &claim, long).unwrap();
-    assert_eq!(setting.presence("r1").nobody(), None);
-    setting.store().beat(&run, 1, &claim, Duration::ZERO).unwrap();
-    let why = setting.presence("r1").nobody().unwrap();
+    setting.store().beat(&run, 1, &claim, long).await.unwrap();
+    assert_eq!(setting.presence("r1").await.nobody(), None);
+    setting
+        .store()
+        .beat(&run, 1, &claim, Duration::ZERO)
+        .await
+        .unwrap();
+    let why = setting.presence("r1").await.nobody().unwrap();
     assert!(why.contains("has not renewed its lock"), "{why}");
 }
 
@@ -378,8 +382,10 @@ async fn one_cluster_under_two_names_has_one_run_at_a_time() {
     // It is the same run under either name, with one fence.
     to_the_end(setting.resume(&b, "r1").await.unwrap(), &b).await;
     let store = setting.store();
-    let fence = |name: &str| store.fence(&ClusterName::new(name).unwrap()).unwrap();
-    assert_eq!((fence("prod"), fence("production")), (2, 2));
+    for name in ["prod", "production"] {
+        let name = ClusterName::new(name).unwrap();
+        assert_eq!(store.fence(&name).await.unwrap(), 2);
+    }
     setting.calls();
     to_the_end(setting.start(&b, "r2", "3").await.unwrap(), &b).await;
     let calls = setting.calls();
@@ -387,7 +393,7 @@ async fn one_cluster_under_two_names_has_one_run_at_a_time() {
         calls.iter().all(|call| !call.contains("fence")),
         "no stranger: {calls:?}"
     );
-    let listed = store.runs().unwrap();
+    let listed = store.runs().await.unwrap();
     assert!(
         listed
             .iter()
@@ -593,8 +599,8 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     assert_eq!(left[0].1.code, Code::UnitDown, "{left:?}");
     drop(driver);
     lease.give_back(&backend).await.unwrap();
-    let store = Place::File(setting.journal()).open().unwrap();
-    let journal = store.journal(&RunId::new("r1").unwrap()).unwrap();
+    let store = Place::File(setting.journal()).open().await.unwrap();
+    let journal = store.journal(&RunId::new("r1").unwrap()).await.unwrap();
     let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
     assert!(journal.iter().any(behind), "it is written down");
 }
@@ -658,7 +664,7 @@ async fn a_run_that_another_came_after_relies_on_nothing_that_it_had_in_hand() {
     );
     drive(&mut driver, &mut NoSignals).await.unwrap();
     drop((driver, lease));
-    let journal = setting.store().journal(&RunId::new("r1").unwrap()).unwrap();
+    let journal = setting.store().journal(&RunId::new("r1").unwrap()).await.unwrap();
     let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
     assert!(journal.iter().any(behind), "it is written down");
 }

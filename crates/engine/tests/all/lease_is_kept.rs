@@ -17,7 +17,7 @@ use stagger_engine::cluster::{
 };
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::{Presence, Store};
+use stagger_engine::store::{JournalStore, Presence};
 use tokio::sync::watch;
 
 const EXPIRES: u64 = 60;
@@ -212,7 +212,7 @@ impl Setting {
             folder: tempfile::tempdir().unwrap(),
         };
         let mut store = setting.store();
-        store.raise(&lab(), FENCE, "h").unwrap();
+        store.raise(&lab(), FENCE, "h").await.unwrap();
         let start = Start {
             version: VERSION,
             run: run(),
@@ -228,7 +228,10 @@ impl Setting {
             topology: stagger_core::model::Topology::default(),
         };
         let start = Event::Started(Box::new(start));
-        store.begin(&lab(), FENCE, Timestamp::UNIX_EPOCH, start).unwrap();
+        store
+            .begin(&lab(), FENCE, Timestamp::UNIX_EPOCH, start)
+            .await
+            .unwrap();
         (setting, lease)
     }
 
@@ -240,16 +243,17 @@ impl Setting {
         SqliteStore::open(&self.path()).unwrap()
     }
 
-    fn presence(&self) -> Option<Presence> {
-        self.store().presence(&run()).unwrap()
+    async fn presence(&self) -> Option<Presence> {
+        self.store().presence(&run()).await.unwrap()
     }
 
     /// One event more; its place.
-    fn append(&self, after: Seq) {
+    async fn append(&self, after: Seq) {
         let event = Event::Released;
-        let appended = self
-            .store()
-            .append(&run(), FENCE, after, Timestamp::UNIX_EPOCH, vec![event]);
+        let mut store = self.store();
+        let appended = store
+            .append(&run(), FENCE, after, Timestamp::UNIX_EPOCH, vec![event])
+            .await;
         appended.unwrap();
     }
 
@@ -332,7 +336,7 @@ async fn while_it_is_asked_again_and_again_it_is_given_up_in_time() {
 #[tokio::test]
 async fn a_cluster_that_never_says_that_it_was_told_does_not_keep_the_lock_from_being_renewed() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store()));
+    lease.tell(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Yes, Says::Nothing);
     setting.moves(100, false).await;
@@ -368,55 +372,56 @@ async fn a_renewal_after_too_long_a_pause_proves_nothing() {
 async fn who_is_at_work_stands_in_the_store_until_they_stop() {
     for gives_back in [true, false] {
         let (setting, lease) = Setting::taken().await;
-        assert_eq!(setting.presence(), None);
-        lease.tell(Box::new(setting.store()));
+        assert_eq!(setting.presence().await, None);
+        lease.tell(Box::new(setting.store())).await;
         let Presence {
             fence,
             claim,
             expires,
             ..
-        } = setting.presence().unwrap();
+        } = setting.presence().await.unwrap();
         assert_eq!((fence, claim.as_ref()), (FENCE, Some(lease.claim())));
         assert_eq!(expires, Duration::from_secs(EXPIRES));
         if gives_back {
             lease.give_back(&setting.backend).await.unwrap();
         } else {
-            lease.leave();
+            lease.leave().await;
         }
-        assert_eq!(setting.presence().unwrap().claim, None);
+        assert_eq!(setting.presence().await.unwrap().claim, None);
         assert_eq!(setting.cluster.world.lock().unwrap().given_back, gives_back);
     }
 }
 
-#[test]
-fn a_store_in_a_file_can_be_had_once_more_and_one_in_memory_cannot() {
+#[tokio::test]
+async fn a_store_in_a_file_can_be_had_once_more_and_one_in_memory_cannot() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = SqliteStore::open(&folder.path().join("journal.db")).unwrap();
-    let beside = store.beside().unwrap().unwrap();
-    store.raise(&lab(), FENCE, "h").unwrap();
-    assert_eq!(beside.fence(&lab()).unwrap(), FENCE);
-    assert!(SqliteStore::in_memory().unwrap().beside().unwrap().is_none());
+    let beside = store.beside().await.unwrap().unwrap();
+    store.raise(&lab(), FENCE, "h").await.unwrap();
+    assert_eq!(beside.fence(&lab()).await.unwrap(), FENCE);
+    let in_memory = SqliteStore::in_memory().unwrap();
+    assert!(in_memory.beside().await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn the_cluster_is_told_once_of_each_place_and_of_none_before_journals_were_compared() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store()));
+    lease.tell(Box::new(setting.store())).await;
     lease.anchor(&setting.backend).await.unwrap();
     setting.moves(20, false).await;
     assert_eq!(setting.told(), [0; 0]);
     lease.watch().compared(1);
     setting.moves(60, false).await;
     assert_eq!(setting.told(), [1], "by a renewal, and not by the next one again");
-    setting.append(1);
+    setting.append(1).await;
     lease.watch().anchored(&*setting.backend, 2).await.unwrap();
     lease.watch().anchored(&*setting.backend, 2).await.unwrap();
     lease.watch().anchored(&*setting.backend, 1).await.unwrap();
     assert_eq!(setting.told(), [1, 2]);
-    setting.append(2);
+    setting.append(2).await;
     lease.anchor(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [1, 2, 3]);
-    setting.append(3);
+    setting.append(3).await;
     lease.give_back(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [1, 2, 3, 4]);
 }
@@ -424,13 +429,13 @@ async fn the_cluster_is_told_once_of_each_place_and_of_none_before_journals_were
 #[tokio::test]
 async fn of_a_journal_that_stands_before_what_was_compared_the_cluster_is_not_told() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store()));
+    lease.tell(Box::new(setting.store())).await;
     lease.watch().compared(2);
     lease.anchor(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [0; 0]);
     let why = lease.watch().anchored(&*setting.backend, 2).await.unwrap_err();
     assert!(why.contains("has lost an event that was written to it"), "{why}");
-    setting.append(1);
+    setting.append(1).await;
     lease.watch().anchored(&*setting.backend, 2).await.unwrap();
     assert_eq!(setting.told(), [2]);
 }
@@ -446,7 +451,7 @@ async fn without_a_store_beside_it_nothing_is_told_and_nothing_waits_for_it() {
 #[tokio::test]
 async fn nothing_is_begun_before_the_cluster_knows_of_it_unless_it_never_can() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store()));
+    lease.tell(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Yes, Says::Never);
     let watch = lease.watch();
@@ -470,7 +475,7 @@ async fn nothing_is_begun_before_the_cluster_knows_of_it_unless_it_never_can() {
 #[tokio::test]
 async fn whoever_has_lost_the_lock_begins_nothing() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store()));
+    lease.tell(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Lost, Says::Yes);
     setting.moves(20, false).await;

@@ -28,7 +28,9 @@ async fn a_lost_answer_settles_nothing_and_the_call_is_made_again_with_the_same_
     );
     let waited = begun.driver.run().started_at() + SignedDuration::from_secs(1);
     let journal = SqliteStore::open(&begun.folder.path().join("journal.db")).unwrap();
-    let journal = stagger_engine::store::Store::journal(&journal, &begun.driver.run().start().run).unwrap();
+    let journal = stagger_engine::store::JournalStore::journal(&journal, &begun.driver.run().start().run)
+        .await
+        .unwrap();
     let first = journal
         .iter()
         .find(|entry| matches!(entry.event, Event::Settled { .. }))
@@ -54,7 +56,7 @@ async fn a_host_that_is_gone_for_good_ends_in_a_hold_and_a_person_lets_it_go_on(
         "nothing else: {calls:?}"
     );
 
-    begun.driver.ask(Command::Resume, "a person").unwrap();
+    begun.driver.ask(Command::Resume, "a person").await.unwrap();
     let end = drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert_eq!(end, Stopped::Over(Ending::Done));
     assert!(begun.driver.run().held().is_none());
@@ -84,10 +86,11 @@ impl Begun {
         open[0]
     }
 
-    fn journal(&self) -> Vec<Event> {
+    async fn journal(&self) -> Vec<Event> {
         let journal = SqliteStore::open(&self.folder.path().join("journal.db")).unwrap();
-        let journal =
-            stagger_engine::store::Store::journal(&journal, &self.driver.run().start().run).unwrap();
+        let journal = stagger_engine::store::JournalStore::journal(&journal, &self.driver.run().start().run)
+            .await
+            .unwrap();
         journal.into_iter().map(|entry| entry.event).collect()
     }
 }
@@ -115,14 +118,14 @@ async fn what_is_open_on_a_host_that_is_off_by_a_person_s_word_has_failed() {
         host: HostName::new("u.2").unwrap(),
         ended: vec![],
     };
-    begun.driver.ask(elsewhere, "anna@ops1").unwrap();
+    begun.driver.ask(elsewhere, "anna@ops1").await.unwrap();
     assert_eq!(begun.open(), intent, "another host is another matter");
-    begun.driver.ask(off(), "anna@ops1").unwrap();
+    begun.driver.ask(off(), "anna@ops1").await.unwrap();
     assert_eq!(begun.driver.run().open().count(), 0);
     assert!(begun.driver.run().held().is_none());
     let end = drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert!(matches!(end, Stopped::Over(_)), "{end:?}");
-    let journal = begun.journal();
+    let journal = begun.journal().await;
     let told = journal.iter().any(|event| {
         matches!(event, Event::Asked { command: Command::Confirm { host, ended }, by }
             if host.as_str() == "u.1" && *ended == [intent] && by == "anna@ops1")
@@ -142,7 +145,7 @@ async fn one_effect_is_settled_by_a_person_s_word() {
             intent: of,
             done: true,
         };
-        begun.driver.ask(command, "anna@ops1").unwrap();
+        begun.driver.ask(command, "anna@ops1").await.unwrap();
     }
     let end = drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert_eq!(end, Stopped::Over(Ending::Done));
@@ -159,7 +162,7 @@ async fn a_host_that_takes_no_fence_is_named_and_keeps_no_other_unguarded() {
         .to_string();
     assert!(error.contains("under way on u.1 (u.1)"), "{error}");
     assert_eq!(begun.calls(), ["fence 4 on v.1"], "and nothing else is begun");
-    begun.driver.ask(off(), "anna@ops1").unwrap();
+    begun.driver.ask(off(), "anna@ops1").await.unwrap();
     let end = drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert_eq!(end, Stopped::Over(Ending::Done));
 }
@@ -182,7 +185,7 @@ async fn a_host_that_is_not_reached_by_who_takes_over_blocks_nobody_else() {
     }
     assert_eq!(begun.calls(), Vec::<String>::new(), "nothing was sent to it");
     begun.world.away.store(false, Ordering::Relaxed);
-    begun.driver.ask(Command::Resume, "anna@ops1").unwrap();
+    begun.driver.ask(Command::Resume, "anna@ops1").await.unwrap();
     drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     let calls = begun.calls();
     assert_eq!(
@@ -202,14 +205,14 @@ async fn a_host_that_is_not_reached_and_is_off_keeps_nobody_waiting() {
     let mut begun = begun.taken_over().await;
     drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert_eq!(begun.calls(), Vec::<String>::new());
-    begun.driver.ask(off(), "anna@ops1").unwrap();
+    begun.driver.ask(off(), "anna@ops1").await.unwrap();
     assert_eq!(begun.driver.run().open().count(), 0);
     // Its unit has its turn again, and eight answers more are lost: a person is asked again, and nobody waits for a fence.
     let Stopped::Held(reason) = drive(&mut begun.driver, &mut NoSignals).await.unwrap() else {
         panic!("it is not held")
     };
     assert!(reason.detail.contains("enter: no answer"), "{reason}");
-    begun.driver.ask(Command::Resume, "anna@ops1").unwrap();
+    begun.driver.ask(Command::Resume, "anna@ops1").await.unwrap();
     let end = drive(&mut begun.driver, &mut NoSignals).await.unwrap();
     assert_eq!(end, Stopped::Over(Ending::Done));
     let fences = begun.calls().into_iter().filter(|call| call.starts_with("fence"));

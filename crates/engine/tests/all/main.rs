@@ -6,3 +6,4 @@ mod journal;
 mod lease_is_kept;
 mod lost_answer;
 mod one_unit;
+mod slow_store;

@@ -87,7 +87,7 @@ async fn prometheus_takes_the_rules_and_what_it_is_told() {
     assert!(!asked(&["test", "rules"], Some(&file), None).status.success());
     // Names that would end a label do not.
     let served = Served::at_socket().await;
-    served.begin_run("quoted", r#""\{}<&"#, Timestamp::now());
+    served.begin_run("quoted", r#""\{}<&"#, Timestamp::now()).await;
     let told = served.get("/metrics").await.body;
     assert!(told.contains(r#"run="\"\\{}<&""#), "{told}");
     well(&asked(&["check", "metrics"], None, Some(&told)));

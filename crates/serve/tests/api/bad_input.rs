@@ -72,7 +72,7 @@ async fn who_sends_a_body_byte_by_byte_is_told_that_it_took_too_long() {
             said.starts_with("HTTP/1.1 408 ") && said.contains("too-slow"),
             "{said}"
         );
-        assert!(served.asked().is_empty());
+        assert!(served.asked().await.is_empty());
     }
 }
 
@@ -90,7 +90,7 @@ async fn who_takes_nothing_of_a_stream_is_hung_up_on() {
         let token = served.token("look", &[]);
         let headers = [("authorization", token.as_str())];
         // More than the connection holds by itself.
-        served.fill(2_000, 8_000);
+        served.fill(2_000, 8_000).await;
         let deaf = served.stream("/v1/runs/full/stream", &headers).await;
         let mut refused = 0;
         let mut admitted = false;
@@ -154,7 +154,7 @@ async fn a_token_of_elsewhere_or_of_yesterday_is_none() {
     for token in [&good, &far] {
         assert_eq!(served.with(OPEN, &[("authorization", token)]).await.status, 200);
     }
-    assert!(served.asked().is_empty());
+    assert!(served.asked().await.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn of_many_with_one_key_at_once_one_is_carried_out() {
         assert!(count(202) >= 1);
         assert_eq!(served.post(COMMANDS, &headers, body).await.status, 202);
     }
-    assert_eq!(served.asked().len(), 2);
+    assert_eq!(served.asked().await.len(), 2);
     // A key that came with another question is of no use for this one, and one of another is his own.
     let answer = served
         .post(
@@ -184,7 +184,7 @@ async fn of_many_with_one_key_at_once_one_is_carried_out() {
         let answer = served.post(COMMANDS, &[("idempotency-key", key)], PAUSE).await;
         assert!([400, 422].contains(&answer.status), "{key:?}: {answer:?}");
     }
-    assert_eq!(served.asked().len(), 2);
+    assert_eq!(served.asked().await.len(), 2);
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn nobody_heaps_up_commands_without_an_end() {
     }
     let last = last.unwrap();
     assert_eq!((last.status, last.problem()), (409, "conflict".to_owned()));
-    assert_eq!(served.asked().len(), 100);
+    assert_eq!(served.asked().await.len(), 100);
 }
 
 #[tokio::test]
@@ -250,7 +250,7 @@ async fn bodies_that_are_large_deep_or_of_other_types_change_nothing() {
     }
     let said = to_the_end(wire).await;
     assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
-    let asked = served.asked();
+    let asked = served.asked().await;
     assert!(asked.len() <= 1, "{asked:?}");
 }
 
@@ -263,7 +263,7 @@ async fn times_that_are_far_away_are_told() {
         ("last", Timestamp::MAX),
         ("epoch", Timestamp::UNIX_EPOCH),
     ] {
-        served.begin_run(name, name, at);
+        served.begin_run(name, name, at).await;
     }
     let list = served.get("/v1/runs").await;
     assert_eq!(list.json()["runs"].as_array().unwrap().len(), 5, "{list:?}");
@@ -289,7 +289,7 @@ async fn times_that_are_far_away_are_told() {
 async fn names_that_are_markup_are_text_everywhere() {
     let served = Served::at_socket().await;
     let name = r#"<img/src=x/onerror=alert(1)>"'&\{}%"#;
-    served.begin_run(name, name, Timestamp::now());
+    served.begin_run(name, name, Timestamp::now()).await;
     let encoded = name
         .bytes()
         .fold(String::new(), |text, byte| text + &format!("%{byte:02X}"));

@@ -44,7 +44,7 @@ async fn a_plan_that_was_looked_at_is_begun_by_one_process_in_the_name_of_who_as
         // A second one is turned away while the first is at work.
         let second = ask(&served, &operate, None, &body).await;
         assert_eq!((second.status, second.problem()), (409, "conflict".to_owned()));
-        served.begin_run("rollback", "begun-1", Timestamp::now());
+        served.begin_run("rollback", "begun-1", Timestamp::now()).await;
     };
     let (answer, ()) = tokio::join!(ask(&served, &operate, Some("k"), &body), begun);
     assert_eq!(
@@ -168,7 +168,7 @@ async fn of_many_who_begin_at_once_one_does() {
     let asked = futures::future::join_all((0..8).map(|_| ask(&served, &operate, None, &body)));
     let begun = async {
         served.begun().await;
-        served.begin_run("rollback", "begun-1", Timestamp::now());
+        served.begin_run("rollback", "begun-1", Timestamp::now()).await;
     };
     let (answers, ()) = tokio::join!(asked, begun);
     let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();

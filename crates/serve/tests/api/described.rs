@@ -81,7 +81,11 @@ async fn every_answer_is_one_that_the_description_names() {
         let (well, said) = asked_as(&served, role).await;
         assert!(well, "as {role}: {said}");
         // Where it may, it has asked for something, so that it was not turned away at the door.
-        assert_eq!(served.asked().is_empty(), role == "look", "as {role}: {said}");
+        assert_eq!(
+            served.asked().await.is_empty(),
+            role == "look",
+            "as {role}: {said}"
+        );
     });
     futures::future::join_all(asked).await;
 }

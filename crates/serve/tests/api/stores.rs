@@ -8,8 +8,12 @@ use crate::server::{FIRST, Served};
 
 async fn site() -> Served {
     let served = Served::at_address_of(Limits::default(), &["north", "south"]).await;
-    served.begin_run_in("north", "north", "north-1", Timestamp::now());
-    served.begin_run_in("south", "south", "south-1", Timestamp::now());
+    served
+        .begin_run_in("north", "north", "north-1", Timestamp::now())
+        .await;
+    served
+        .begin_run_in("south", "south", "south-1", Timestamp::now())
+        .await;
     served
 }
 
@@ -59,7 +63,7 @@ async fn runs_of_all_stores_are_one_list_and_each_is_found_where_it_is() {
         run["asked"],
         json!([{ "command": "pause", "by": "token operate" }])
     );
-    assert!(served.asked().is_empty());
+    assert!(served.asked().await.is_empty());
 }
 
 #[tokio::test]
@@ -144,9 +148,13 @@ async fn a_run_that_two_stores_have_is_neither() {
     let served = site().await;
     let look = served.token("look", &[]);
     let headers = [("authorization", look.as_str())];
-    served.begin_run_in("south", "south", "twin", Timestamp::now());
+    served
+        .begin_run_in("south", "south", "twin", Timestamp::now())
+        .await;
     assert_eq!(served.with("/v1/runs/twin", &headers).await.status, 200);
-    served.begin_run_in("north", "north", "twin", Timestamp::now());
+    served
+        .begin_run_in("north", "north", "twin", Timestamp::now())
+        .await;
     let list = served.with("/v1/runs", &headers).await.json();
     assert_eq!(names(&list).iter().filter(|name| **name == "twin").count(), 2);
     let answer = served.with("/v1/runs/twin", &headers).await;

@@ -60,7 +60,7 @@ async fn a_thousand_see_every_event_and_others_are_still_answered() {
         descriptors() - open
     );
     for _ in 0..5 {
-        served.write(4);
+        served.write(4).await;
         let asked = tokio::time::timeout(Duration::from_secs(5), served.get("/v1/runs"));
         assert_eq!(asked.await.unwrap().status, 200);
     }
@@ -79,7 +79,7 @@ async fn a_thousand_see_every_event_and_others_are_still_answered() {
 async fn a_long_journal_is_not_held_once_for_each_who_follows() {
     const MIB: u64 = 1 << 20;
     let served = Served::at_socket().await;
-    served.fill(1_000, 8_000);
+    served.fill(1_000, 8_000).await;
     assert_eq!(served.get("/v1/runs/full").await.status, 200);
     let before = resident();
     let mut streams = Vec::new();
@@ -130,10 +130,10 @@ async fn a_store_that_goes_away_interrupts_streams_and_ends_none() {
     let to = format!("{OPEN}/commands");
     assert_eq!(served.post(&to, &key, &pause).await.status, 503);
     served.find_the_store();
-    served.write(2);
+    served.write(2).await;
     assert_eq!(up_to(&mut stream, newest + 2).await, [newest + 1, newest + 2]);
     // It was not carried out, so the key is good still.
-    assert!(served.asked().is_empty());
+    assert!(served.asked().await.is_empty());
     assert_eq!(served.post(&to, &key, &pause).await.status, 202);
-    assert_eq!(served.asked().len(), 1);
+    assert_eq!(served.asked().await.len(), 1);
 }

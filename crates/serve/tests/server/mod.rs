@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
-use stagger_engine::store::{Store, StoreError};
+use stagger_engine::store::{JournalStore, StoreError};
 use stagger_serve::access::{NewToken, Role, Tokens};
 use stagger_serve::{CarryOn, Limits, Listen, Open, RunStore, Settings, Tls, serve};
 use tempfile::TempDir;
@@ -51,19 +51,21 @@ fn start(entries: &[Entry]) -> (ClusterName, RunId) {
     }
 }
 
-fn begin(store: &mut dyn Store, entries: &[Entry]) {
+async fn begin(store: &mut dyn JournalStore, entries: &[Entry]) {
     let (cluster, run) = start(entries);
-    store.raise(&cluster, 1, "test").unwrap();
+    store.raise(&cluster, 1, "test").await.unwrap();
     store
         .begin(&cluster, 1, entries[0].at, entries[0].event.clone())
+        .await
         .unwrap();
-    append(store, &run, &entries[1..]);
+    append(store, &run, &entries[1..]).await;
 }
 
-fn append(store: &mut dyn Store, run: &RunId, entries: &[Entry]) {
+async fn append(store: &mut dyn JournalStore, run: &RunId, entries: &[Entry]) {
     for entry in entries {
         store
             .append(run, 1, entry.seq - 1, entry.at, vec![entry.event.clone()])
+            .await
             .unwrap();
     }
 }
@@ -224,8 +226,8 @@ impl Served {
         let file = folder.path().join(format!("{FIRST}.db"));
         let demo = entries(DEMO);
         let mut store = SqliteStore::open(&file).unwrap();
-        begin(&mut store, &demo[..WRITTEN]);
-        begin(&mut store, &entries(ROLLED_BACK));
+        begin(&mut store, &demo[..WRITTEN]).await;
+        begin(&mut store, &entries(ROLLED_BACK)).await;
         drop(store);
         let is_lost = Arc::new(Mutex::new(BTreeSet::new()));
         let store_of = |name: &str, clusters: &[&str]| {
@@ -235,13 +237,15 @@ impl Served {
             let open: Open = Arc::new({
                 let name = name.clone();
                 move || {
-                    if lost.lock().unwrap().contains(&name) {
-                        return Err(StoreError::Failed {
+                    let opened = if lost.lock().unwrap().contains(&name) {
+                        Err(StoreError::Failed {
                             tried: format!("open the store {name}"),
                             why: "it is away".to_owned(),
-                        });
-                    }
-                    Ok(Box::new(SqliteStore::open(&file)?))
+                        })
+                    } else {
+                        SqliteStore::open(&file).map(|store| Box::new(store) as Box<dyn JournalStore>)
+                    };
+                    Box::pin(async { opened })
                 }
             });
             RunStore {
@@ -403,17 +407,20 @@ impl Served {
     }
 
     /// Writes so many more events of the run that is not over.
-    pub fn write(&self, count: usize) {
-        let mut written = self.written.lock().unwrap();
+    pub async fn write(&self, count: usize) {
         let (_, run) = start(&self.demo);
-        append(&mut self.store(), &run, &self.demo[*written..*written + count]);
-        *written += count;
+        let from = {
+            let mut written = self.written.lock().unwrap();
+            *written += count;
+            *written - count
+        };
+        append(&mut self.store(), &run, &self.demo[from..from + count]).await;
     }
 
     /// What that run was asked for, and by whom.
-    pub fn asked(&self) -> Vec<(Command, String)> {
+    pub async fn asked(&self) -> Vec<(Command, String)> {
         let (_, run) = start(&self.demo);
-        let asked = self.store().asked(&run).unwrap();
+        let asked = self.store().asked(&run).await.unwrap();
         asked.into_iter().map(|(_, command, by)| (command, by)).collect()
     }
 
@@ -465,12 +472,12 @@ impl Served {
     }
 
     /// Begins a run of that name.
-    pub fn begin_run(&self, cluster: &str, run: &str, at: Timestamp) {
-        self.begin_run_in(FIRST, cluster, run, at);
+    pub async fn begin_run(&self, cluster: &str, run: &str, at: Timestamp) {
+        self.begin_run_in(FIRST, cluster, run, at).await;
     }
 
     /// The same in that store.
-    pub fn begin_run_in(&self, store: &str, cluster: &str, run: &str, at: Timestamp) {
+    pub async fn begin_run_in(&self, store: &str, cluster: &str, run: &str, at: Timestamp) {
         let Event::Started(mut begun) = self.demo[0].event.clone() else {
             panic!("a journal begins with a start");
         };
@@ -479,13 +486,13 @@ impl Served {
         let cluster = begun.cluster.clone();
         let mut store = self.store_of(store);
         // It may have been raised before.
-        store.raise(&cluster, 1, "test").ok();
-        store.begin(&cluster, 1, at, Event::Started(begun)).unwrap();
+        store.raise(&cluster, 1, "test").await.ok();
+        store.begin(&cluster, 1, at, Event::Started(begun)).await.unwrap();
     }
 
     /// Begins the run `full`, with so many events of about so many bytes.
-    pub fn fill(&self, events: u64, bytes: usize) {
-        self.begin_run("full", "full", Timestamp::now());
+    pub async fn fill(&self, events: u64, bytes: usize) {
+        self.begin_run("full", "full", Timestamp::now()).await;
         let mut store = self.store();
         let asked = Event::Asked {
             command: Command::Resume,
@@ -493,11 +500,11 @@ impl Served {
         };
         let all = (0..events).map(|_| asked.clone()).collect();
         let run = RunId::new("full").unwrap();
-        store.append(&run, 1, 1, Timestamp::now(), all).unwrap();
+        store.append(&run, 1, 1, Timestamp::now(), all).await.unwrap();
     }
 
     /// Begins so many more runs of the first cluster.
-    pub fn crowd(&self, count: usize) {
+    pub async fn crowd(&self, count: usize) {
         let mut store = self.store();
         let (cluster, _) = start(&self.demo);
         for number in 0..count {
@@ -507,6 +514,7 @@ impl Served {
             begun.run = RunId::new(format!("crowd-{number}")).unwrap();
             store
                 .begin(&cluster, 1, Timestamp::now(), Event::Started(begun))
+                .await
                 .unwrap();
         }
     }

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 32;
 const TELLS: Duration = Duration::from_secs(30);
 
 /// How long it may take to tell whether it needs a reboot: package managers look through what is installed.
-pub(super) const LOOKS: Duration = Duration::from_mins(2);
+pub(crate) const LOOKS: Duration = Duration::from_mins(2);
 
 /// The longest boot id. The kernel's has 36 characters.
 const LONGEST: usize = 64;
@@ -152,7 +152,7 @@ pub(super) async fn within(
 }
 
 /// Asks each host the same.
-async fn ask(
+pub(crate) async fn ask(
     shell: &Hosts,
     command: &str,
     hosts: BTreeSet<String>,

@@ -220,7 +220,7 @@ pub(crate) fn process_that(
     let facts = facts();
     // What a host tells whose command has not been run.
     let before = match task {
-        HostTask::Command { .. } => "before",
+        HostTask::Command { .. } | HostTask::Restart { .. } => "before",
         HostTask::Reboot | HostTask::Patch => "b1",
     };
     let boots = (0..6).map(|at| (format!("host{at}"), Known::Yes(before.to_owned())));

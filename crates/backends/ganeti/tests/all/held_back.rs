@@ -58,6 +58,7 @@ async fn one_that_cannot_be_left_holds_the_run_and_is_left_as_soon_as_it_can_be(
     let held = lives
         .processes
         .events()
+        .await
         .into_iter()
         .find_map(|event| match event {
             Event::Held { reason } => Some(reason),
@@ -127,7 +128,7 @@ async fn a_node_that_others_take_back_before_its_reboot_gets_its_instances_again
     let mut lives = Lives::new(&setup);
     for again in [None, Some(Command::Resume)] {
         if let Some(command) = again {
-            lives.processes.ask(&command);
+            lives.processes.ask(&command).await;
         }
         let end = lives.live().await;
         let End::Held(reason) = &end else {
@@ -138,7 +139,7 @@ async fn a_node_that_others_take_back_before_its_reboot_gets_its_instances_again
         assert!(is_home(&world, "n2"), "{:?}", world.layout());
         assert_eq!(world.powercycles.get("n2"), None);
     }
-    lives.processes.ask(&Command::Abort);
+    lives.processes.ask(&Command::Abort).await;
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Aborted)), "{end:?}");
     assert_eq!(setup.world().violations, [""; 0]);
@@ -158,7 +159,7 @@ async fn a_disk_that_fails_while_a_node_is_emptied_keeps_it_from_being_rebooted(
     assert!(reason.detail.contains("see whether n2 may go away"), "{reason}");
     assert_eq!(setup.world().powercycles.get("n2"), None);
     setup.world().now.instances.get_mut("b").unwrap().degraded = false;
-    lives.processes.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume).await;
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Incomplete { .. })), "{end:?}");
     all_is_well(&setup.world(), &mixed(), &["n2", "n3", "n4", "n5"]);

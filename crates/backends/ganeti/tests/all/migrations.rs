@@ -61,6 +61,7 @@ async fn one_that_cannot_go_live_is_named_with_what_would_let_it_go() {
     let said: Vec<String> = lives
         .processes
         .events()
+        .await
         .into_iter()
         .filter_map(|event| match event {
             Event::Settled {

@@ -60,7 +60,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
     setup.world().never_returns.insert("n3".to_owned());
     let mut lives = Lives::new(&setup);
     assert!(matches!(lives.live().await, End::Held(_)));
-    lives.processes.ask(&Command::Abort);
+    lives.processes.ask(&Command::Abort).await;
     assert!(matches!(lives.live().await, End::Over(Ending::Aborted)));
     std::fs::remove_file(&lives.processes.journal).unwrap();
 

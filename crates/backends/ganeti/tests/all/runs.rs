@@ -213,7 +213,7 @@ async fn a_node_that_never_comes_back_stays_out_and_the_run_holds() {
             world.tick();
         }
     }
-    lives.processes.ask(&Command::Abort);
+    lives.processes.ask(&Command::Abort).await;
     let end = lives.live().await;
     assert!(matches!(end, End::Over(Ending::Aborted)), "{end:?}");
     let guards: Vec<_> = setup
@@ -234,7 +234,7 @@ async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
     let end = lives.live().await;
     assert!(matches!(end, End::Held(_)), "{end:?}");
     // Resumed too soon, it holds again.
-    lives.processes.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume).await;
     let end = lives.live().await;
     assert!(matches!(end, End::Held(_)), "{end:?}");
     {
@@ -244,7 +244,7 @@ async fn a_node_that_came_back_late_is_given_back_when_a_person_resumes() {
             world.tick();
         }
     }
-    lives.processes.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume).await;
     let end = lives.live().await;
     assert!(
         matches!(end, End::Over(Ending::Incomplete { .. })),
@@ -332,7 +332,7 @@ async fn a_password_that_is_changed_in_mid_run_ends_the_process_and_not_the_run(
         setup.world().locked_out = false;
         let mut end = lives.live().await;
         if let End::Held(_) = end {
-            lives.processes.ask(&Command::Resume);
+            lives.processes.ask(&Command::Resume).await;
             end = lives.live().await;
         }
         assert!(

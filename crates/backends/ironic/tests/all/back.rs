@@ -77,9 +77,12 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
                 if door == "unpin" {
                     break;
                 }
-                lives.processes.ask(&Command::Approve {
-                    door: door.parse().unwrap(),
-                });
+                lives
+                    .processes
+                    .ask(&Command::Approve {
+                        door: door.parse().unwrap(),
+                    })
+                    .await;
             }
             other => panic!("{other:?}"),
         }
@@ -93,7 +96,7 @@ async fn asked_to_go_back_before_the_unpin_everything_goes_back() {
             .values()
             .all(|service| service.installed == "29.0.6")
     );
-    lives.processes.ask(&Command::Rollback);
+    lives.processes.ask(&Command::Rollback).await;
     let End::Over(Ending::RolledBack { reason }) = lives.live().await else {
         panic!("it should have gone back")
     };
@@ -136,7 +139,7 @@ async fn behind_the_unpin_nothing_goes_back() {
         assert!(inner.services.values().all(installed));
     }
     // What kept it from starting is mended.
-    lives.processes.ask(&Command::Resume);
+    lives.processes.ask(&Command::Resume).await;
     lives.until_done("mended").await;
     let inner = setup.lab.now();
     assert_eq!(inner.violations, [""; 0]);

@@ -172,14 +172,10 @@ async fn a_known_crash_of_the_check_is_shown_and_a_no_of_it_holds() {
     setup.lab.now().faults.push(("check".to_owned(), ran(255, crash)));
     let mut lives = Lives::new(&setup);
     lives.until_done("crash").await;
+    let notes = lives.processes.notes().await;
     assert!(
-        lives
-            .processes
-            .notes()
-            .iter()
-            .any(|note| note.starts_with("unknown, known defect")),
-        "{:?}",
-        lives.processes.notes()
+        notes.iter().any(|note| note.starts_with("unknown, known defect")),
+        "{notes:?}"
     );
 
     let setup = crate::common::setup("26.1.6");

@@ -77,7 +77,7 @@ async fn d8_migrations_that_make_no_progress_are_not_repeated_without_an_end() {
     assert_eq!(calls, 2);
     // A person has helped; whoever resumes goes on.
     setup.lab.now().stuck = false;
-    lives.processes.ask(&stagger_core::run::Command::Resume);
+    lives.processes.ask(&stagger_core::run::Command::Resume).await;
     let End::Over(Ending::Done) = lives.live().await else {
         panic!("it should have come to its end")
     };

@@ -6,9 +6,9 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Map, Value};
 use stagger_core::run::Event;
-use stagger_engine::store::{Store as _, StoreError};
+use stagger_engine::store::{JournalStore as _, StoreError};
 
-use super::{KubeStore, LABEL, RUN, failed, wait};
+use super::{KubeStore, LABEL, RUN, failed};
 
 impl KubeStore {
     /// Deletes the journals of runs that are over, except the newest `keep`, and chunks that no journal leads
@@ -18,11 +18,11 @@ impl KubeStore {
     ///
     /// # Errors
     /// The API server does not answer; the next time it is tried again.
-    pub fn prune(&self, fence: u64, keep: usize) -> Result<(), StoreError> {
-        let head = self.head()?;
+    pub async fn prune(&self, fence: u64, keep: usize) -> Result<(), StoreError> {
+        let head = self.head().await?;
         let mut forgotten = Map::new();
-        for old in self.runs()?.iter().skip(keep) {
-            let last = self.journal(&old.run)?.pop();
+        for old in self.runs().await?.iter().skip(keep) {
+            let last = self.journal(&old.run).await?.pop();
             if matches!(last.map(|entry| entry.event), Some(Event::Ended { .. })) {
                 forgotten.insert(format!("{RUN}{}", old.run), Value::Null);
             }
@@ -30,13 +30,14 @@ impl KubeStore {
         if !forgotten.is_empty() {
             let version = head.metadata.resource_version.as_deref();
             if self
-                .set(&self.head_name(), version, &Value::Object(forgotten))?
+                .set(&self.head_name(), version, &Value::Object(forgotten))
+                .await?
                 .is_none()
             {
                 return Ok(());
             }
         }
-        let head = self.head()?;
+        let head = self.head().await?;
         let runs: BTreeSet<&str> = head
             .data
             .iter()
@@ -45,13 +46,14 @@ impl KubeStore {
             .collect();
         let tried = "look for chunks of old journals";
         let of_cluster = ListParams::default().labels(&format!("{LABEL}={}", self.cluster));
-        let chunks = wait(self.maps.list_metadata(&of_cluster)).map_err(|error| failed(tried, &error))?;
+        let chunks = self.maps.list_metadata(&of_cluster).await;
+        let chunks = chunks.map_err(|error| failed(tried, &error))?;
         for name in chunks.items.iter().map(ResourceExt::name_any) {
             let Some((run, by)) = self.made_by(&name) else {
                 continue;
             };
             if by <= fence && !runs.contains(run) {
-                match wait(self.maps.delete(&name, &DeleteParams::default())) {
+                match self.maps.delete(&name, &DeleteParams::default()).await {
                     Ok(_) => {}
                     Err(kube::Error::Api(answer)) if answer.code == 404 => {}
                     Err(error) => return Err(failed(&format!("delete ConfigMap {name}"), &error)),

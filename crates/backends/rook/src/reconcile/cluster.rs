@@ -17,7 +17,7 @@ use stagger_ceph::target::Disturbance;
 use stagger_ceph::translate;
 use stagger_core::model::{ClusterName, RunId, UnitId};
 use stagger_engine::hosts::Hosts;
-use stagger_engine::store::Store as _;
+use stagger_engine::store::JournalStore as _;
 use stagger_engine::supervisor::{self, SuperviseError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -252,7 +252,7 @@ impl ClusterReconciler {
         let mut pause = FIRST_PAUSE;
         loop {
             let desired = told.borrow_and_update().clone();
-            let (reason, why) = match self.store().outranked() {
+            let (reason, why) = match self.store().outranked().await {
                 Ok(None) => return Ok(()),
                 Ok(Some(why)) => ("OperatorTooOld", why),
                 Err(error) => ("CannotBeAsked", error.to_string()),
@@ -309,7 +309,7 @@ impl ClusterReconciler {
             return Err(Blocked::until_changed(MISSING_RIGHTS, why));
         }
         if !self.looked_back {
-            let unfinished = self.look_back()?;
+            let unfinished = self.look_back().await?;
             self.looked_back = true;
             if let Some(run) = unfinished {
                 // Also where updates are not managed any more: then it comes to its end.
@@ -474,20 +474,21 @@ impl ClusterReconciler {
     }
 
     /// The run that is not over, if there is one; of the others the newest is kept in mind.
-    fn look_back(&mut self) -> Result<Option<RunId>, Blocked> {
+    async fn look_back(&mut self) -> Result<Option<RunId>, Blocked> {
         let store = self.store();
         let mut newest = None;
-        for listed in store.runs().map_err(SuperviseError::from)? {
+        for listed in store.runs().await.map_err(SuperviseError::from)? {
             if listed.ended_by.is_none() {
-                if supervisor::replay(&store, &listed.run)?.ended().is_none() {
+                let run = supervisor::replay(&store, &listed.run).await?;
+                if run.ended().is_none() {
                     return Ok(Some(listed.run));
                 }
                 continue;
             }
             // Of one that is over and cannot be read any more, nothing is kept in mind.
             if newest.is_none()
-                && let Ok(journal) = store.journal(&listed.run)
-                && let Ok(run) = supervisor::replay(&store, &listed.run)
+                && let Ok(journal) = store.journal(&listed.run).await
+                && let Ok(run) = supervisor::replay(&store, &listed.run).await
             {
                 newest = Last::of(&run, &journal);
             }

@@ -9,7 +9,7 @@ use stagger_core::run::{Command, Run};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::cluster::Executor as _;
 use stagger_engine::driver::{DriveError, Driver, Step};
-use stagger_engine::store::Store as _;
+use stagger_engine::store::JournalStore as _;
 
 use super::ending::SimEnding;
 use super::journal::SharedJournal;
@@ -110,19 +110,16 @@ impl<'a> ScenarioDriver<'a> {
         ask.into_iter().chain(heal).min()
     }
 
-    /// All is healed, if it is time, but what the run has in its hands.
-    pub(crate) fn heal(&self, sim: &Sim, in_hand: impl FnOnce() -> BTreeSet<UnitId>) {
+    /// Whether it is time for all to be healed, but what the run has in its hands. Told once.
+    pub(crate) fn is_to_heal(&self, sim: &Sim) -> bool {
         let now = sim.world().time();
         let is_due = self.scenario.heal.is_some_and(|at| self.after(at) <= now);
-        if is_due && !std::mem::replace(&mut self.progress().healed, is_due) {
-            let in_hand = in_hand();
-            sim.world().heal(&in_hand);
-        }
+        is_due && !std::mem::replace(&mut self.progress().healed, is_due)
     }
 
     /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
     /// they say so.
-    pub(crate) fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
+    pub(crate) async fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
         let Some(person) = self.scenario.person else {
             return;
         };
@@ -136,40 +133,48 @@ impl<'a> ScenarioDriver<'a> {
         let said = confirmations(&sim.world());
         for command in said {
             if let Some(journal) = &self.journal {
-                journal.clone().ask(run, now, &command, "an operator").ok();
+                journal.clone().ask(run, now, &command, "an operator").await.ok();
             }
         }
     }
 
     /// Does what is due by now.
-    fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
+    async fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         let is_due = |at: u32| self.after(at) <= now;
-        self.heal(sim, || in_hand(driver.run()));
+        if self.is_to_heal(sim) {
+            sim.world().heal(&in_hand(driver.run()));
+        }
         let next = || self.scenario.asks.get(self.progress().commands_sent);
         while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
             self.progress().commands_sent += 1;
             if driver.run().ended().is_none() {
-                self.say(driver, sim, &ask.command, "the scenario")?;
+                self.say(driver, sim, &ask.command, "the scenario").await?;
             }
         }
         Ok(())
     }
 
-    fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
+    async fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
         sim.world().asked(what);
         match &self.journal {
             Some(journal) => {
                 let at = sim.world().time();
                 // Where it cannot be left it is said again later.
-                journal.clone().ask(&driver.run().start().run, at, what, by).ok();
+                let run = &driver.run().start().run;
+                journal.clone().ask(run, at, what, by).await.ok();
                 Ok(())
             }
-            None => driver.ask(what.clone(), by),
+            None => driver.ask(what.clone(), by).await,
         }
     }
 
     /// Whoever looks after the run has heard that it is held.
-    fn look(&self, driver: &mut Driver, sim: &Sim, reason: &Reason) -> Result<OperatorTurn, DriveError> {
+    async fn look(
+        &self,
+        driver: &mut Driver,
+        sim: &Sim,
+        reason: &Reason,
+    ) -> Result<OperatorTurn, DriveError> {
         let Some(person) = self.scenario.person else {
             return Ok(OperatorTurn::Nobody);
         };
@@ -191,7 +196,7 @@ impl<'a> ScenarioDriver<'a> {
             match act {
                 OperatorAction::Start => sim.world().start_all(&in_hand(driver.run())),
                 OperatorAction::Pools => sim.world().serve_with_one_less(),
-                OperatorAction::Say(command) => self.say(driver, sim, &command, "an operator")?,
+                OperatorAction::Say(command) => self.say(driver, sim, &command, "an operator").await?,
             }
         }
         Ok(OperatorTurn::Acted)
@@ -215,7 +220,7 @@ impl<'a> ScenarioDriver<'a> {
                 let why = Reason::of_backend("turns-in-a-circle", format!("{steps} steps at one time"));
                 return Ok(SimEnding::Endless(why));
             }
-            self.due(driver, sim, now)?;
+            self.due(driver, sim, now).await?;
             let next = self.next();
             let quiet = sim.world().is_quiet() && next.is_none();
             if !quiet {
@@ -231,7 +236,7 @@ impl<'a> ScenarioDriver<'a> {
                 Step::Again | Step::Over(_) => None,
             };
             let looks = match held {
-                Some(reason) => self.look(driver, sim, &reason)?,
+                Some(reason) => self.look(driver, sim, &reason).await?,
                 None => OperatorTurn::Nobody,
             };
             let looks = match looks {

@@ -1,13 +1,16 @@
 //! The journal as all processes reach it, and what befalls it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_engine::cluster::LockRecord;
-use stagger_engine::store::{Listed, Mark, Presence, Store, StoreError};
+use stagger_engine::store::{JournalStore, Listed, Mark, Presence, StoreError};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::backend::Sim;
 use crate::memory::MemoryStore;
@@ -19,33 +22,33 @@ pub(crate) struct SharedJournal {
     sim: Sim,
     ills: Arc<Vec<JournalFault>>,
     kept: Arc<Mutex<JournalContents>>,
+    writes: Arc<AtomicU32>,
 }
 
 struct JournalContents {
     store: Which,
-    appends: u32,
     /// How many of the ills are over that come once.
     put_back: Vec<usize>,
 }
 
 enum Which {
-    Any(Box<dyn Store>),
+    Any(Box<dyn JournalStore>),
     /// One of which a backup can be put back.
     Memory(MemoryStore),
 }
 
-impl Which {
-    fn get(&mut self) -> &mut dyn Store {
-        match self {
-            Self::Any(store) => &mut **store,
-            Self::Memory(store) => store,
+impl JournalContents {
+    fn store(&mut self) -> &mut dyn JournalStore {
+        match &mut self.store {
+            Which::Any(store) => &mut **store,
+            Which::Memory(store) => store,
         }
     }
 }
 
 impl SharedJournal {
     /// Of a journal of which a backup is put back, only one in memory can be played.
-    pub(crate) fn new(sim: &Sim, store: Box<dyn Store>, ills: &[JournalFault]) -> Self {
+    pub(crate) fn new(sim: &Sim, store: Box<dyn JournalStore>, ills: &[JournalFault]) -> Self {
         let is_put_back = ills.iter().any(|ill| matches!(ill, JournalFault::PutBack { .. }));
         let store = if is_put_back {
             Which::Memory(MemoryStore::default())
@@ -57,14 +60,10 @@ impl SharedJournal {
             ills: Arc::new(ills.to_vec()),
             kept: Arc::new(Mutex::new(JournalContents {
                 store,
-                appends: 0,
                 put_back: Vec::new(),
             })),
+            writes: Arc::default(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, JournalContents> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn passed(&self) -> u64 {
@@ -72,12 +71,10 @@ impl SharedJournal {
     }
 
     /// The journal as it is now.
-    fn with<T>(&self, ask: impl FnOnce(&mut dyn Store) -> T) -> T {
-        let mut kept = self.lock();
-        if let Which::Memory(_) = kept.store {
-            self.put_back(&mut kept);
-        }
-        ask(kept.store.get())
+    async fn now(&self) -> MutexGuard<'_, JournalContents> {
+        let mut kept = self.kept.lock().await;
+        self.put_back(&mut kept);
+        kept
     }
 
     fn put_back(&self, kept: &mut JournalContents) {
@@ -112,20 +109,20 @@ impl SharedJournal {
         })
     }
 
-    /// Writes, if it can be written now.
-    fn write<T>(&self, what: impl FnOnce(&mut dyn Store) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Before each write, if there can be one now; the number of this one.
+    fn before_a_write(&self) -> Result<u32, StoreError> {
         if self.is_full() {
             return Err(full());
         }
-        let append = {
-            let mut kept = self.lock();
-            kept.appends += 1;
-            kept.appends
-        };
+        let append = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         if self.ills.contains(&JournalFault::Torn { append }) {
             return Err(failed("the write was torn"));
         }
-        let written = self.with(what);
+        Ok(append)
+    }
+
+    /// What whoever wrote hears of it.
+    fn after_a_write<T>(&self, append: u32, written: Result<T, StoreError>) -> Result<T, StoreError> {
         if self.ills.contains(&JournalFault::Unsure { append }) {
             return Err(failed("the connection was lost"));
         }
@@ -144,29 +141,34 @@ fn failed(why: &str) -> StoreError {
     }
 }
 
-impl Store for SharedJournal {
-    fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        self.with(|store| store.fence(cluster))
+#[async_trait]
+impl JournalStore for SharedJournal {
+    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
+        self.now().await.store().fence(cluster).await
     }
-    fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
+    async fn can_be_written(&mut self, cluster: &ClusterName) -> Result<(), StoreError> {
         if self.is_full() {
             return Err(full());
         }
-        self.with(|store| store.can_be_written(cluster))
+        self.now().await.store().can_be_written(cluster).await
     }
-    fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
-        self.write(|store| store.raise(cluster, fence, holder))
+    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+        let write = self.before_a_write()?;
+        let written = self.now().await.store().raise(cluster, fence, holder).await;
+        self.after_a_write(write, written)
     }
-    fn begin(
+    async fn begin(
         &mut self,
         cluster: &ClusterName,
         fence: u64,
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        self.write(|store| store.begin(cluster, fence, at, start))
+        let write = self.before_a_write()?;
+        let written = self.now().await.store().begin(cluster, fence, at, start).await;
+        self.after_a_write(write, written)
     }
-    fn append(
+    async fn append(
         &mut self,
         run: &RunId,
         fence: u64,
@@ -174,42 +176,57 @@ impl Store for SharedJournal {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        self.write(|store| store.append(run, fence, after, at, events))
+        let write = self.before_a_write()?;
+        let written = self
+            .now()
+            .await
+            .store()
+            .append(run, fence, after, at, events)
+            .await;
+        self.after_a_write(write, written)
     }
-    fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        self.with(|store| store.journal(run))
+    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
+        self.now().await.store().journal(run).await
     }
-    fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        self.with(|store| store.runs())
+    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
+        self.now().await.store().runs().await
     }
-    fn ask(&mut self, run: &RunId, at: Timestamp, command: &Command, by: &str) -> Result<(), StoreError> {
-        self.write(|store| store.ask(run, at, command, by))
+    async fn ask(
+        &mut self,
+        run: &RunId,
+        at: Timestamp,
+        command: &Command,
+        by: &str,
+    ) -> Result<(), StoreError> {
+        let write = self.before_a_write()?;
+        let written = self.now().await.store().ask(run, at, command, by).await;
+        self.after_a_write(write, written)
     }
-    fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        self.with(|store| store.asked(run))
+    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        self.now().await.store().asked(run).await
     }
-    fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        self.with(|store| store.taken(run, up_to))
+    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.now().await.store().taken(run, up_to).await
     }
-    fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
-        self.with(|store| store.mark(run, at))
+    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
+        self.now().await.store().mark(run, at).await
     }
-    fn beside(&self) -> Result<Option<Box<dyn Store>>, StoreError> {
+    async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(Some(Box::new(self.clone())))
     }
-    fn beat(
+    async fn beat(
         &mut self,
         run: &RunId,
         fence: u64,
         claim: &LockRecord,
         expires: Duration,
     ) -> Result<(), StoreError> {
-        self.with(|store| store.beat(run, fence, claim, expires))
+        self.now().await.store().beat(run, fence, claim, expires).await
     }
-    fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
-        self.with(|store| store.left(run, fence))
+    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+        self.now().await.store().left(run, fence).await
     }
-    fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
-        self.with(|store| store.presence(run))
+    async fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
+        self.now().await.store().presence(run).await
     }
 }

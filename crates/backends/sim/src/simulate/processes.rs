@@ -18,7 +18,7 @@ use stagger_engine::cluster::{
     Anchor, Backend, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
 };
 use stagger_engine::driver::{DriveError, Listener, Notice, Parts};
-use stagger_engine::store::{Store as _, StoreError};
+use stagger_engine::store::{JournalStore as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use super::SimError;
@@ -123,10 +123,13 @@ impl ProcessContext<'_> {
                 // None that is one of this machine: whether that lives would be looked up.
                 process: NO_PROCESS + tries,
             };
-            self.scenario_driver.heal(self.sim, || self.in_hand());
+            if self.scenario_driver.is_to_heal(self.sim) {
+                let in_hand = self.in_hand().await;
+                self.sim.world().heal(&in_hand);
+            }
             match self.try_once(&who, &clock, health).await {
                 Ok(ending) => return Ok(ending),
-                Err(ProcessEnd::Over) => return Ok(SimEnding::Over(self.ended()?)),
+                Err(ProcessEnd::Over) => return Ok(SimEnding::Over(self.ended().await?)),
                 Err(ProcessEnd::Broken(error)) => return Err(error),
                 // Who is alone, and nothing befalls, has nobody to wait for.
                 Err(ProcessEnd::Later(error)) if self.scenario.is_calm() => {
@@ -135,7 +138,7 @@ impl ProcessContext<'_> {
                 Err(ProcessEnd::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
                 Err(ProcessEnd::Later(error)) => {
                     if matches!(error, SuperviseError::Drive(DriveError::StrayCall { .. })) {
-                        self.scenario_driver.hears_of_strays(self.sim, &self.run);
+                        self.scenario_driver.hears_of_strays(self.sim, &self.run).await;
                     }
                     clock.pause(PATIENCE).await;
                 }
@@ -143,8 +146,8 @@ impl ProcessContext<'_> {
         }
     }
 
-    fn in_hand(&self) -> BTreeSet<UnitId> {
-        let run = supervisor::replay(&self.store, &self.run).ok();
+    async fn in_hand(&self) -> BTreeSet<UnitId> {
+        let run = supervisor::replay(&self.store, &self.run).await.ok();
         run.as_ref().map(in_hand).unwrap_or_default()
     }
 
@@ -154,8 +157,8 @@ impl ProcessContext<'_> {
         world.lock.as_ref().is_some_and(|(_, until)| now < *until)
     }
 
-    fn ended(&self) -> Result<stagger_core::run::Ending, SimError> {
-        let run = supervisor::replay(&self.store, &self.run)?;
+    async fn ended(&self) -> Result<stagger_core::run::Ending, SimError> {
+        let run = supervisor::replay(&self.store, &self.run).await?;
         run.ended().cloned().ok_or(SimError::NoEnd)
     }
 
@@ -177,7 +180,7 @@ impl ProcessContext<'_> {
             artifacts: self.artifacts.clone(),
             listener: Box::new(SharedListener(Arc::clone(&self.listener), self.sim.clone())),
         };
-        let begun = match self.store.journal(&self.run) {
+        let begun = match self.store.journal(&self.run).await {
             Ok(entries) => !entries.is_empty(),
             Err(error) => !matches!(error, StoreError::NoRun(_)),
         };

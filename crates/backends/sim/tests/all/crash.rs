@@ -159,7 +159,7 @@ impl<'a> Lives<'a> {
                 fuse: Arc::clone(fuse),
             };
             let begun = !matches!(
-                stagger_engine::store::Store::journal(&store, &run),
+                stagger_engine::store::JournalStore::journal(&store, &run).await,
                 Err(StoreError::NoRun(_))
             );
             let parts = Parts {
@@ -199,8 +199,9 @@ impl<'a> Lives<'a> {
                     continue;
                 }
                 Err(SuperviseError::Over(_)) => {
-                    let replayed =
-                        supervisor::replay(&SqliteStore::open(self.journal).unwrap(), &run).unwrap();
+                    let replayed = supervisor::replay(&SqliteStore::open(self.journal).unwrap(), &run)
+                        .await
+                        .unwrap();
                     return Life::Ended(
                         SimEnding::Over(replayed.ended().unwrap().clone()),
                         replayed.waves_passed(),

@@ -101,7 +101,7 @@ pub(super) async fn ask(
             CliError::usage("--since reads journals of earlier runs, and there is no place for journals")
                 .hint("--state names a folder")
         })?;
-        let before = boots_before(journals, &settings.cluster.name, since)?;
+        let before = boots_before(journals, &settings.cluster.name, since).await?;
         hosts.retain(|host| !has_booted(host, &before, &boots));
         nobody(
             &hosts,
@@ -161,7 +161,7 @@ fn told_of<T>(
 }
 
 /// The boot of each host before runs of that cluster that began then or later: each run keeps what hosts had booted before it.
-fn boots_before(
+async fn boots_before(
     journals: &Place,
     cluster: &ClusterName,
     since: Timestamp,
@@ -170,12 +170,12 @@ fn boots_before(
     if !journals.exists() {
         return Ok(before);
     }
-    let store = journals.open()?;
-    for listed in store.runs()? {
+    let store = journals.open().await?;
+    for listed in store.runs().await? {
         if listed.cluster != *cluster || listed.started < since {
             continue;
         }
-        let journal = store.journal(&listed.run)?;
+        let journal = store.journal(&listed.run).await?;
         let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
             continue;
         };

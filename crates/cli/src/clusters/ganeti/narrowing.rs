@@ -33,7 +33,7 @@ impl Ganeti<'_> {
     ) -> Result<MaintenanceGoal, CliError> {
         let selection = &mut wanted.reboot.selection;
         if let (Some(since), Some(live)) = (reboot.since, &facts.live) {
-            selection.leave_out.extend(self.booted_since(since, live)?);
+            selection.leave_out.extend(self.booted_since(since, live).await?);
         }
         if reboot.needs_reboot == Some("") {
             return Err(
@@ -51,7 +51,7 @@ impl Ganeti<'_> {
                 "none of the selected nodes needs a reboot",
             ));
         }
-        self.learn_durations(&mut wanted)?;
+        self.learn_durations(&mut wanted).await?;
         Ok(wanted)
     }
 
@@ -94,8 +94,8 @@ impl Ganeti<'_> {
 
     /// The nodes that have booted since a visit or a run that began then or later: each visit notes on its node how it had booted
     /// before, and each run keeps that of all nodes in its journal, where one is here.
-    fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
-        let before = self.boots_of_runs(since)?;
+    async fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+        let before = self.boots_of_runs(since).await?;
         let booted = facts.nodes.values().filter(|node| {
             let Some(now) = &node.boot else { return false };
             let mut known = before.iter().filter(|(name, _)| *name == node.name);
@@ -105,18 +105,18 @@ impl Ganeti<'_> {
     }
 
     /// Each node with a boot id that it had before a run that began then or later.
-    fn boots_of_runs(&self, since: Timestamp) -> Result<BTreeSet<(String, String)>, CliError> {
+    async fn boots_of_runs(&self, since: Timestamp) -> Result<BTreeSet<(String, String)>, CliError> {
         if !place(self.cli)?.exists() {
             return Ok(BTreeSet::new());
         }
-        let store = store(self.cli)?;
+        let store = store(self.cli).await?;
         let name = &self.settings()?.cluster.name;
         let mut before: BTreeSet<(String, String)> = BTreeSet::new();
-        for listed in store.runs()? {
+        for listed in store.runs().await? {
             if listed.cluster != *name || listed.started < since {
                 continue;
             }
-            let journal = store.journal(&listed.run)?;
+            let journal = store.journal(&listed.run).await?;
             let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
                 continue;
             };
@@ -127,19 +127,20 @@ impl Ganeti<'_> {
         Ok(before)
     }
 
-    fn learn_durations(&self, wanted: &mut MaintenanceGoal) -> Result<(), CliError> {
+    async fn learn_durations(&self, wanted: &mut MaintenanceGoal) -> Result<(), CliError> {
         // Who only looks makes no store.
         if !place(self.cli)?.exists() {
             return Ok(());
         }
-        let store = store(self.cli)?;
+        let store = store(self.cli).await?;
         let name = &self.settings()?.cluster.name;
-        let runs = store.runs()?.into_iter();
-        let journals = runs
-            .filter(|listed| listed.cluster == *name)
-            .take(RUNS)
-            .map(|listed| store.journal(&listed.run))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut runs = store.runs().await?;
+        runs.retain(|listed| listed.cluster == *name);
+        runs.truncate(RUNS);
+        let mut journals = Vec::with_capacity(runs.len());
+        for listed in runs {
+            journals.push(store.journal(&listed.run).await?);
+        }
         let mut durations = measured(journals.iter().map(Vec::as_slice));
         durations.append(&mut wanted.durations);
         wanted.durations = durations;

@@ -9,6 +9,7 @@ case "$*" in
     printf '{"stagger/lock/other":"%s"}\n' "$(printf '%s' "$claim" | sed 's/"/\\"/g')"
     ;;
 "tell mon."*" perf dump") echo '{"mon":{},"rocksdb":{}}' ;;
+"config-key set stagger/preflight "* | "config-key rm stagger/preflight") ;;
 "config-key dump stagger/fence") echo '{"stagger/fence":"4"}' ;;
 *) cat "16.2.15/$(printf '%s' "$*" | tr -c 'a-z0-9' _).json" ;;
 esac

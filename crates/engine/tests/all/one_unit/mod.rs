@@ -18,6 +18,7 @@ use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lo
 use stagger_engine::driver::{Driver, Listener, Parts};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
+use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, Identity};
 
 /// One unit. The answer to the first enters is lost, and they land just before the next call.
@@ -200,6 +201,16 @@ impl Begun {
     }
 
     pub(crate) async fn new(lost: usize, others: u64, deaf: bool) -> Self {
+        Self::in_store(lost, others, deaf, |file| Box::new(file)).await
+    }
+
+    /// With the journal in a store that is made of the file.
+    pub(crate) async fn in_store(
+        lost: usize,
+        others: u64,
+        deaf: bool,
+        store: impl FnOnce(SqliteStore) -> Box<dyn JournalStore>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
         let world = Arc::new(OneUnit {
@@ -211,7 +222,7 @@ impl Begun {
             away: AtomicBool::new(false),
             unit: Mutex::new((true, "1", Vec::new())),
         });
-        let parts = parts(&world, &folder);
+        let parts = parts(&world, &folder, store);
         let run = RunId::new("r1").unwrap();
         let who = Identity::of_this_process();
         let (driver, lease) = supervisor::start(
@@ -245,7 +256,7 @@ impl Begun {
         drop((driver, lease));
         world.unit.lock().unwrap().2.clear();
         let who = Identity::of_this_process();
-        let (driver, lease) = supervisor::resume(parts(&world, &folder), &who, &run)
+        let (driver, lease) = supervisor::resume(parts(&world, &folder, |file| Box::new(file)), &who, &run)
             .await
             .unwrap();
         Self {
@@ -261,10 +272,14 @@ impl Begun {
     }
 }
 
-pub(crate) fn parts(world: &Arc<OneUnit>, folder: &tempfile::TempDir) -> Parts {
+pub(crate) fn parts(
+    world: &Arc<OneUnit>,
+    folder: &tempfile::TempDir,
+    store: impl FnOnce(SqliteStore) -> Box<dyn JournalStore>,
+) -> Parts {
     Parts {
         backend: Arc::clone(world) as Arc<dyn Backend>,
-        store: Box::new(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
+        store: store(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
         clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
         artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
         listener: Box::new(Nobody),

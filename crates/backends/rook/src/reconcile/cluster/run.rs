@@ -376,7 +376,7 @@ impl ClusterReconciler {
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let store = self.store();
-        let replayed = supervisor::replay(&store, run)?;
+        let replayed = supervisor::replay(&store, run).await?;
         let memory: Memory = serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
             Blocked::until_changed(
                 "JournalUnreadable",
@@ -420,7 +420,7 @@ impl ClusterReconciler {
         self.looked_back = false;
         self.pulse.works();
         drop(driver);
-        if let Err(error) = self.store().prune(lease.fence(), JOURNALS) {
+        if let Err(error) = self.store().prune(lease.fence(), JOURNALS).await {
             tracing::warn!(%error, "old journals stay until the next run");
         }
         if let Err(error) = lease.give_back(backend).await {
