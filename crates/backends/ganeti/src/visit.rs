@@ -283,7 +283,7 @@ fn too_few_are_left(facts: &Facts, name: &str) -> bool {
     stay.count() < should
 }
 
-/// Whether an instance of which where it runs is unknown may be on that node.
+/// Whether an instance whose node is unknown may be on that node.
 fn may_be_on(instance: &InstanceFacts, name: &str) -> bool {
     let anywhere = instance.status == Status::ErrorWrongNode.word() && instance.storage != Storage::Copied;
     instance.doing == RunState::Unclear && (anywhere || instance.touches(name))

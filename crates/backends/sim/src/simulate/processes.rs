@@ -428,7 +428,7 @@ impl ClusterLink {
         self.through("reach the lock", noted)
             .await
             .map_err(LockError::Backend)?;
-        came.unwrap_or_else(|| Err(LockError::Lost("nothing was requested".to_owned())))
+        came.unwrap_or_else(|| Err(LockError::Lost("nothing was asked".to_owned())))
     }
 }
 
