@@ -372,7 +372,7 @@ mod tests {
 
     #[test]
     fn programs_and_words_that_no_shell_reads_are_found() {
-        let (checks, answer) = asked(&["no-such-program --x", "echo 'open", "sudo -n no-such-either"]);
+        let (checks, answer) = asked(&["no-such-program --x", "echo 'open", "exec no-such-either"]);
         let found: Vec<&str> = checks.iter().map(|check| check.found.as_str()).collect();
         let wanted = [
             "key 0: there is no program no-such-program",

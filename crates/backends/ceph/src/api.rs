@@ -56,6 +56,11 @@ pub trait CephApi: Send + Sync {
     /// No answer could be had. An answer that says no is an [`Answer`] with its `rc`.
     async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError>;
 
+    /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.
+    fn fell_back(&self) -> Option<&str> {
+        None
+    }
+
     /// Asks for JSON and takes only a yes.
     ///
     /// # Errors

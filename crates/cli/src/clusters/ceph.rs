@@ -241,6 +241,12 @@ impl ManagedSystem for Ceph {
             format!("{} daemons, fsid {}", units.len(), facts.fsid),
         ));
         found.push(preflight::may_write(&*system.api).await);
+        if let Some(why) = system.api.fell_back() {
+            let slow = Check::warning("[cluster] python", format!("each question starts `ceph`: {why}"));
+            found.push(
+                slow.hint("a Python with the rados module keeps one connection open: package python3-rados"),
+            );
+        }
         // A policy that names what there is not is refused here as everywhere.
         let policy = opened.policy(&PolicyFlags::default());
         let policy = policy.and_then(|policy| Ok(planner.verify(&snapshot, &policy)?));

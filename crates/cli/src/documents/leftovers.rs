@@ -170,8 +170,8 @@ mod tests {
         let schema: Value = serde_json::from_str(&std::fs::read_to_string(schema).unwrap()).unwrap();
         let validator = jsonschema::draft202012::new(&schema).unwrap();
         assert!(validator.is_valid(&document), "{document:#}");
-        let mut stranger = document;
-        stranger["no-such-field"] = Value::Null;
-        assert!(!validator.is_valid(&stranger));
+        let mut later = document;
+        later["a field of a later release"] = Value::Null;
+        assert!(validator.is_valid(&later));
     }
 }

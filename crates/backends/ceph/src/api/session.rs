@@ -114,12 +114,6 @@ impl Session {
             fell_back: OnceLock::new(),
         }
     }
-
-    /// Why no connection is kept, when each question starts the `ceph` program instead.
-    pub fn fell_back(&self) -> Option<&str> {
-        self.fell_back.get().map(String::as_str)
-    }
-
     fn via(&self) -> String {
         let python = self.access.python.iter().flatten();
         python.cloned().collect::<Vec<_>>().join(" ") + " with rados"
@@ -143,7 +137,12 @@ impl Session {
 
     /// The connection that is there, or a new one; `None` where there can be none.
     async fn connection(&self, asked: &str) -> Result<Option<Arc<Connection>>, ApiError> {
-        let Some(python) = self.access.python.as_ref().filter(|_| self.fell_back().is_none()) else {
+        let Some(python) = self
+            .access
+            .python
+            .as_ref()
+            .filter(|_| self.fell_back.get().is_none())
+        else {
             return Ok(None);
         };
         let mut open = self.open.lock().await;
@@ -431,6 +430,10 @@ impl Session {
 
 #[async_trait]
 impl CephApi for Session {
+    fn fell_back(&self) -> Option<&str> {
+        self.fell_back.get().map(String::as_str)
+    }
+
     async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
         let asked = words(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
