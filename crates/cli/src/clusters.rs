@@ -18,7 +18,7 @@ use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 
 use crate::args::{Cli, FactsFrom, Goal};
@@ -67,7 +67,7 @@ pub(crate) struct RiskReport {
     /// All risks that are heeded.
     pub(crate) known: Vec<Risk>,
     /// What is found of those on its way.
-    pub(crate) found: Vec<Finding>,
+    pub(crate) found: Vec<RiskFinding>,
 }
 
 /// A cluster that is looked at and planned for: one that answers, or one that was recorded.

@@ -27,7 +27,7 @@ use stagger_core::view::{RunView, Schema};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_report::forecast::RunForecast;
-use stagger_risks::Finding;
+use stagger_risks::RiskFinding;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
@@ -109,7 +109,7 @@ pub(crate) struct PlanFile<'a> {
     /// Known risks of the way to its target, those that apply first.
     #[serde(skip_serializing_if = "<[Finding]>::is_empty")]
     #[schemars(default)]
-    pub(crate) risks: &'a [Finding],
+    pub(crate) risks: &'a [RiskFinding],
     /// How long it takes by earlier runs of the cluster; absent: nothing is known of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) learned: Option<RunForecast>,
@@ -128,7 +128,7 @@ pub(crate) struct CheckReport {
     /// Known risks of the way to its target, those that apply first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
-    pub(crate) risks: Vec<Finding>,
+    pub(crate) risks: Vec<RiskFinding>,
 }
 
 /// `versions`: who runs what.
@@ -237,8 +237,8 @@ pub(crate) struct HeldGuard {
     pub(crate) by_others: bool,
 }
 
-impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
-    fn from(held: stagger_ceph::guards::HeldGuard) -> Self {
+impl From<stagger_ceph::guards::CephHeldGuard> for HeldGuard {
+    fn from(held: stagger_ceph::guards::CephHeldGuard) -> Self {
         Self {
             by_others: held.on.is_empty(),
             guard: held.guard,
@@ -249,8 +249,8 @@ impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
     }
 }
 
-impl From<stagger_ganeti::guards::HeldGuard> for HeldGuard {
-    fn from(held: stagger_ganeti::guards::HeldGuard) -> Self {
+impl From<stagger_ganeti::guards::GanetiHeldGuard> for HeldGuard {
+    fn from(held: stagger_ganeti::guards::GanetiHeldGuard) -> Self {
         Self {
             guard: held.guard,
             on: Vec::new(),
@@ -479,7 +479,7 @@ fn of_this_release() -> Vec<(&'static str, Value)> {
         ),
         (
             OK_TO_STOP.0,
-            OK_TO_STOP.schema::<stagger_ceph::oktostop::Report<'_>>(
+            OK_TO_STOP.schema::<stagger_ceph::oktostop::OkToStopReport<'_>>(
                 "`ceph ok-to-stop --json`: the fields of Ceph's own answer, and ours beside them.",
             ),
         ),
@@ -529,7 +529,7 @@ fn of_this_release() -> Vec<(&'static str, Value)> {
         ),
         (
             ROOK_VERSIONS.0,
-            ROOK_VERSIONS.schema::<stagger_rook::client::versions::Versions>("`versions --json` of a CephCluster."),
+            ROOK_VERSIONS.schema::<stagger_rook::client::versions::ClusterVersions>("`versions --json` of a CephCluster."),
         ),
         (
             RUN.0,

@@ -1,7 +1,7 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Turn, UnitId, UnitState,
+    GuestHandling, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, UnitId, UnitState,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -194,8 +194,12 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         let mut pools: Vec<u32> = hosts
             .iter()
             .filter(|host| {
-                guests(**host)
-                    .any(|(_, guest)| matches!(moving.turn(guest), Turn::Anywhere | Turn::WithDowntime))
+                guests(**host).any(|(_, guest)| {
+                    matches!(
+                        moving.turn(guest),
+                        GuestHandling::Anywhere | GuestHandling::WithDowntime
+                    )
+                })
             })
             .map(|host| capacity.host(*host).pool)
             .collect();
@@ -212,7 +216,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     let mut senders: Vec<(u32, u32)> = Vec::new();
     for host in &hosts {
         for (at, guest) in guests(*host) {
-            if let (Turn::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
+            if let (GuestHandling::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
                 senders.push((to, *host));
                 migrations.push(Migration {
                     guest: at,

@@ -19,7 +19,7 @@ use crate::hosts::Hosts;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// It is as it should be.
     Passed,
     /// A run can start, and may not end as intended.
@@ -36,7 +36,7 @@ pub struct Check {
     /// What: a host, a key of the configuration, the cluster.
     pub subject: String,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// What was found.
     pub found: String,
     /// What to do about it.
@@ -47,20 +47,20 @@ pub struct Check {
 impl Check {
     /// It is as it should be.
     pub fn passed(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Passed, found)
+        Self::new(subject, CheckOutcome::Passed, found)
     }
 
     /// A run can begin all the same.
     pub fn warning(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Warning, found)
+        Self::new(subject, CheckOutcome::Warning, found)
     }
 
     /// A run would fail.
     pub fn failed(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Failed, found)
+        Self::new(subject, CheckOutcome::Failed, found)
     }
 
-    fn new(subject: impl Into<String>, outcome: Outcome, found: impl Into<String>) -> Self {
+    fn new(subject: impl Into<String>, outcome: CheckOutcome, found: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
             outcome,
@@ -380,7 +380,7 @@ mod tests {
             "key 1: its shell cannot read `echo 'open`",
         ];
         assert_eq!(found, wanted, "{answer}");
-        assert!(checks.iter().all(|check| check.outcome == Outcome::Failed));
+        assert!(checks.iter().all(|check| check.outcome == CheckOutcome::Failed));
     }
 
     #[test]
@@ -445,7 +445,7 @@ mod tests {
         let judged = |answer: &str| of_host("n1", answer, &[], &[], now);
         assert_eq!(
             judged("clock=1003\nwritable=yes\nroom=900000\n")[0].outcome,
-            Outcome::Passed
+            CheckOutcome::Passed
         );
         let checks = judged("clock=900\nwritable=no, ceph may not write to /var\nroom=1000\n");
         let found: Vec<String> = checks
@@ -461,7 +461,7 @@ mod tests {
             ]
         );
         let checks = judged("-bash: banner\n");
-        assert_eq!(checks[0].outcome, Outcome::Failed);
+        assert_eq!(checks[0].outcome, CheckOutcome::Failed);
         assert_eq!(checks.len(), 3, "unknown is not fine: {checks:?}");
     }
 }

@@ -85,7 +85,7 @@ fn leads_nowhere_back(run: &Run) -> bool {
 
 /// An event in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct EventLine {
     /// Its place.
     pub seq: Seq,
     /// When it was written.
@@ -100,7 +100,7 @@ pub struct Line {
 ///
 /// # Errors
 /// An event that cannot follow those before it.
-pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<Line>)>, IllegalEvent> {
+pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<EventLine>)>, IllegalEvent> {
     let Some((first, rest)) = entries.split_first() else {
         return Ok(None);
     };
@@ -108,7 +108,7 @@ pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<Line>)>, IllegalEvent>
     let mut words = Lines::default();
     let mut lines = Vec::new();
     let mut tell = |entry: &Entry, run: &Run| {
-        lines.extend(words.line(entry, run).map(|(word, text)| Line {
+        lines.extend(words.line(entry, run).map(|(word, text)| EventLine {
             seq: entry.seq,
             at: entry.at,
             word,

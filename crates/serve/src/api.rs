@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
@@ -159,7 +159,7 @@ struct Left {
     /// Which run.
     run: RunId,
     /// The verdict when it was left: `interrupted` says that nobody is at work to heed it.
-    verdict: Verdict,
+    verdict: RunVerdict,
 }
 
 /// The routes without their state, and the description that was made from them.

@@ -1,7 +1,7 @@
 //! Commands for a run: who may give them, why a run refuses one, and how it is left for the process that carries the run out.
 
 use stagger_core::run::Command;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::Shared;
 use crate::access::{Caller, Role};
@@ -59,7 +59,7 @@ pub(crate) async fn ask(
     let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
     let asked = shared.runs.ask(run, command, caller.name.clone()).await;
     asked.map_err(|error| Problem::of(&error))?;
-    let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
+    let nobody = matches!(seen.view.verdict, RunVerdict::Interrupted | RunVerdict::NeedsYou);
     if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
         let begun = carrier.carry_on(&seen.view.cluster, run);
         begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;

@@ -5,7 +5,7 @@ pub(crate) mod units;
 
 use maud::Markup;
 use stagger_core::view;
-use stagger_report::page::{Report, sections};
+use stagger_report::page::{RunReport, sections};
 use stagger_report::{Reading, Verification};
 
 use parts::Part;
@@ -30,7 +30,7 @@ impl PageFragments {
         let map = Map::of(&reading.history);
         let view = view::run(&reading.run, None);
         let sections = verification.map_or_else(Vec::new, |verification| {
-            sections(&Report {
+            sections(&RunReport {
                 // The store is read for this run alone.
                 forecasts: None,
                 view: &view,

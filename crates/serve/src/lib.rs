@@ -34,10 +34,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use limits::Limits;
+pub use limits::RequestTimeouts;
 pub use listen::{Listen, ServeError, Tls, serve};
 pub use run_processes::CarryOn;
-pub use stores::{Open, RunStore};
+pub use stores::{RunStore, StoreOpener};
 
 use access::Tokens;
 use idempotency::IdempotencyKeys;
@@ -59,7 +59,7 @@ struct Shared {
 
 /// Of what is served.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ServeSettings {
     /// Where the runs are.
     pub stores: Vec<RunStore>,
     /// The file of tokens.
@@ -67,7 +67,7 @@ pub struct Settings {
     /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
     pub carry_on: Option<CarryOn>,
     /// How long is waited, and for how many.
-    pub limits: Limits,
+    pub limits: RequestTimeouts,
 }
 
 /// The description of the interface, an `OpenAPI` 3.1 document, made from the code that answers.

@@ -31,7 +31,7 @@ use crate::problem::Problem;
 use crate::run_processes::RunStarter;
 use crate::runs::Runs;
 use crate::stores::Stores;
-use crate::{Settings, Shared, api, page};
+use crate::{ServeSettings, Shared, api, page};
 
 /// No question is larger.
 const LARGEST: usize = 64 << 10;
@@ -109,7 +109,7 @@ pub enum ServeError {
 /// # Errors
 /// It cannot listen there.
 pub async fn serve(
-    settings: Settings,
+    settings: ServeSettings,
     listen: Listen,
     ready: impl FnOnce(),
     end: impl Future<Output = ()> + Send + 'static,
@@ -148,7 +148,7 @@ pub async fn serve(
 }
 
 /// All routes, for callers who are authenticated.
-fn router(settings: Settings, authentication: Authentication) -> Router {
+fn router(settings: ServeSettings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
         runs: Runs::of(Stores::of(settings.stores, &limits)),
@@ -214,7 +214,7 @@ fn handed() -> Result<UnixListener, ServeError> {
 }
 
 async fn on_socket(
-    settings: Settings,
+    settings: ServeSettings,
     listener: UnixListener,
     user: String,
     end: impl Future<Output = ()> + Send + 'static,
@@ -242,7 +242,7 @@ async fn on_socket(
 }
 
 async fn on_address(
-    settings: Settings,
+    settings: ServeSettings,
     server: axum_server::Server<SocketAddr, RustlsAcceptor<PatientAcceptor>>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {

@@ -10,7 +10,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::Shared;
 use crate::access::Caller;
@@ -19,13 +19,13 @@ use crate::runs::{InList, Listing};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const VERDICTS: [Verdict; 6] = [
-    Verdict::Running,
-    Verdict::Held,
-    Verdict::Interrupted,
-    Verdict::NeedsYou,
-    Verdict::Done,
-    Verdict::Ended,
+const VERDICTS: [RunVerdict; 6] = [
+    RunVerdict::Running,
+    RunVerdict::Held,
+    RunVerdict::Interrupted,
+    RunVerdict::NeedsYou,
+    RunVerdict::Done,
+    RunVerdict::Ended,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

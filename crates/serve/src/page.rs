@@ -16,7 +16,7 @@ use axum::routing::{get, post};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use serde::Deserialize;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 use stagger_report::page::STYLE;
 
 use crate::Shared;
@@ -167,11 +167,11 @@ fn away(why: &str, at: Timestamp) -> Markup {
 }
 
 /// How a verdict looks.
-fn tone(verdict: Verdict) -> &'static str {
+fn tone(verdict: RunVerdict) -> &'static str {
     match verdict {
-        Verdict::Done => "good",
-        Verdict::Running => "plain",
-        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "bad",
+        RunVerdict::Done => "good",
+        RunVerdict::Running => "plain",
+        RunVerdict::Held | RunVerdict::Interrupted | RunVerdict::NeedsYou | RunVerdict::Ended => "bad",
     }
 }
 

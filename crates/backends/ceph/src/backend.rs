@@ -12,7 +12,7 @@ use stagger_engine::beats::Beats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, Whom};
@@ -20,11 +20,11 @@ use crate::carried::CarriedDaemons;
 use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
-use crate::facts::Facts;
-use crate::guards::{self, HeldGuard, Looked};
+use crate::facts::CephFacts;
+use crate::guards::{self, CephHeldGuard, Looked};
 use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
-use crate::memory::{BootsBefore, Memory, hosts_of};
+use crate::memory::{BootsBefore, CephMemory, hosts_of};
 use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 32;
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
-    memory: Option<Memory>,
+    memory: Option<CephMemory>,
     permitted: Mutex<Permitted>,
     lock: ConfigKeyLock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
@@ -56,7 +56,7 @@ pub struct CephBackend {
 
 impl CephBackend {
     /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
-    pub fn new(api: Arc<dyn CephApi>, mut settings: CephSettings, memory: Option<Memory>) -> Self {
+    pub fn new(api: Arc<dyn CephApi>, mut settings: CephSettings, memory: Option<CephMemory>) -> Self {
         if let Some(before) = memory.as_ref().and_then(|memory| memory.reboot.as_ref()) {
             settings.reboot = before.task.commands(&settings.reboot, &settings.hosts);
         }
@@ -103,20 +103,20 @@ impl CephBackend {
     ///
     /// # Errors
     /// No answer, an unreadable one, or facts that contradict each other.
-    pub async fn facts(&self) -> Result<Facts, BackendError> {
+    pub async fn facts(&self) -> Result<CephFacts, BackendError> {
         facts_at(&*self.api, &self.settings.cluster.name, Timestamp::now()).await
     }
 
     /// What is found of known risks on the way to that release. `release`: that of a revision.
     pub async fn findings(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         snapshot: &Snapshot,
         to: &str,
         known: &[Risk],
         accepted: &BTreeSet<String>,
         release: fn(&Revision) -> String,
-    ) -> Vec<Finding> {
+    ) -> Vec<RiskFinding> {
         risks::findings(&*self.api, facts, snapshot, known, Some(to), accepted, release).await
     }
 
@@ -124,7 +124,7 @@ impl CephBackend {
     ///
     /// # Errors
     /// Facts that make no snapshot.
-    pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    pub fn snapshot(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         let daemons = self.daemons(facts)?;
         match self.reboots() {
             None => Ok(daemons),
@@ -138,7 +138,7 @@ impl CephBackend {
         }
     }
 
-    fn daemons(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    fn daemons(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         let before = self.memory.as_ref().map(|memory| &memory.baseline);
         planner::snapshot(&self.settings, facts, before, &self.permitted())
     }
@@ -196,7 +196,7 @@ impl CephBackend {
     }
 
     /// All facts, and what hosts carry by them.
-    async fn look(&self) -> Result<Facts, BackendError> {
+    async fn look(&self) -> Result<CephFacts, BackendError> {
         let facts = self.facts().await?;
         let places = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -323,14 +323,14 @@ impl CephBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
+    pub async fn guards(&self) -> Result<Vec<CephHeldGuard>, BackendError> {
         guards::held(&*self.api).await
     }
 
     /// Whether a daemon runs that revision already, by what the cluster says now.
     fn runs(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         unit: &UnitId,
         revision: &stagger_core::model::Revision,
     ) -> Result<bool, BackendError> {

@@ -157,7 +157,7 @@ mod tests {
     use stagger_engine::hosts::Hosts;
 
     use super::*;
-    use crate::api::{Answer, ApiError};
+    use crate::api::{CephAnswer, CephApiError};
     use crate::config::SoftwareByKind;
 
     /// An OSD that says these states and newest maps, a second each, and then the last for ever.
@@ -165,11 +165,11 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Saying {
-        async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+        async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
             assert_eq!((whom, &command["prefix"]), (Whom::Osd(20), &json!("status")));
             let mut left = self.0.lock().unwrap();
             let (state, newest) = if left.len() > 1 { left.remove(0) } else { left[0] };
-            Ok(Answer {
+            Ok(CephAnswer {
                 rc: 0,
                 out: json!({ "state": state, "newest_map": newest })
                     .to_string()
@@ -199,8 +199,8 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Silent {
-        async fn command(&self, _: Whom, _: Value) -> Result<Answer, ApiError> {
-            Err(ApiError::NotRecorded {
+        async fn command(&self, _: Whom, _: Value) -> Result<CephAnswer, CephApiError> {
+            Err(CephApiError::NotRecorded {
                 command: "status".to_owned(),
                 file: "nowhere".into(),
             })

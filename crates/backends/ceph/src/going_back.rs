@@ -6,7 +6,7 @@ use stagger_core::model::GoingBack;
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
+pub struct RollbackRule {
     /// `mon`, `osd` …
     pub kind: &'static str,
     /// The release it runs.
@@ -32,8 +32,8 @@ pub enum Takes {
 }
 
 /// The table, all with `require_osd_release` still on the older release.
-pub const TABLE: &[Line] = &[
-    Line {
+pub const TABLE: &[RollbackRule] = &[
+    RollbackRule {
         kind: "mon",
         from: 18,
         to: 16,
@@ -43,14 +43,14 @@ pub const TABLE: &[Line] = &[
         ),
         seen: "16.2.15 does not open a store that 18.2.7 has opened (unknown checksum type 4); made anew it joined",
     },
-    Line {
+    RollbackRule {
         kind: "mon",
         from: 20,
         to: 18,
         takes: Takes::Restart,
         seen: "18.2.7 opened the store that 20.2.4 had opened, and joined the others on 18.2.7",
     },
-    Line {
+    RollbackRule {
         kind: "osd",
         from: 18,
         to: 16,
@@ -59,7 +59,7 @@ pub const TABLE: &[Line] = &[
         ),
         seen: "16.2.15 does not mount a store that 18.2.7 has opened; one that 18.2.7 never opened it does",
     },
-    Line {
+    RollbackRule {
         kind: "osd",
         from: 20,
         to: 18,

@@ -343,7 +343,7 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
 /// A guard that is held in the cluster, whatever took it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HeldGuard {
+pub struct CephHeldGuard {
     /// Its name.
     pub guard: String,
     /// What it changed: OSDs, or file systems; nothing, if others had set it before.
@@ -356,7 +356,7 @@ pub struct HeldGuard {
 }
 
 /// All guards that are held.
-pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendError> {
+pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<CephHeldGuard>, BackendError> {
     let all = all(api).await?;
     Ok(all
         .into_iter()
@@ -368,9 +368,9 @@ pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendErr
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Looked {
     /// Nobody has renewed these for as long as they last: they were given back.
-    pub gone: Vec<HeldGuard>,
+    pub gone: Vec<CephHeldGuard>,
     /// These are held.
-    pub held: Vec<HeldGuard>,
+    pub held: Vec<CephHeldGuard>,
     /// The first of these goes then, if nobody renews it.
     pub next: Option<Duration>,
     /// The longest of these lasts so long.
@@ -420,8 +420,8 @@ async fn all(api: &dyn CephApi) -> Result<Vec<(String, String, Record)>, Backend
     Ok(found)
 }
 
-fn shown(guard: String, record: &Record) -> HeldGuard {
-    HeldGuard {
+fn shown(guard: String, record: &Record) -> CephHeldGuard {
+    CephHeldGuard {
         guard,
         on: record.osds.iter().chain(record.before.keys()).cloned().collect(),
         run: record.run.clone(),

@@ -23,7 +23,7 @@ use std::path::Path;
 pub use compare::{Agreement, Proof, Theirs, compare};
 pub use largest::Largest;
 pub use oracle::Oracle;
-pub use verdict::{Report, Verdict, report};
+pub use verdict::{OkToStopReport, OkToStopVerdict, report};
 
 use crate::facts::ParseError;
 use crate::facts::osd::OsdMap;

@@ -10,7 +10,7 @@ use stagger_engine::template::filled;
 use crate::api::{CephApi, Whom};
 use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
-use crate::facts::{Facts, Known};
+use crate::facts::{CephFacts, Fact};
 use crate::health_codes;
 use crate::offered;
 use crate::reboot::ask;
@@ -142,7 +142,7 @@ pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
 }
 
 /// What a run would miss on its hosts: one look at each, which changes nothing.
-pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>) -> Vec<Check> {
+pub async fn look(settings: &CephSettings, facts: &CephFacts, release: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
@@ -200,8 +200,8 @@ async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> Check {
     let silent: Vec<String> = told
         .into_iter()
         .filter_map(|(host, boot)| match boot {
-            Known::Yes(_) => None,
-            Known::No(why) => Some(format!("{host}: {why}")),
+            Fact::Yes(_) => None,
+            Fact::No(why) => Some(format!("{host}: {why}")),
         })
         .collect();
     if silent.is_empty() {

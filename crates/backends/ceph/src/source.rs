@@ -13,10 +13,10 @@ use stagger_engine::cluster::{BackendError, Retryability, Source, in_full};
 use stagger_engine::inventory::{Inventory, InventoryError};
 
 use crate::api::recorded::Recorded;
-use crate::api::saved::{Answers, FromSaved, Recorder};
+use crate::api::saved::{AnswerRecorder, FromSaved, SavedAnswers};
 use crate::api::{CephApi, Whom};
 use crate::effects::api_error;
-use crate::facts::{CollectError, CollectOptions, Facts, collect, stores};
+use crate::facts::{CephFacts, CollectError, CollectOptions, collect, stores};
 
 /// What an inventory of a Ceph says that it is of.
 pub const SYSTEM: &str = "ceph";
@@ -107,7 +107,7 @@ impl CephSource {
         self
     }
 
-    async fn facts_through(&self, api: &dyn CephApi) -> Result<Facts, BackendError> {
+    async fn facts_through(&self, api: &dyn CephApi) -> Result<CephFacts, BackendError> {
         let time = self.taken.unwrap_or_else(Timestamp::now);
         let mut facts = facts_at(api, &self.name, time).await.map_err(|mut error| {
             // Asking a file again gives the same answer: it is not out of reach, it is wrong.
@@ -128,16 +128,16 @@ impl CephSource {
 
 #[async_trait]
 impl Source for CephSource {
-    type Facts = Facts;
+    type Facts = CephFacts;
 
-    async fn facts(&self) -> Result<Facts, BackendError> {
+    async fn facts(&self) -> Result<CephFacts, BackendError> {
         self.facts_through(&*self.api).await
     }
 
-    async fn inventory(&self) -> Result<(Inventory, Facts), BackendError> {
+    async fn inventory(&self) -> Result<(Inventory, CephFacts), BackendError> {
         let wrong =
             |error: serde_json::Error| BackendError::permanent("write the inventory", error.to_string());
-        let recorder = Recorder::new(Arc::clone(&self.api));
+        let recorder = AnswerRecorder::new(Arc::clone(&self.api));
         let facts = self.facts_through(&recorder).await?;
         let mut answers = verbatim(&recorder.answers()).map_err(wrong)?;
         for KeptAnswer { question, keep } in &self.kept {
@@ -156,7 +156,7 @@ impl Source for CephSource {
 }
 
 /// Answers by their questions, as they will be written.
-fn verbatim(answers: &Answers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
+fn verbatim(answers: &SavedAnswers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
     serde_json::from_str(&serde_json::to_string_pretty(answers)?)
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn facts_at(
     api: &dyn CephApi,
     name: &ClusterName,
     time: Timestamp,
-) -> Result<Facts, BackendError> {
+) -> Result<CephFacts, BackendError> {
     let tried = format!("observe the cluster {name}");
     collect(api, &CollectOptions::default(), time)
         .await

@@ -21,9 +21,9 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
 use stagger_engine::life::Pulse;
 
-use crate::rapi::client::{ApiError, Rapi};
+use crate::rapi::client::{Rapi, RapiClientError};
 use crate::rapi::fence;
-use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::filters::{Filter, FilterAction, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
 
 /// A claim as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,7 +244,7 @@ impl FilterLock {
             id: id_of_claim(claim),
             priority: priority::RECORD,
             which: JobMatch::None,
-            effect: Effect::Continue,
+            effect: FilterAction::Continue,
             record: LockEntry {
                 lock: claim.clone(),
                 token,
@@ -306,7 +306,7 @@ pub async fn anchor(rapi: &Rapi, anchor: &Anchor) -> Result<(), LockError> {
         id: id_of(&["anchor"]),
         priority: priority::RECORD,
         which: JobMatch::None,
-        effect: Effect::Continue,
+        effect: FilterAction::Continue,
         record: AnchorEntry {
             anchored: anchor.clone(),
         },
@@ -336,7 +336,7 @@ pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result
         id: id.clone(),
         priority: priority::RECORD,
         which: JobMatch::None,
-        effect: Effect::Continue,
+        effect: FilterAction::Continue,
         record: HandoverEntry {
             handed_over: run.clone(),
             to: to.to_owned(),
@@ -454,7 +454,7 @@ pub fn anchor_of(filters: &[ListedFilter]) -> Option<Anchor> {
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn forget_anchor(rapi: &Rapi) -> Result<(), ApiError> {
+pub async fn forget_anchor(rapi: &Rapi) -> Result<(), RapiClientError> {
     rapi.delete_filter(&id_of(&["anchor"])).await
 }
 
@@ -470,6 +470,6 @@ async fn remove(rapi: &Rapi, id: &str) -> Result<(), LockError> {
         .map_err(|error| failed(error, "remove a lock record"))
 }
 
-fn failed(error: ApiError, tried: &str) -> LockError {
+fn failed(error: RapiClientError, tried: &str) -> LockError {
     LockError::Backend(error.of(tried, true))
 }

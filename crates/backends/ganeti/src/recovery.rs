@@ -14,7 +14,7 @@ use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, Lock
 use stagger_engine::life::Pulse;
 
 use crate::backend::GanetiBackend;
-use crate::guards::{self, HeldGuard};
+use crate::guards::{self, GanetiHeldGuard};
 use crate::lock;
 use crate::rapi::fence;
 use crate::recovery::leftovers::{Leftovers, may_give_back};
@@ -117,7 +117,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked, or a command fails. All others are given back all the same, and named.
-    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<HeldGuard>, BackendError> {
+    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<GanetiHeldGuard>, BackendError> {
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look for guards", false))?;
         let fence = fence::largest_given(&filters);
@@ -234,7 +234,7 @@ impl GanetiBackend {
         recovered: &mut Recovered,
     ) -> Result<(), BackendError> {
         const TRIED: &str = "take away what filters remember";
-        let failed = |error: crate::rapi::client::ApiError| error.of(TRIED, true);
+        let failed = |error: crate::rapi::client::RapiClientError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
         let (refused, over): (Vec<_>, Vec<_>) = left
             .records

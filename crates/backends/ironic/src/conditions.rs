@@ -7,11 +7,11 @@ use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict}
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
-use crate::config::{IronicConfig, Role, Server, StopMode};
-use crate::facts::{Facts, Known};
+use crate::config::{BalancerServer, IronicConfig, ServiceRole, StopMode};
+use crate::facts::{Fact, IronicFacts};
 use crate::goal::UpgradeGoal;
 use crate::in_flight;
-use crate::records::Records;
+use crate::records::IronicRecords;
 use crate::releases::Releases;
 use crate::rings::{rings, stand_ins};
 use crate::runs::Runs;
@@ -78,7 +78,7 @@ fn unknown(why: impl Into<String>) -> Found {
 /// # Errors
 /// A name that is none.
 pub fn conditions(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
@@ -110,8 +110,11 @@ pub fn conditions(
                 found.push((PINNED, wanted.pinned(to.place)));
                 found.push((NO_OLD_SERVICE, wanted.no_old_service(config)));
                 found.push((UNPIN_BEGUN, wanted.marked("unpin")));
-                found.push((CONDUCTORS_UNPINNED, wanted.unpinned(&[Role::Conductor])));
-                found.push((UNPINNED, wanted.unpinned(&[Role::Conductor, Role::Api])));
+                found.push((CONDUCTORS_UNPINNED, wanted.unpinned(&[ServiceRole::Conductor])));
+                found.push((
+                    UNPINNED,
+                    wanted.unpinned(&[ServiceRole::Conductor, ServiceRole::Api]),
+                ));
                 found.push((ROWS_CURRENT, wanted.rows_current(to.place)));
                 for (mark, condition) in MARKS {
                     found.push((condition, wanted.marked(mark)));
@@ -133,7 +136,7 @@ pub fn conditions(
 }
 
 /// All that do not serve, or how many do.
-fn all_serve(statuses: &[ServiceStatus<'_>], role: Role) -> Found {
+fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> Found {
     let of_it = || statuses.iter().filter(|status| status.role == role);
     let not: Vec<&ServiceStatus<'_>> = of_it()
         .filter(|status| status.state.0 != UnitState::Serving)
@@ -151,28 +154,28 @@ fn all_serve(statuses: &[ServiceStatus<'_>], role: Role) -> Found {
     Ok(format!("{} serve", of_it().count()))
 }
 
-fn apis_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
-    if let Known::No(why) = &facts.balancer {
+fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
+    if let Fact::No(why) = &facts.balancer {
         return unknown(why);
     }
     match strange_apis(facts, config) {
         Some(why) => no(why),
-        None => all_serve(statuses, Role::Api),
+        None => all_serve(statuses, ServiceRole::Api),
     }
 }
 
-fn conductors_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
-    if let Known::No(why) = &facts.conductors {
+fn conductors_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
+    if let Fact::No(why) = &facts.conductors {
         return unknown(why);
     }
     match strange_conductors(facts, config) {
         Some(why) => no(why),
-        None => all_serve(statuses, Role::Conductor),
+        None => all_serve(statuses, ServiceRole::Conductor),
     }
 }
 
 /// Conductors that are alive and not in the configuration; `None`: nobody sees any.
-pub(crate) fn strange_conductors(facts: &Facts, config: &IronicConfig) -> Option<String> {
+pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     let listed = facts.conductors.yes()?.iter();
     let strangers: Vec<&str> = listed
         .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
@@ -183,8 +186,8 @@ pub(crate) fn strange_conductors(facts: &Facts, config: &IronicConfig) -> Option
 
 /// Servers that stand beside the API services at the balancer and are none of the configuration; `None`: nobody sees any.
 /// One that is down or in maintenance is left out: it is what a place looks like where nobody is.
-pub(crate) fn strange_apis(facts: &Facts, config: &IronicConfig) -> Option<String> {
-    let ours: Vec<&Server> = config.apis.iter().flat_map(|api| &api.servers).collect();
+pub(crate) fn strange_apis(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
+    let ours: Vec<&BalancerServer> = config.apis.iter().flat_map(|api| &api.servers).collect();
     let listed = facts.balancer.yes()?.servers.iter();
     let strangers: Vec<String> = listed
         .filter(|(server, says)| {
@@ -216,17 +219,17 @@ fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
     }
 }
 
-fn database_answers(facts: &Facts) -> Found {
+fn database_answers(facts: &IronicFacts) -> Found {
     match &facts.database {
-        Known::Yes(database) => Ok(format!("revision {}", database.revision)),
-        Known::No(why) => unknown(why),
+        Fact::Yes(database) => Ok(format!("revision {}", database.revision)),
+        Fact::No(why) => unknown(why),
     }
 }
 
-fn nodes_stable(facts: &Facts, config: &IronicConfig) -> Found {
+fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> Found {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     let waited_for: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
     match (in_flight::listed(&waited_for), database.in_flight.len()) {
@@ -236,10 +239,10 @@ fn nodes_stable(facts: &Facts, config: &IronicConfig) -> Found {
     }
 }
 
-fn rows_have_versions(facts: &Facts) -> Found {
+fn rows_have_versions(facts: &IronicFacts) -> Found {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     let without = database.without_version();
     if without.is_empty() {
@@ -253,10 +256,10 @@ fn rows_have_versions(facts: &Facts) -> Found {
 }
 
 /// One row that is newer than its reader breaks that reader's whole list.
-fn rows_readable(facts: &Facts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> Found {
+fn rows_readable(facts: &IronicFacts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> Found {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     for status in statuses {
         let Ok(Runs { release, place, .. }) = &status.runs else {
@@ -284,7 +287,7 @@ fn rows_readable(facts: &Facts, table: &Releases, statuses: &[ServiceStatus<'_>]
 }
 
 /// Why conductors cannot be stopped in the way that is set, if so.
-pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<String> {
+pub(crate) fn not_prepared(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     match prepared(facts, config) {
         Err((Verdict::No, why)) => Some(why),
         Err((Verdict::Unknown | Verdict::Yes, _)) | Ok(_) => None,
@@ -294,20 +297,20 @@ pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<Strin
 /// So many requests through the balancer, and not one call among them, say that calls go past it.
 const ENOUGH: u64 = 1000;
 
-fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
+fn prepared(facts: &IronicFacts, config: &IronicConfig) -> Found {
     match config.stopping.way {
         StopMode::Drain => {}
         StopMode::Mute | StopMode::Hold => return Ok(config.stopping.way.cost().to_owned()),
     }
     if config.rabbitmq.is_some() {
         return match &facts.balancer {
-            Known::No(why) => unknown(why),
-            Known::Yes(_) => Ok("the calls of each conductor can be routed to a stand-in".to_owned()),
+            Fact::No(why) => unknown(why),
+            Fact::Yes(_) => Ok("the calls of each conductor can be routed to a stand-in".to_owned()),
         };
     }
     let shown = match &facts.balancer {
-        Known::No(why) => return unknown(why),
-        Known::Yes(shown) => shown,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(shown) => shown,
     };
     let rings = rings(facts, config);
     for conductor in &config.conductors {
@@ -363,11 +366,11 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
 
 /// What is asked on the way to a release.
 struct UpgradeConditions<'a> {
-    facts: &'a Facts,
+    facts: &'a IronicFacts,
     table: &'a Releases,
     goal: &'a UpgradeGoal,
     statuses: &'a [ServiceStatus<'a>],
-    records: Result<&'a Records, &'a str>,
+    records: Result<&'a IronicRecords, &'a str>,
 }
 
 impl UpgradeConditions<'_> {
@@ -376,7 +379,7 @@ impl UpgradeConditions<'_> {
         let marked = self
             .records
             .map(|records| records.is_marked(&self.goal.to, "unpin"));
-        marked == Ok(false) && self.unpinned(&[Role::Conductor, Role::Api]).is_ok()
+        marked == Ok(false) && self.unpinned(&[ServiceRole::Conductor, ServiceRole::Api]).is_ok()
     }
 
     fn marked(&self, mark: &str) -> Found {
@@ -390,8 +393,8 @@ impl UpgradeConditions<'_> {
 
     fn schema(&self, to: Place) -> Found {
         let database = match &self.facts.database {
-            Known::No(why) => return unknown(why),
-            Known::Yes(database) => database,
+            Fact::No(why) => return unknown(why),
+            Fact::Yes(database) => database,
         };
         let now = &database.revision;
         if let Some(head) = self.table.head(to) {
@@ -454,14 +457,14 @@ impl UpgradeConditions<'_> {
         let mut not = Vec::new();
         for status in self.statuses {
             match self.facts.pins.get(status.name) {
-                Some(Known::Yes(Some(pin)))
+                Some(Fact::Yes(Some(pin)))
                     if self.table.pin(to, pin).is_some()
                         && self.table.pin(to, pin) == self.table.pin(to, &self.goal.pin) => {}
-                Some(Known::Yes(Some(pin))) => {
+                Some(Fact::Yes(Some(pin))) => {
                     not.push(format!("{} would start pinned to {pin}", status.name));
                 }
-                Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
-                Some(Known::No(why)) => return unknown(format!("{}: {why}", status.name)),
+                Some(Fact::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
+                Some(Fact::No(why)) => return unknown(format!("{}: {why}", status.name)),
                 None => return unknown(format!("the pin of {} was not asked for", status.name)),
             }
         }
@@ -490,7 +493,7 @@ impl UpgradeConditions<'_> {
         Ok(format!("{} services run {}", self.statuses.len(), self.goal.to))
     }
 
-    fn unpinned(&self, roles: &[Role]) -> Found {
+    fn unpinned(&self, roles: &[ServiceRole]) -> Found {
         let mut held = Vec::new();
         for status in self.statuses.iter().filter(|status| roles.contains(&status.role)) {
             match &status.runs {
@@ -514,8 +517,8 @@ impl UpgradeConditions<'_> {
 
     fn rows_current(&self, to: Place) -> Found {
         let database = match &self.facts.database {
-            Known::No(why) => return unknown(why),
-            Known::Yes(database) => database,
+            Fact::No(why) => return unknown(why),
+            Fact::Yes(database) => database,
         };
         let left = database.left_over(&self.table.writes(to, None));
         if !left.is_empty() {

@@ -226,16 +226,16 @@ impl Credentials {
     }
 
     /// What is sent, where that is known without asking anybody.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> CachedCredential {
         match &self.source {
-            Source::Nobody => return Known::Nothing,
-            Source::Same(header) => return Known::Header(header.clone()),
+            Source::Nobody => return CachedCredential::Nothing,
+            Source::Same(header) => return CachedCredential::Header(header.clone()),
             Source::Command(_) | Source::Keystone { .. } => {}
         }
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match kept {
-            Some((header, until)) if Timestamp::now() < until => Known::Header(header),
-            Some(_) | None => Known::AskFor,
+            Some((header, until)) if Timestamp::now() < until => CachedCredential::Header(header),
+            Some(_) | None => CachedCredential::AskFor,
         }
     }
 
@@ -253,7 +253,7 @@ impl Credentials {
 }
 
 /// What is known of what is sent.
-pub(crate) enum Known {
+pub(crate) enum CachedCredential {
     /// Nothing is.
     Nothing,
     /// This is.

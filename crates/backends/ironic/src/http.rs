@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, in_full};
 use stagger_versioned::Version;
 
-use crate::credentials::{Credentials, Header, Known, Source, printed};
+use crate::credentials::{CachedCredential, Credentials, Header, Source, printed};
 use crate::facts::{ApiReport, ConductorReport};
 
 /// An answer is never longer: ten thousand conductors take two of these.
@@ -275,9 +275,9 @@ impl Http {
     /// What is to be sent beside a question, if anything is.
     async fn header(&self, who: &Credentials) -> Result<Option<Header>, String> {
         match who.known() {
-            Known::Nothing => return Ok(None),
-            Known::Header(header) => return Ok(Some(header)),
-            Known::AskFor => {}
+            CachedCredential::Nothing => return Ok(None),
+            CachedCredential::Header(header) => return Ok(Some(header)),
+            CachedCredential::AskFor => {}
         }
         let (token, ends) = match &who.source {
             Source::Command(command) => (printed(command, self.limit).await?, None),

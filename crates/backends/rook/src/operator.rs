@@ -36,7 +36,7 @@ use crate::observability::health::Health;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
 use crate::observability::writer;
-pub use crate::reconcile::Options;
+pub use crate::reconcile::OperatorOptions;
 use crate::reconcile::{Shared, agents, cluster, finalizer};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
@@ -80,7 +80,7 @@ pub enum OperatorError {
 /// The Lease is lost, or CephClusters cannot be watched, or the address is taken.
 pub async fn run(
     config: Config,
-    mut options: Options,
+    mut options: OperatorOptions,
     webhook: Option<Webhook>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {

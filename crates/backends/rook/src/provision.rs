@@ -24,7 +24,7 @@ pub use deployment::{DEVICE, NewOsd, deployment};
 pub(crate) use deployment::{devices_of, image, like, where_of};
 pub use job::{On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
-pub use report::{NodeStatus, OsdInfo, Stage, name as report_name, read, status_map};
+pub use report::{NodeReport, OsdInfo, Stage, name as report_name, read, status_map};
 pub use requested_devices::{RequestedDevices, requested_devices};
 
 /// A Job that ended without a word is believed to have none after so long: objects are seen one by one.
@@ -63,7 +63,7 @@ impl std::fmt::Display for Where {
 
 /// An OSD that has a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Known {
+pub struct DeployedOsd {
     /// The claim whose volume it has, or else the node that it is bound to.
     pub at: Option<Where>,
     /// The paths by which its device is known.
@@ -83,7 +83,7 @@ pub enum JobState {
 
 /// A prepare Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct PrepareJob {
     /// How it stands.
     pub state: JobState,
     /// When something was last seen to happen.
@@ -113,7 +113,7 @@ impl Failed {
 
 /// What is seen.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct ProvisioningState<'a> {
     /// Now.
     pub now: Timestamp,
     /// A Job that shows no progress for so long is named.
@@ -123,11 +123,11 @@ pub struct Seen<'a> {
     /// The nodes that are there and take pods.
     pub nodes: &'a BTreeSet<String>,
     /// All OSDs that have a Deployment: the existence list.
-    pub known: &'a BTreeMap<u32, Known>,
+    pub known: &'a BTreeMap<u32, DeployedOsd>,
     /// The prepare Jobs.
-    pub jobs: &'a BTreeMap<Where, Job>,
+    pub jobs: &'a BTreeMap<Where, PrepareJob>,
     /// What is reported, or why it cannot be read.
-    pub told: &'a BTreeMap<Where, Result<NodeStatus, String>>,
+    pub told: &'a BTreeMap<Where, Result<NodeReport, String>>,
     /// Where devices could not be prepared.
     pub failed: &'a BTreeMap<Where, Failed>,
 }
@@ -189,7 +189,7 @@ impl Act {
 
 /// Something that a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Remark {
+pub struct ProvisioningWarning {
     /// About which node or claim.
     #[serde(flatten)]
     pub at: Where,
@@ -201,19 +201,19 @@ pub struct Remark {
 
 /// What is to be done and told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Decided {
+pub struct ProvisioningDecision {
     /// In this order: OSDs before all else.
     pub acts: Vec<Act>,
     /// What is to be told.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<ProvisioningWarning>,
     /// When to look again though nothing has changed.
     pub again: Option<Timestamp>,
 }
 
-impl Decided {
+impl ProvisioningDecision {
     fn remark(&mut self, at: &Where, reason: &'static str, message: String) {
         let at = at.clone();
-        self.remarks.push(Remark { at, reason, message });
+        self.remarks.push(ProvisioningWarning { at, reason, message });
     }
 
     fn look_again(&mut self, at: Timestamp) {
@@ -222,8 +222,8 @@ impl Decided {
 }
 
 /// What to do about new OSDs.
-pub fn decide(seen: Seen<'_>) -> Decided {
-    let mut decided = Decided::default();
+pub fn decide(seen: ProvisioningState<'_>) -> ProvisioningDecision {
+    let mut decided = ProvisioningDecision::default();
     let mut made = BTreeSet::new();
     for (at, told) in seen.told {
         match told {
@@ -274,12 +274,12 @@ pub fn decide(seen: Seen<'_>) -> Decided {
     decided
 }
 
-fn is_over(told: &Result<NodeStatus, String>) -> bool {
+fn is_over(told: &Result<NodeReport, String>) -> bool {
     told.as_ref().is_ok_and(|told| told.stage().is_over())
 }
 
 /// A Job that has not reported yet.
-fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, at: &Where, job: &Job) {
+fn jobs_turn(seen: &ProvisioningState<'_>, decided: &mut ProvisioningDecision, at: &Where, job: &PrepareJob) {
     let since = seen.now.duration_since(job.progressed);
     let mut settle = |why: String| {
         let (at, why) = (at.clone(), Some(why));
@@ -304,9 +304,14 @@ fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, at: &Where, job: &Job) {
 }
 
 /// What should be an OSD, and whether it is its turn.
-fn wish(seen: &Seen<'_>, decided: &mut Decided, at: &Where, devices: &BTreeSet<String>) {
+fn wish(
+    seen: &ProvisioningState<'_>,
+    decided: &mut ProvisioningDecision,
+    at: &Where,
+    devices: &BTreeSet<String>,
+) {
     let has = |device: &String| {
-        let here = |osd: &&Known| osd.at.as_ref() == Some(at);
+        let here = |osd: &&DeployedOsd| osd.at.as_ref() == Some(at);
         let mut here = seen.known.values().filter(here);
         here.any(|osd| osd.devices.contains(device))
     };

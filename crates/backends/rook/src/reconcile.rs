@@ -39,7 +39,7 @@ use connections::Connections;
 
 /// How the operator is run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct OperatorOptions {
     /// What the Lease says of its holder; each operator has one of its own.
     pub identity: String,
     /// The namespace of the operator itself, where its Lease is.
@@ -75,7 +75,7 @@ pub struct Options {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) client: Client,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<OperatorOptions>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     /// How the agents stand.

@@ -37,7 +37,7 @@ use stagger_engine::cluster::{Anchor, BackendError, Call, LockRecord};
 use tokio::sync::oneshot;
 
 use crate::rng::hash;
-use crate::scenario::{FailsOn, Fault, SimSpec};
+use crate::scenario::{FailsOn, InjectedFault, SimSpec};
 pub(crate) use copied_state::CopiedState;
 pub(crate) use error::ObserveError;
 pub use ground_truth::GroundTruth;
@@ -156,7 +156,7 @@ enum ScheduledEvent {
 /// A fault, and how it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultState {
-    pub(crate) fault: Fault,
+    pub(crate) fault: InjectedFault,
     /// It is there now (of those that have a time).
     pub(crate) on: bool,
     armed: bool,
@@ -539,7 +539,7 @@ impl SimulatedCluster {
         self.faults
             .iter()
             .map(|state| match &state.fault {
-                Fault::Slow { unit, seconds } if unit == id => *seconds,
+                InjectedFault::Slow { unit, seconds } if unit == id => *seconds,
                 _ => 0,
             })
             .sum()
@@ -555,11 +555,11 @@ impl SimulatedCluster {
         let mut crash = None;
         for state in &self.faults {
             match &state.fault {
-                Fault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => {
+                InjectedFault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => {
                     self.daemons[unit].failed = true;
                     return;
                 }
-                Fault::Crashes {
+                InjectedFault::Crashes {
                     unit: of,
                     after,
                     again,

@@ -17,12 +17,12 @@ use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::JournalStore;
 
-use crate::clock::Pace;
+use crate::clock::ClockSpeed;
 use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
 use crate::scenario::{GuestSpec, Level, Scenario};
-use crate::simulate::{Class, Finding, SimEnding, SimReport, simulate};
+use crate::simulate::{Class, SimEnding, SimReport, SimulationFinding, simulate};
 
 /// Which worlds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub struct Found {
     /// The world.
     pub world: Scenario,
     /// The first thing found.
-    pub finding: Finding,
+    pub finding: SimulationFinding,
 }
 
 /// The seed of one world.
@@ -260,11 +260,11 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.
 type PlayResult = Result<(SimReport, u64), String>;
 
-fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<Finding> {
+fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<SimulationFinding> {
     let (report, digest) = match played {
         Ok(played) => played,
         Err(why) => {
-            return Some(Finding {
+            return Some(SimulationFinding {
                 class: Class::WrongEnding,
                 what: format!("it cannot be played: {why}"),
             });
@@ -272,7 +272,7 @@ fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<Find
     };
     let same = again.is_none_or(|again| matches!(again, Ok((_, second)) if second == digest));
     if !same {
-        return Some(Finding {
+        return Some(SimulationFinding {
             class: Class::Unrepeatable,
             what: "played again, it has another journal".to_owned(),
         });
@@ -290,7 +290,7 @@ const REAL_STORE: u64 = 50;
 pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimReport, String> {
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
     let store = Box::new(MemoryStore::default());
-    simulate(world, store, artifacts, listener, Pace::Fast).map_err(|error| error.to_string())
+    simulate(world, store, artifacts, listener, ClockSpeed::Fast).map_err(|error| error.to_string())
 }
 
 fn play(world: &Scenario, real_store: bool) -> PlayResult {
@@ -303,7 +303,13 @@ fn play(world: &Scenario, real_store: bool) -> PlayResult {
         let digest = JournalDigest::default();
         // Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
         let artifacts = Artifacts::in_folder("/dev/null/artifacts");
-        let report = simulate(world, store, artifacts, Box::new(digest.clone()), Pace::Fast);
+        let report = simulate(
+            world,
+            store,
+            artifacts,
+            Box::new(digest.clone()),
+            ClockSpeed::Fast,
+        );
         let report = report.map_err(|error| error.to_string())?;
         Ok((report, digest.finish()))
     }));

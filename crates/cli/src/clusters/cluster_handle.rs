@@ -13,7 +13,7 @@ use stagger_engine::cluster::{Backend, Planned, Planner, PlannerError, Source};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_gates::{MeasuredBackend, Measures};
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 
 use super::guards::GuardHolder;
@@ -26,11 +26,11 @@ use crate::planning::PlanRequest;
 use crate::print;
 
 /// What a system's planner plans by.
-pub(crate) type FactsOf<S> = <<S as System>::Planner as Planner>::Facts;
+pub(crate) type FactsOf<S> = <<S as System>::Planner>::Facts;
 /// What can be wanted of such a system.
-pub(crate) type GoalOf<S> = <<S as System>::Planner as Planner>::Goal;
+pub(crate) type GoalOf<S> = <<S as System>::Planner>::Goal;
 /// What a run on such a system remembers.
-pub(crate) type MemoryOf<S> = <<S as System>::Planner as Planner>::Memory;
+pub(crate) type MemoryOf<S> = <<S as System>::Planner>::Memory;
 
 /// What a kind of system does its own way at the command line.
 #[async_trait]
@@ -77,7 +77,7 @@ pub(crate) trait System: Send + Sync + Sized {
         _known: &[Risk],
         _to: Option<&str>,
         _accepted: &BTreeSet<String>,
-    ) -> Option<Vec<Finding>> {
+    ) -> Option<Vec<RiskFinding>> {
         None
     }
 
@@ -274,7 +274,7 @@ impl<S: System> ClusterHandle<S> {
         facts: &FactsOf<S>,
         snapshot: &Snapshot,
         target: &Target,
-    ) -> Result<Vec<Finding>, CliError> {
+    ) -> Result<Vec<RiskFinding>, CliError> {
         let Action::Upgrade(upgrade) = &goal.action else {
             return Ok(Vec::new());
         };

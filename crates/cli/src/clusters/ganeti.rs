@@ -13,11 +13,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, Reason, RunId};
 use stagger_engine::cluster::Backend;
-use stagger_engine::preflight::{Check, Outcome};
+use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::Settings;
+use stagger_ganeti::config::GanetiSettings;
 use stagger_ganeti::goal::MaintenanceGoal;
-use stagger_ganeti::memory::Memory;
+use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::preflight;
 use stagger_ganeti::recovery::leftovers::Leftovers;
@@ -43,11 +43,11 @@ pub(crate) struct Ganeti<'a> {
     /// What messages call it: by its name, or by that of a file.
     called: String,
     /// How it is reached; `None`: it was recorded.
-    settings: Option<Settings>,
+    settings: Option<GanetiSettings>,
 }
 
 impl Ganeti<'_> {
-    fn settings(&self) -> Result<&Settings, CliError> {
+    fn settings(&self) -> Result<&GanetiSettings, CliError> {
         self.settings.as_ref().ok_or_else(|| {
             CliError::new(
                 Exit::Internal,
@@ -88,7 +88,7 @@ impl Ganeti<'_> {
             return Ok(());
         }
         let reached = preflight::reaches_the_master(settings, self.looker()?.rapi()).await;
-        if reached.outcome == Outcome::Passed {
+        if reached.outcome == CheckOutcome::Passed {
             return Ok(());
         }
         let refused = CliError::new(Exit::No, format!("not started: {}", reached.found));
@@ -153,7 +153,7 @@ impl System for Ganeti<'_> {
 impl ManagedSystem for Ganeti<'_> {
     fn backend(
         &self,
-        memory: Option<Memory>,
+        memory: Option<GanetiMemory>,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
         if memory.is_some() {
@@ -209,7 +209,7 @@ impl ManagedSystem for Ganeti<'_> {
     async fn look_back(
         opened: &ClusterHandle<Self>,
         run: &RunId,
-        memory: Option<Memory>,
+        memory: Option<GanetiMemory>,
     ) -> Result<Vec<String>, CliError> {
         let Some(live) = opened.source.facts().await?.live else {
             return Ok(Vec::new());

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
+use stagger_ganeti::hroller::{HrollerOptions, HrollerOutput, OutputOptions, answer};
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
 use crate::args::{self, Cli};
 use crate::clusters::ganeti;
@@ -88,7 +88,7 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
 }
 
 /// Who goes by the exit code alone must not take these for rebooted.
-fn in_no_group(answer: &Answer) -> Option<String> {
+fn in_no_group(answer: &HrollerOutput) -> Option<String> {
     let names: Vec<&str> = answer.left_out.iter().map(|left| left.unit.as_str()).collect();
     match names.as_slice() {
         [] => None,
@@ -109,7 +109,7 @@ fn refused(error: &CliError) -> Exit {
     Exit::No
 }
 
-async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
+async fn groups(cli: &Cli, args: &args::Hroller) -> Result<HrollerOutput, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan reboot --json` prints a plan as a document"));
@@ -131,7 +131,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
             print::talk(&format!("The cluster as it was read is in {file}"));
         }
     }
-    let mut options = Options {
+    let mut options = HrollerOptions {
         selection: ganeti::selection(&args.nodes)?,
         skip_non_redundant: args.skip_non_redundant,
         ignore_non_redundant: args.ignore_non_redundant,
@@ -158,7 +158,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
     })
 }
 
-async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
+async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<GanetiCluster, CliError> {
     let sources = [
         args.text_data.is_some(),
         args.master.is_some(),

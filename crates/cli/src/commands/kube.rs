@@ -8,7 +8,7 @@ use stagger_core::run::Command;
 use stagger_engine::supervisor;
 use stagger_rook::client::status::{MaintenanceStatus, words};
 use stagger_rook::client::unmanaged::Unmanaged;
-use stagger_rook::client::{self, ClientError, Place, Remote};
+use stagger_rook::client::{self, ClientError, OperatorLocation, Remote};
 use stagger_rook::journal::{CommandQueue, KubeStore};
 
 use super::control;
@@ -26,8 +26,8 @@ async fn connect(kube: &OperatorCluster) -> Result<kube::Client, CliError> {
     Ok(client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?)
 }
 
-fn place(kube: &OperatorCluster) -> Place {
-    Place {
+fn place(kube: &OperatorCluster) -> OperatorLocation {
+    OperatorLocation {
         namespace: kube.namespace.clone(),
         name: kube.name.clone(),
         operator: kube.operator_namespace.clone(),

@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
 use stagger_gates::GateSettings;
 use stagger_rook::api::access::Programs;
-use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook, uninstall};
+use stagger_rook::operator::{self, OperatorError, OperatorOptions, Reached, Webhook, uninstall};
 use tracing_subscriber::EnvFilter;
 
 use super::{state_folder, stop_asked};
@@ -34,7 +34,7 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
         None => config.default_namespace.clone(),
     };
     let who = Identity::of_this_process();
-    let options = Options {
+    let options = OperatorOptions {
         identity: args
             .identity
             .clone()

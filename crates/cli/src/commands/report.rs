@@ -4,7 +4,7 @@ use stagger_core::view;
 use stagger_engine::driver::DriveError;
 use stagger_engine::supervisor;
 use stagger_report::forecast::{EarlierRun, Forecasts};
-use stagger_report::page::Report;
+use stagger_report::page::RunReport;
 use stagger_report::sentences::told;
 use stagger_report::{History, page, verify};
 
@@ -54,7 +54,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         earlier = forecasts::earlier(&*store, &start.cluster, identity, Some(&start.run)).await;
     }
     let told = EarlierRun::of(readable).map(|run| Forecasts::of(&run, &earlier));
-    let page = page(&Report {
+    let page = page(&RunReport {
         forecasts: told.as_ref(),
         view: &seen,
         history: &history,

@@ -1,6 +1,6 @@
 //! `risks`: known risks of releases, and which of them a cluster meets.
 
-use stagger_risks::{Applies, Effect};
+use stagger_risks::{Applies, RiskEffect};
 
 use crate::args::{self, Cli};
 use crate::clusters::{self, RiskReport};
@@ -93,8 +93,8 @@ fn show(document: &KnownRisks) {
 /// All of a risk, a line for each part.
 fn whole(risk: &RiskRow) {
     let effect = match risk.effect {
-        Effect::Refuse => "refuses",
-        Effect::Warn => "warns",
+        RiskEffect::Refuse => "refuses",
+        RiskEffect::Warn => "warns",
     };
     let applies = risk.applies.map(|applies| match applies {
         Applies::Yes => "applies",

@@ -11,7 +11,7 @@ use stagger_core::view::{self, RunView};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{Signal, Signals, Stopped, drive};
-use stagger_engine::driver::{Driver, Parts};
+use stagger_engine::driver::{Driver, DriverParts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use tokio::signal::unix::{self, SignalKind};
@@ -241,10 +241,10 @@ async fn parts(
     backend: Arc<dyn Backend>,
     past: &[Entry],
     outlook: Outlook,
-) -> Result<Parts, CliError> {
+) -> Result<DriverParts, CliError> {
     // Before anything is locked.
     notify::verify(&config::receivers(cli)?)?;
-    Ok(Parts {
+    Ok(DriverParts {
         backend,
         store: store(cli).await?,
         clock: Arc::new(SystemClock),

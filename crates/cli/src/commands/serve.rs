@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::ClusterName;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{NewToken, TokenError, Tokens};
-use stagger_serve::{CarryOn, Limits, Listen, RunStore, ServeError, Settings, Tls, openapi};
+use stagger_serve::{CarryOn, Listen, RequestTimeouts, RunStore, ServeError, ServeSettings, Tls, openapi};
 
 use super::{stop_asked, user};
 use crate::args::{AddToken, Cli, Serve, Site, Token};
@@ -27,7 +27,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let sites = sites(cli, args)?;
-    let settings = Settings {
+    let settings = ServeSettings {
         stores: stores(&sites).await?,
         tokens: token_file(cli)?,
         carry_on: if args.carry_on {
@@ -35,7 +35,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         } else {
             None
         },
-        limits: Limits::default(),
+        limits: RequestTimeouts::default(),
     };
     let listen = listen(cli, args)?;
     let told = match &listen {
@@ -58,7 +58,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
 /// A cluster whose runs are served, or only a store, where there is no configuration.
 struct Served {
     cluster: Option<ClusterName>,
-    place: Place,
+    place: StoreLocation,
     /// The words by which the program knows both.
     words: Vec<OsString>,
 }

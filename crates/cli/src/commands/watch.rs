@@ -9,7 +9,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use stagger_core::model::RunId;
 use stagger_core::run::{Command, Run};
-use stagger_core::view::{self, RunView, Verdict};
+use stagger_core::view::{self, RunVerdict, RunView};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
@@ -115,7 +115,7 @@ async fn on_screen(
     first: ScreenData,
     terminal: &mut DefaultTerminal,
     over: &AtomicBool,
-) -> Result<Verdict, CliError> {
+) -> Result<RunVerdict, CliError> {
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut shown = first;
     let mut screen = Screen::default();
@@ -252,7 +252,7 @@ async fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
         }
         shown = entries.last().map_or(shown, |entry| entry.seq);
         let seen = source.view(&run).await?;
-        let goes_on = matches!(seen.verdict, Verdict::Running | Verdict::Held);
+        let goes_on = matches!(seen.verdict, RunVerdict::Running | RunVerdict::Held);
         if !goes_on || print::unwritten().is_some() {
             if !cli.json {
                 print::out(&format!("{}  {}", seen.verdict, seen.why));

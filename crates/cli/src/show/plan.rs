@@ -12,7 +12,7 @@ use stagger_report::duration;
 use stagger_report::forecast::RunForecast;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::planned;
-use stagger_risks::Finding;
+use stagger_risks::RiskFinding;
 
 use super::paint::painted;
 use crate::risks;
@@ -50,7 +50,7 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 #[derive(Default)]
 pub(crate) struct Beside<'a> {
     /// Known risks of the way to its target.
-    pub(crate) risks: &'a [Finding],
+    pub(crate) risks: &'a [RiskFinding],
     /// How long it takes by earlier runs; `None`: nothing is known of these.
     pub(crate) learned: Option<RunForecast>,
 }
@@ -330,7 +330,7 @@ fn moves_of_units(wave: &Wave) -> Vec<String> {
         .collect()
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding], width: usize) {
+fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[RiskFinding], width: usize) {
     let told = risks::lines(found).into_iter();
     let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fault, Finding, Judge};
 use crate::model::{
-    Capacity, Evacuate, How, Ix, Maintenance, Migration, SharedGuests, Snapshot, Standbys, Storage, Turn,
-    UnitId, UnitState,
+    Capacity, Evacuate, GuestHandling, How, Ix, Maintenance, Migration, SharedGuests, Snapshot, Standbys,
+    Storage, UnitId, UnitState,
 };
 use crate::plan::{Move, PlanningInput, Schedule, Wave};
 
@@ -262,7 +262,7 @@ impl WaveJudge<'_> {
         for at in touched {
             let guest = capacity.guest(at);
             let goes = set.contains(&guest.host);
-            if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
+            if goes && moving.turn(guest) != GuestHandling::Stays && !left.contains(&at) {
                 said.push((
                     Fault::MoveMissing,
                     format!("{} runs on a host of the wave", guest.name),
@@ -270,7 +270,7 @@ impl WaveJudge<'_> {
             }
             let copy = guest.standby.is_some_and(|standby| set.contains(&standby));
             let bare = moving.evacuate == Evacuate::Everything
-                && moving.turn(guest) == Turn::ToStandby
+                && moving.turn(guest) == GuestHandling::ToStandby
                 && (goes || (copy && !down.contains(&guest.host)));
             if bare && !copies.contains(&at) {
                 let detail = format!("the second copy of {} is on a host of the wave", guest.name);
@@ -324,11 +324,11 @@ impl WaveJudge<'_> {
         let turn = self.maintenance.moving.turn(guest);
         let goes = set.contains(&guest.host);
         let called_for = match migration.how {
-            How::Migrate => goes && matches!(turn, Turn::ToStandby | Turn::Anywhere),
-            How::Relocate => goes && turn == Turn::WithDowntime,
+            How::Migrate => goes && matches!(turn, GuestHandling::ToStandby | GuestHandling::Anywhere),
+            How::Relocate => goes && turn == GuestHandling::WithDowntime,
             How::ReplaceStandby => {
                 self.maintenance.moving.evacuate == Evacuate::Everything
-                    && turn == Turn::ToStandby
+                    && turn == GuestHandling::ToStandby
                     && (goes || guest.standby.is_some_and(|standby| set.contains(&standby)))
             }
         };
@@ -364,13 +364,13 @@ impl WaveJudge<'_> {
             let mut shared = false;
             for guest in capacity.on(*host).iter().map(|guest| capacity.guest(*guest)) {
                 match moving.turn(guest) {
-                    Turn::ToStandby => {
+                    GuestHandling::ToStandby => {
                         if let Some(standby) = guest.standby {
                             senders.entry(standby).or_default().insert(*host);
                         }
                     }
-                    Turn::Anywhere | Turn::WithDowntime => shared = true,
-                    Turn::Stays => {}
+                    GuestHandling::Anywhere | GuestHandling::WithDowntime => shared = true,
+                    GuestHandling::Stays => {}
                 }
             }
             if shared {

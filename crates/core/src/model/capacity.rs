@@ -15,7 +15,7 @@ mod without_moves;
 
 use serde::{Deserialize, Serialize};
 
-use super::{How, UnitId, evacuation::EvacuationPolicy, evacuation::Turn};
+use super::{How, UnitId, evacuation::EvacuationPolicy, evacuation::GuestHandling};
 pub use columns::CapacityError;
 pub use permit::CapacityViolation;
 
@@ -279,7 +279,7 @@ impl Capacity {
         from.sort_unstable_by_key(|guest| guest.host);
         for guest in from {
             let memory = guest.takes[0];
-            let stays = if moving.turn(guest) == Turn::Stays {
+            let stays = if moving.turn(guest) == GuestHandling::Stays {
                 memory
             } else {
                 0

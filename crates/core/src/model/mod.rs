@@ -30,9 +30,10 @@ pub use capacity::{
     Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, Migration, Resource, Storage,
 };
 pub use condition::{Condition, Gate, Verdict};
-pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
+pub use constraint::{BudgetColumns, BudgetError, BudgetViolation, Budgets, BudgetsBuilder, Down};
 pub use evacuation::{
-    Evacuate, EvacuationPolicy, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare, Standbys, Turn,
+    Evacuate, EvacuationPolicy, GuestHandling, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare,
+    Standbys,
 };
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{

@@ -91,7 +91,7 @@ pub(super) fn group(
 }
 
 /// How few waves the others need at best, and who they are.
-fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::Bound, Vec<u32>) {
+fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::LowerBound, Vec<u32>) {
     let mut is_left = vec![false; loose.units as usize];
     for at in left {
         is_left[*at as usize] = true;
@@ -135,7 +135,7 @@ fn large(
     before: Option<&[Vec<u32>]>,
     group: &mut Group,
 ) -> Vec<Placed> {
-    let search = waves::Search {
+    let search = waves::SearchBudget {
         seed: ask.policy.search.seed,
         steps: ask.policy.search.steps,
     };
@@ -190,7 +190,7 @@ fn standbys_apart(partition: &Partition<'_>, problem: &waves::Problem) -> Option
     for limit in &apart {
         narrower.budgets.push_with_costs(&limit.members, limit.most);
     }
-    let built = waves::Search { seed: 0, steps: 0 };
+    let built = waves::SearchBudget { seed: 0, steps: 0 };
     Some(waves::solve(&narrower, built, None).waves)
 }
 

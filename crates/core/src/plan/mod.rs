@@ -261,7 +261,7 @@ impl Clock<'_> {
             stopped = (self.stop)();
             stopped
         };
-        let search = waves::Search {
+        let search = waves::SearchBudget {
             seed,
             steps: u64::MAX,
         };
@@ -288,7 +288,7 @@ fn plan_group(
     let solution = match clock {
         None => {
             let steps = ask.policy.search.steps;
-            waves::solve(&posed.problem, waves::Search { seed, steps }, before)
+            waves::solve(&posed.problem, waves::SearchBudget { seed, steps }, before)
         }
         Some(clock) => clock.solve(&posed.problem, seed, before),
     };

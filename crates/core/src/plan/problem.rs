@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::waves::{Budgets, DomainRule, Problem, Wide};
+use super::waves::{DomainRule, NarrowBudgets, Problem, Wide};
 use crate::evacuation::Limit;
 use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 
@@ -49,7 +49,7 @@ pub(super) fn pose<'a>(
         local[unit.at()] = Some(at as u32);
     }
     let all = snapshot.budgets_once_recovered();
-    let mut narrow = Budgets::default();
+    let mut narrow = NarrowBudgets::default();
     let mut names = Vec::with_capacity(all.len() + guests.len());
     narrow.reserve(all.len() + guests.len(), all.seats());
     let mut touched_by = vec![0_u32; units.len()];
@@ -207,7 +207,7 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 impl Posed<'_> {
     /// The same problem with what guests ask loosened, so that nothing that is possible breaks it.
     pub(super) fn loosened(&self, guests: &[Limit]) -> Problem {
-        let mut budgets = Budgets::default();
+        let mut budgets = NarrowBudgets::default();
         for (budget, behind) in self.problem.budgets.iter().zip(&self.budgets) {
             match behind {
                 Behind::Guests(at, _) if guests[*at].loose.is_some() => {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decide::{Decision, Seen};
+use super::decide::{Decision, TimedObservation};
 use super::event::Event;
 use super::gate::{self, Wanted};
 use super::state::State;
@@ -19,10 +19,11 @@ use crate::plan::{Move, Plan, PlannedPart, PlanningInput, Wave, plan};
 
 impl State {
     /// What comes next so that more units join; `None`: nobody does now.
-    pub(super) fn join(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
+    pub(super) fn join(&self, now: Timestamp, seen: Option<TimedObservation<'_>>) -> Option<Decision> {
         let (wave, _) = self.flowing()?;
         under_way(wave)?;
-        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since()) else {
+        let Some(TimedObservation { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since())
+        else {
             return Some(Decision::Observe);
         };
         let plan = self.joining(snapshot)?;

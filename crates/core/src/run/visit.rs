@@ -23,7 +23,7 @@ pub struct OpenWave {
     /// When it was opened.
     pub opened: Timestamp,
     /// Where it leads.
-    pub way: Way,
+    pub way: VisitDirection,
     /// How far it has come.
     pub phase: WavePhase,
     /// The wait for its gates, while there is one.
@@ -32,7 +32,7 @@ pub struct OpenWave {
 
 /// Where a wave leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum VisitDirection {
     /// To the release that is wanted.
     There,
     /// To the release before: the run goes back.
@@ -50,12 +50,12 @@ pub enum WavePhase {
         in_vain: u32,
     },
     /// It stays unhealthy, and policy says what follows.
-    Failed(Failure),
+    Failed(WaveFailure),
 }
 
 /// Why a wave failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct WaveFailure {
     /// The units that are to blame, as far as that is known.
     pub blamed: Vec<UnitId>,
     /// Why.
@@ -173,7 +173,7 @@ impl OpenWave {
     }
 
     /// Why it failed, if it did.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&WaveFailure> {
         match &self.phase {
             WavePhase::Failed(failure) => Some(failure),
             WavePhase::Opened | WavePhase::Agreed { .. } => None,
@@ -182,7 +182,7 @@ impl OpenWave {
 
     /// Whether it brings its units back to the release before.
     pub fn leads_back(&self) -> bool {
-        self.way == Way::Back
+        self.way == VisitDirection::Back
     }
 
     /// Whether its visits go on: both judges agreed, and it has not failed and does not lead back.

@@ -467,7 +467,7 @@ mod brute {
     //! The truth by trying everything.
 
     use super::Case;
-    use stagger_core::model::{Capacity, How, Migration, Standbys, Turn};
+    use stagger_core::model::{Capacity, GuestHandling, How, Migration, Standbys};
 
     pub(crate) struct Truth<'a> {
         case: &'a Case,
@@ -499,7 +499,9 @@ mod brute {
                         .behind(standby)
                         .iter()
                         .map(|guest| &guests[*guest as usize])
-                        .filter(|guest| moving.turn(guest) == Turn::ToStandby && set.contains(&guest.host))
+                        .filter(|guest| {
+                            moving.turn(guest) == GuestHandling::ToStandby && set.contains(&guest.host)
+                        })
                         .map(|guest| guest.host)
                         .collect();
                     from.dedup();
@@ -511,7 +513,7 @@ mod brute {
             let going: Vec<u32> = (0..guests.len() as u32)
                 .filter(|at| {
                     let guest = &guests[*at as usize];
-                    set.contains(&guest.host) && moving.turn(guest) != Turn::Stays
+                    set.contains(&guest.host) && moving.turn(guest) != GuestHandling::Stays
                 })
                 .collect();
             self.any_way(set, &going, &mut Vec::new())
@@ -524,16 +526,17 @@ mod brute {
             };
             let guest = self.capacity.guest(*first);
             let to: Vec<u32> = match moving.turn(guest) {
-                Turn::ToStandby => guest.standby.into_iter().collect(),
-                Turn::Anywhere | Turn::WithDowntime => (0..self.capacity.hosts().len() as u32)
+                GuestHandling::ToStandby => guest.standby.into_iter().collect(),
+                GuestHandling::Anywhere | GuestHandling::WithDowntime => (0..self.capacity.hosts().len()
+                    as u32)
                     .filter(|host| {
                         let to = self.capacity.host(*host);
                         to.takes && to.pool == self.capacity.host(guest.host).pool && !set.contains(host)
                     })
                     .collect(),
-                Turn::Stays => Vec::new(),
+                GuestHandling::Stays => Vec::new(),
             };
-            let how = if moving.turn(guest) == Turn::WithDowntime {
+            let how = if moving.turn(guest) == GuestHandling::WithDowntime {
                 How::Relocate
             } else {
                 How::Migrate

@@ -9,9 +9,9 @@ use serde::Deserialize;
 use stagger_core::model::{Door, GoingBack, Part, PartName};
 use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::Command;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 use stagger_report::duration;
-use stagger_report::history::UnitState;
+use stagger_report::history::UnitProgress;
 use stagger_report::sentences::command_words;
 
 use super::PageError;
@@ -38,7 +38,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
         @for (command, by) in &seen.asked {
             p.asked role="status" {
                 b { (command_words(command)) } " was requested by " (by)
-                @if view.verdict == Verdict::Interrupted { "; the run is interrupted: " code { "stagger resume " (view.run) } " applies it" }
+                @if view.verdict == RunVerdict::Interrupted { "; the run is interrupted: " code { "stagger resume " (view.run) } " applies it" }
                 @else { ", and is pending" }
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
             }
             @if let Some(plan) = plan {
                 @if caller.may(Role::Approve, cluster) && !words.is_empty() {
-                    details open[view.verdict == Verdict::NeedsYou] {
+                    details open[view.verdict == RunVerdict::NeedsYou] {
                         summary { "Approve (" (words.len()) ")" }
                         @for word in &words {
                             form method="post" action={ "/runs/" (view.run) "/commands" } {
@@ -109,7 +109,7 @@ fn open_wave(seen: &ReadRun) -> String {
 /// How a cluster is left that is left now.
 fn so_far(seen: &ReadRun) -> String {
     let counts = seen.journal.reading.history.counts();
-    let waiting = counts.get(&UnitState::Waiting).copied().unwrap_or_default();
+    let waiting = counts.get(&UnitProgress::Waiting).copied().unwrap_or_default();
     format!(
         "{} units stay changed, and {waiting} stay as they are: the cluster runs both.",
         seen.view.changed

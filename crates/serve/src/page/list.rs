@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::json;
 use stagger_core::model::UnitId;
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 use stagger_report::duration;
 use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
@@ -79,12 +79,12 @@ async fn known(shared: &Shared, caller: Caller) -> Result<(Listing, Option<(Stri
 /// What needs a person comes first.
 fn urgency(run: &InList) -> u8 {
     match run.view.as_ref().map(|view| view.verdict) {
-        Err(_) | Ok(Verdict::NeedsYou) => 0,
-        Ok(Verdict::Interrupted) => 1,
-        Ok(Verdict::Held) => 2,
-        Ok(Verdict::Running) => 3,
-        Ok(Verdict::Ended) => 4,
-        Ok(Verdict::Done) => 5,
+        Err(_) | Ok(RunVerdict::NeedsYou) => 0,
+        Ok(RunVerdict::Interrupted) => 1,
+        Ok(RunVerdict::Held) => 2,
+        Ok(RunVerdict::Running) => 3,
+        Ok(RunVerdict::Ended) => 4,
+        Ok(RunVerdict::Done) => 5,
     }
 }
 

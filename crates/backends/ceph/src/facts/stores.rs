@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::Facts;
+use super::CephFacts;
 use crate::api::{CephApi, Whom};
 
 /// The release from which on there is no `LevelDB`.
@@ -12,7 +12,7 @@ pub(crate) const NO_LEVELDB: u32 = 17;
 
 /// Asks each monitor that may still have `LevelDB`, and notes what it has; one that does not tell has
 /// `unknown`, and is not upgraded.
-pub async fn ask_mons(api: &dyn CephApi, facts: &mut Facts) {
+pub async fn ask_mons(api: &dyn CephApi, facts: &mut CephFacts) {
     for mon in &mut facts.mon_metadata {
         let major = mon
             .version

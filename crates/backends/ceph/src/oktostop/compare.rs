@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::{Oracle, Verdict};
+use super::{OkToStopVerdict, Oracle};
 use crate::facts::pg::PgId;
 use crate::facts::{ParseError, from_json, invalid};
 
@@ -166,7 +166,7 @@ pub enum Agreement {
 }
 
 /// Lays Ceph's answer beside ours.
-pub fn compare(oracle: &Oracle<'_>, ours: &Verdict, theirs: &Theirs) -> Agreement {
+pub fn compare(oracle: &Oracle<'_>, ours: &OkToStopVerdict, theirs: &Theirs) -> Agreement {
     if ours.osds != theirs.osds {
         return Agreement::OtherSet {
             theirs: theirs.osds.clone(),

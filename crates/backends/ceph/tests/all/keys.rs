@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{Answer, ApiError, CephApi, Whom};
+use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, Whom};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_conformance::lock;
@@ -64,8 +64,8 @@ impl Monitors {
 
 #[async_trait]
 impl CephApi for Monitors {
-    async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
-        Ok(Answer {
+    async fn command(&self, _: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+        Ok(CephAnswer {
             rc: 0,
             out: self.answer(&command).to_string().into_bytes(),
             err: String::new(),

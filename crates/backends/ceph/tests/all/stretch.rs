@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{Stretch, StretchMode};
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_ceph::facts::{Facts, Known};
+use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::oktostop::{Agreement, Oracle, Theirs, compare};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
@@ -21,7 +21,7 @@ const RECOVERING: &str = "stretch/recovering";
 /// The OSDs of the first of the two sites.
 const SITE: [u32; 6] = [0, 1, 2, 3, 4, 5];
 
-fn snapshot(facts: &Facts) -> Snapshot {
+fn snapshot(facts: &CephFacts) -> Snapshot {
     translate(
         &ClusterName::new("c").unwrap(),
         facts,
@@ -39,14 +39,14 @@ fn permits(snapshot: &Snapshot, units: &[&str]) -> bool {
     snapshot.budgets().permit(&snapshot.down(), &set).is_ok()
 }
 
-fn groups(facts: &Facts) -> &stagger_ceph::facts::pg::PgMap {
+fn groups(facts: &CephFacts) -> &stagger_ceph::facts::pg::PgMap {
     match &facts.pgs {
-        Known::Yes(pgs) => pgs,
-        Known::No(why) => panic!("{why}"),
+        Fact::Yes(pgs) => pgs,
+        Fact::No(why) => panic!("{why}"),
     }
 }
 
-fn refused(facts: &Facts) -> Vec<String> {
+fn refused(facts: &CephFacts) -> Vec<String> {
     let refusal = target(facts, "20.2.4", &TargetPolicy::default()).unwrap_err();
     refusal
         .0

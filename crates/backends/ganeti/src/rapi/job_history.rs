@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_core::model::{How, Kind};
 
-use crate::rapi::jobs::Status;
+use crate::rapi::jobs::JobStatus;
 
 /// The opcodes that tell how long a move takes, by the summary of their jobs. Each is a job of its own, also where
 /// `gnt-node migrate` or `gnt-node evacuate` has submitted it.
@@ -41,7 +41,7 @@ pub struct JobTimes {
 /// A job as RAPI lists it, and as an inventory keeps it.
 #[derive(Deserialize)]
 struct JobDocument {
-    status: Status,
+    status: JobStatus,
     #[serde(default)]
     summary: Vec<String>,
     /// Seconds and microseconds; none: it has not come so far.
@@ -59,7 +59,7 @@ impl JobDocument {
         };
         let opcode = summary.split('(').next().unwrap_or_default();
         let (_, how) = TELLING.iter().find(|(word, _)| *word == opcode)?;
-        (self.status == Status::Success).then_some(*how)
+        (self.status == JobStatus::Success).then_some(*how)
     }
 
     /// In whole seconds, as estimates are.

@@ -3,7 +3,7 @@
 use stagger_conformance::lock::claim;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
-use stagger_ironic::facts::Known;
+use stagger_ironic::facts::Fact;
 use stagger_ironic::goal::UpgradeGoal;
 
 use crate::common::{call, goal, setup};
@@ -235,5 +235,5 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_the_schema() {
             .all(|service| service.pin_file.is_none())
     );
     let facts = backend.look().await;
-    assert!(matches!(facts.pins["c1"], Known::Yes(None)));
+    assert!(matches!(facts.pins["c1"], Fact::Yes(None)));
 }

@@ -10,7 +10,7 @@ use crate::executor::goal::Goal;
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct RookMemory {
     /// The cluster's health and daemons.
     pub baseline: Baseline,
     /// What revisions stand for.
@@ -22,7 +22,7 @@ pub struct Memory {
     pub beside: Option<Beside>,
 }
 
-impl Memory {
+impl RookMemory {
     /// What the run is to change.
     pub(crate) fn changes(&self) -> Changes<'_> {
         Changes {

@@ -5,14 +5,14 @@
 //! time: a set is never let go unchecked. Monitors, managers, metadata servers and gateways keep their budgets.
 
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{Facts, Known};
+use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_core::model::{Condition, Kind, Limit, Policy, UnitId, Verdict};
 use stagger_core::run::Answer;
 
 /// The facts, as if no placement group were there.
-pub(crate) fn without_groups(facts: &Facts) -> Facts {
-    Facts {
-        pgs: Known::Yes(PgMap::default()),
+pub(crate) fn without_groups(facts: &CephFacts) -> CephFacts {
+    CephFacts {
+        pgs: Fact::Yes(PgMap::default()),
         ..facts.clone()
     }
 }

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::agent::agents::AgentRollout;
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::observability::status::{ClusterStatus, Drained, Provisioning};
-use crate::provision::Remark;
+use crate::provision::ProvisioningWarning;
 
 /// Who reports.
 const CONTROLLER: &str = "stagger.dev/operator";
@@ -121,7 +121,7 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News
 
 /// What is not done about new OSDs: once for each node or claim, and reason, though its text may name another time.
 fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<News> {
-    let told = |remark: &Remark| {
+    let told = |remark: &ProvisioningWarning| {
         before
             .remarks
             .iter()
@@ -284,7 +284,7 @@ pub(crate) fn known_risk(note: String) -> News {
 }
 
 /// What a person should know of a spec's fields.
-pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
+pub(crate) fn of_settings(settings: &PolicySettings) -> Vec<News> {
     let mut news = Vec::new();
     if settings.skip_checks {
         let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time unchecked; data \

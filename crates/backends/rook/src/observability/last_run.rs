@@ -8,7 +8,7 @@ use super::blocked::Blocked;
 use crate::api::maintenance::Desired;
 use crate::executor::beside::Beside;
 use crate::executor::goal::{Goal, is_superseded};
-use crate::executor::memory::Memory;
+use crate::executor::memory::RookMemory;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
@@ -41,7 +41,7 @@ impl Last {
             } => Some(by),
             _ => None,
         });
-        let memory: Option<Memory> = serde_json::from_value(run.start().baseline.clone()).ok();
+        let memory: Option<RookMemory> = serde_json::from_value(run.start().baseline.clone()).ok();
         let (wish, beside) = memory.map_or((None, None), |memory| (Some(memory.wish), memory.beside));
         Some(Self {
             run: run.start().run.clone(),
@@ -290,7 +290,7 @@ mod tests {
     fn what_is_given_up_is_read_from_the_journal() {
         let spec = |image: &str| desired(json!({}), json!({ "manage": ["updates"], "image": image }));
         let of = |ending: &Ending, by: &str| {
-            let memory = Memory {
+            let memory = RookMemory {
                 baseline: Baseline {
                     at: Timestamp::UNIX_EPOCH,
                     fsid: String::new(),

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use stagger_core::model::Phase;
 use stagger_core::run::{Action, Ending, Entry, Event, Run};
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::agent::agents::AgentRollout;
 use crate::observability::status::ClusterStatus;
@@ -158,7 +158,7 @@ impl ClusterMetrics {
     }
 
     /// A run has come to this.
-    pub(crate) fn run(&self, run: &Run, verdict: Verdict) {
+    pub(crate) fn run(&self, run: &Run, verdict: RunVerdict) {
         let down = run.wave().map_or(0, |wave| {
             wave.units.values().filter(|visit| visit.since.is_some()).count()
         });
@@ -250,7 +250,7 @@ struct Cluster {
 
 #[derive(Debug)]
 struct OfRun {
-    verdict: Verdict,
+    verdict: RunVerdict,
     waves_done: usize,
     waves_left: usize,
     down: usize,
@@ -340,11 +340,11 @@ impl Collector for Now {
             let verdict = cluster.run.as_ref()?.verdict;
             Some(
                 [
-                    ("running", Verdict::Running),
-                    ("held", Verdict::Held),
-                    ("needs-you", Verdict::NeedsYou),
-                    ("done", Verdict::Done),
-                    ("ended", Verdict::Ended),
+                    ("running", RunVerdict::Running),
+                    ("held", RunVerdict::Held),
+                    ("needs-you", RunVerdict::NeedsYou),
+                    ("done", RunVerdict::Done),
+                    ("ended", RunVerdict::Ended),
                 ]
                 .map(|(word, one)| (of.with("verdict", word), flag(one == verdict))),
             )
@@ -431,7 +431,7 @@ mod tests {
         });
         cluster.change(|cluster| {
             cluster.run = Some(OfRun {
-                verdict: Verdict::NeedsYou,
+                verdict: RunVerdict::NeedsYou,
                 waves_done: 3,
                 waves_left: 4,
                 down: 2,

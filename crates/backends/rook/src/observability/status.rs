@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::executor::migrations;
-use crate::provision::Remark;
+use crate::provision::ProvisioningWarning;
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -102,7 +102,7 @@ pub(crate) struct Provisioning {
     /// The nodes and claims whose devices are being prepared.
     pub(crate) preparing: Vec<String>,
     /// What is not done, and why.
-    pub(crate) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<ProvisioningWarning>,
     /// Fields of the spec that are not obeyed, each in a sentence.
     pub(crate) not_obeyed: Vec<String>,
 }

@@ -10,12 +10,12 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_core::run::{Command, Entry, Event, Run};
-use stagger_core::view::{self, RunView, Verdict, Waiting};
+use stagger_core::view::{self, RunVerdict, RunView, Waiting};
 use stagger_engine::driver::{Listener, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::api::maintenance::{CephMaintenance, Condition};
+use crate::api::maintenance::{CephMaintenance, StatusCondition};
 use crate::api::names::MANAGER;
 use crate::executor::goal::{SUPERSEDED, is_superseded};
 use crate::executor::migrations;
@@ -142,7 +142,7 @@ async fn write(
     name: String,
     mut told: watch::Receiver<ClusterStatus>,
     mut written: ClusterStatus,
-    mut conditions: Vec<Condition>,
+    mut conditions: Vec<StatusCondition>,
 ) {
     while told.changed().await.is_ok() {
         loop {
@@ -190,7 +190,7 @@ pub(crate) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &
 }
 
 /// The status as the API has it.
-fn document(name: &str, told: &ClusterStatus, conditions: &[Condition]) -> Value {
+fn document(name: &str, told: &ClusterStatus, conditions: &[StatusCondition]) -> Value {
     let mut document = json!({ "status": {
         "observedGeneration": told.generation,
         "phase": told.phase,
@@ -284,18 +284,18 @@ impl Telling {
 /// What a run's state means for the cluster; `superseded`: it ends because something else is asked for.
 fn of_run(told: &mut ClusterStatus, view: &RunView, superseded: bool) {
     let (phase, reason) = match view.verdict {
-        Verdict::Ended if superseded => ("Progressing", "UpgradeSuperseded"),
-        Verdict::Running => ("Progressing", "UpgradeRuns"),
-        Verdict::Held => ("Progressing", "UpgradeWaits"),
-        Verdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
-        Verdict::NeedsYou => ("Blocked", "NeedsAPerson"),
-        Verdict::Done => ("Ready", "UpgradeDone"),
-        Verdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
+        RunVerdict::Ended if superseded => ("Progressing", "UpgradeSuperseded"),
+        RunVerdict::Running => ("Progressing", "UpgradeRuns"),
+        RunVerdict::Held => ("Progressing", "UpgradeWaits"),
+        RunVerdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
+        RunVerdict::NeedsYou => ("Blocked", "NeedsAPerson"),
+        RunVerdict::Done => ("Ready", "UpgradeDone"),
+        RunVerdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
     };
     phase.clone_into(&mut told.phase);
     reason.clone_into(&mut told.reason);
     let total = view.waves_passed as usize + view.waves_left;
-    let why = if superseded && view.verdict == Verdict::Ended {
+    let why = if superseded && view.verdict == RunVerdict::Ended {
         SUPERSEDED
     } else {
         &view.why
@@ -353,7 +353,7 @@ mod tests {
             run: "r1".parse().unwrap(),
             cluster: "rook-ceph".parse().unwrap(),
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
-            verdict: Verdict::Held,
+            verdict: RunVerdict::Held,
             why: "gates-shut: pgs-clean: 3 of 160 are not".to_owned(),
             until: Some(Timestamp::UNIX_EPOCH),
             started: Timestamp::UNIX_EPOCH,
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_run_that_ends_for_another_is_not_blocked() {
         let ended = RunView {
-            verdict: Verdict::Ended,
+            verdict: RunVerdict::Ended,
             why: "aborted by an operator".to_owned(),
             ..view()
         };

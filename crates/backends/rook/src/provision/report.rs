@@ -77,7 +77,7 @@ pub struct OsdInfo {
 /// What a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct NodeStatus {
+pub struct NodeReport {
     /// The OSDs on it that it was asked for.
     pub osds: Vec<OsdInfo>,
     /// How far it is, in Rook's word.
@@ -88,7 +88,7 @@ pub struct NodeStatus {
     pub message: String,
 }
 
-impl NodeStatus {
+impl NodeReport {
     /// How far it is; a word that is not known is of somebody who is at work.
     pub fn stage(&self) -> Stage {
         [Stage::Starting, Stage::Completed, Stage::Failed]
@@ -104,7 +104,7 @@ pub fn name(at: &Where) -> String {
 }
 
 /// The ConfigMap with the report.
-pub fn status_map(namespace: &str, at: &Where, status: &NodeStatus) -> Value {
+pub fn status_map(namespace: &str, at: &Where, status: &NodeReport) -> Value {
     let mut labels = json!({ "app": names::OSD_APP, "status": "provisioning", NODE: at.name() });
     if let Where::Claim(claim) = at {
         labels[PVC] = json!(claim);
@@ -117,14 +117,14 @@ pub fn status_map(namespace: &str, at: &Where, status: &NodeStatus) -> Value {
 }
 
 /// Of what a report is and what it says, or why that cannot be read.
-pub fn read(map: &ConfigMap) -> (Where, Result<NodeStatus, String>) {
+pub fn read(map: &ConfigMap) -> (Where, Result<NodeReport, String>) {
     let name = map.name_any();
     let named = map.labels().get(NODE).cloned().unwrap_or_else(|| {
         let inner = name.strip_prefix("rook-ceph-osd-").unwrap_or(&name);
         inner.strip_suffix("-status").unwrap_or(inner).to_owned()
     });
     let text = map.data.as_ref().and_then(|data| data.get(KEY));
-    let status: Result<NodeStatus, _> = match text {
+    let status: Result<NodeReport, _> = match text {
         None => Err(format!("it has no key {KEY}")),
         Some(text) => {
             serde_json::from_str(text).map_err(|error| format!("its key {KEY} is no report: {error}"))
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_report_of_a_claim_is_known_by_its_label_or_by_what_it_says() {
         let claim = Where::Claim("set1-data-0x".to_owned());
-        let status = NodeStatus {
+        let status = NodeReport {
             pvc_backed_osd: true,
             ..NodeStatus::default()
         };

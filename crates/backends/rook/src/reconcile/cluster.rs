@@ -26,7 +26,7 @@ use crate::agent::agents::AgentRollout;
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{osd_of, serves};
 use crate::api::maintenance::{Desired, Manage};
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::executor::goal::Goal;
 use crate::executor::snapshot::permitted;
 use crate::journal::{CommandQueue, KubeStore};
@@ -292,7 +292,7 @@ impl ClusterReconciler {
         if self.remarked != generation {
             self.remarked = generation;
             self.writer
-                .news(events::of_settings(&Settings::read(desired, true)));
+                .news(events::of_settings(&PolicySettings::read(desired, true)));
         }
     }
 

@@ -9,7 +9,7 @@ use semver::Version;
 use stagger_gates::GateSettings;
 use tokio::sync::watch;
 
-use super::{Options, Shared};
+use super::{OperatorOptions, Shared};
 use crate::agent::agents::AgentRollout;
 use crate::api::access::Programs;
 use crate::api::maintenance::CephMaintenance;
@@ -20,7 +20,7 @@ use crate::observability::writer::{Watchers, Writer};
 
 /// What tasks share, with that client.
 pub(super) fn shared(client: &Client) -> Shared {
-    let options = Options {
+    let options = OperatorOptions {
         identity: "one".to_owned(),
         namespace: "n".to_owned(),
         watch_namespaces: Vec::new(),

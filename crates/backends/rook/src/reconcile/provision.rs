@@ -29,8 +29,8 @@ use crate::observability::health::Pulse;
 use crate::observability::status::Provisioning;
 use crate::observability::writer::Writer;
 use crate::provision::{
-    self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
-    Where, claimed, decide, requested_devices,
+    self, Act, DeployedOsd, Failed, JobState, NewOsd, NodeReport, On, Owner, Prepare, PrepareJob,
+    ProvisioningDecision, ProvisioningState, ProvisioningWarning, Where, claimed, decide, requested_devices,
 };
 use crate::reconcile::Shared;
 
@@ -136,11 +136,11 @@ impl Provision {
         let known = known(&self.osds());
         let mut wished = self.wishes(found, &known);
         let reports = self.watched.reports();
-        let told: BTreeMap<Where, Result<NodeStatus, String>> =
+        let told: BTreeMap<Where, Result<NodeReport, String>> =
             reports.iter().map(|map| provision::read(map)).collect();
         let jobs = self.jobs(now);
         let able = nodes.iter().filter(|(_, node)| node.takes_pods);
-        let decided = decide(Seen {
+        let decided = decide(ProvisioningState {
             now,
             patience: self.shared.options.prepare_timeout,
             wished: &wished.devices,
@@ -150,7 +150,7 @@ impl Provision {
             told: &told,
             failed: &self.failed,
         });
-        let Decided {
+        let ProvisioningDecision {
             mut acts,
             mut remarks,
             again,
@@ -170,7 +170,7 @@ impl Provision {
                     let message = with_hint(&error);
                     tracing::warn!(%message, "new OSDs");
                     let reason = "CannotBeDone";
-                    remarks.push(Remark { at, reason, message });
+                    remarks.push(ProvisioningWarning { at, reason, message });
                     wrong = true;
                 }
             }
@@ -200,7 +200,7 @@ impl Provision {
 
     fn tell<'a>(
         &self,
-        remarks: Vec<Remark>,
+        remarks: Vec<ProvisioningWarning>,
         not_obeyed: Vec<String>,
         preparing: impl Iterator<Item = &'a Where>,
     ) {
@@ -213,7 +213,7 @@ impl Provision {
         self.writer.tell(|told| told.provisioning = something);
     }
 
-    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, Known>) -> Wishes<'a> {
+    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, DeployedOsd>) -> Wishes<'a> {
         let storage = &found.spec.storage;
         let of_nodes = requested_devices(storage, &self.watched.nodes().into_keys().collect());
         let with_osd = known.values().filter_map(|osd| match &osd.at {
@@ -252,7 +252,7 @@ impl Provision {
     }
 
     /// The Jobs, and since when each stands as it does.
-    fn jobs(&mut self, now: Timestamp) -> BTreeMap<Where, Job> {
+    fn jobs(&mut self, now: Timestamp) -> BTreeMap<Where, PrepareJob> {
         let reports = self.watched.reports();
         let mut jobs = BTreeMap::new();
         for object in self.watched.prepare_jobs() {
@@ -268,7 +268,7 @@ impl Provision {
             }
             let state = state_of(&object);
             let progressed = stands.1;
-            jobs.insert(at, Job { state, progressed });
+            jobs.insert(at, PrepareJob { state, progressed });
         }
         self.stands.retain(|at, _| jobs.contains_key(at));
         jobs
@@ -475,10 +475,10 @@ fn nearest<'a>(osds: impl Iterator<Item = &'a Deployment>, at: &Where) -> Option
     osds.min_by_key(|osd| on_claim(provision::where_of(osd).as_ref()) != on_claim(Some(at)))
 }
 
-fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, Known> {
+fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, DeployedOsd> {
     osds.iter()
         .map(|(id, osd)| {
-            let known = Known {
+            let known = DeployedOsd {
                 at: provision::where_of(osd),
                 devices: provision::devices_of(osd),
             };

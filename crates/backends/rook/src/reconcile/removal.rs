@@ -21,11 +21,11 @@ use crate::api::failed;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::writer::Writer;
-use crate::provision::removal::{Osd, SafeToDestroy, candidates, states};
+use crate::provision::removal::{RemovalCandidate, SafeToDestroy, candidates, states};
 use crate::reconcile::Shared;
 
 /// How often it is looked again while an OSD does not serve.
@@ -78,7 +78,7 @@ impl Removal {
             let desired = told.borrow_and_update().clone();
             self.pulse.works();
             let waits = self.down();
-            let wanted = Settings::read(&desired, true).remove_osds
+            let wanted = PolicySettings::read(&desired, true).remove_osds
                 && desired.manages(Manage::Provisioning)
                 && !waits.is_empty()
                 && self.watched.missing_rights().is_none();
@@ -138,7 +138,8 @@ impl Removal {
             serde_json::from_slice::<Value>(&answer)
                 .map_err(|error| BackendError::transient(tried, error.to_string()))
         };
-        let asked = |error: stagger_ceph::api::ApiError| BackendError::transient(tried, error.to_string());
+        let asked =
+            |error: stagger_ceph::api::CephApiError| BackendError::transient(tried, error.to_string());
         let dump = api
             .ask(Whom::Mon, json!({ "prefix": "osd dump" }))
             .await
@@ -159,7 +160,7 @@ impl Removal {
             let left_alone = labelled.is_some_and(|value| value != "false") || is_being_replaced(deployment);
             osds.insert(
                 *id,
-                Osd {
+                RemovalCandidate {
                     up: *up,
                     out: !is_in,
                     left_alone,

@@ -14,7 +14,7 @@ use super::restored_journal::JournalState;
 use super::{Daemon, EPOCH, FaultState, ScheduledEvent, SimulatedCluster};
 use crate::copy::ClusterCopy;
 use crate::rng::hash;
-use crate::scenario::{Fault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
+use crate::scenario::{InjectedFault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
 
 fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
     let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
@@ -30,7 +30,7 @@ impl SimulatedCluster {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn new(spec: SimSpec, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         let mut daemons = Vec::new();
         let hosts = spec.hosts().max(1);
         let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
@@ -154,7 +154,7 @@ impl SimulatedCluster {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         let unknown = Revision::new("unknown")?;
         let hosts = copy.hosts();
         let places: BTreeMap<&str, u32> = hosts
@@ -325,7 +325,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn await_faults(&mut self, faults: Vec<Fault>) {
+    fn await_faults(&mut self, faults: Vec<InjectedFault>) {
         for (at, fault) in faults.into_iter().enumerate() {
             let when = fault.when();
             self.faults.push(FaultState {

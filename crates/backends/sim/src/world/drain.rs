@@ -9,7 +9,7 @@ use stagger_core::run::Action;
 use stagger_engine::cluster::{BackendError, Call};
 
 use super::{CopiedState, SimulatedCluster};
-use crate::scenario::Fault;
+use crate::scenario::InjectedFault;
 
 /// So long a call waits for what it has restarted, in seconds.
 const LONGEST_WAIT: u32 = 120;
@@ -128,8 +128,10 @@ impl SimulatedCluster {
         let (fault, moved) = self.faults.iter().enumerate().find_map(|(fault, state)| {
             let is_left = |times: u32| times == 0 || state.used < times;
             match &state.fault {
-                Fault::DrainHangs { unit: of, times } if *of == id && is_left(*times) => Some((fault, 0)),
-                Fault::MoveFails { guest, times } if is_left(*times) => {
+                InjectedFault::DrainHangs { unit: of, times } if *of == id && is_left(*times) => {
+                    Some((fault, 0))
+                }
+                InjectedFault::MoveFails { guest, times } if is_left(*times) => {
                     let place = moves.iter().position(|a_move| a_move.guest == *guest);
                     place.map(|place| (fault, place))
                 }
@@ -247,7 +249,7 @@ mod tests {
     }
 
     /// Three nodes; a guest of 2 GiB on the first.
-    fn nodes(memory: u32, faults: Vec<Fault>) -> SimulatedCluster {
+    fn nodes(memory: u32, faults: Vec<InjectedFault>) -> SimulatedCluster {
         let guest = GuestSpec {
             node: 0,
             standby: None,
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_node_whose_guest_does_not_leave_is_drained_and_could_be_given_back() {
-        let fails = Fault::MoveFails {
+        let fails = InjectedFault::MoveFails {
             guest: "guest-0".to_owned(),
             times: 1,
         };

@@ -12,7 +12,7 @@ use stagger_ceph::risks::CONFIGURATION;
 use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::life::hostname;
 use stagger_risks::{Questions, System, ceph};
@@ -55,7 +55,10 @@ impl ClusterHandle<Ceph> {
     }
 
     /// The cluster of the configuration.
-    pub(in crate::clusters) fn of_config(config: Config, journals: Option<Place>) -> Result<Self, CliError> {
+    pub(in crate::clusters) fn of_config(
+        config: Config,
+        journals: Option<StoreLocation>,
+    ) -> Result<Self, CliError> {
         let mut settings = config.ceph()?;
         settings.reboot.own.get_or_insert_with(hostname);
         let source = live(&settings, settings.cluster.access());

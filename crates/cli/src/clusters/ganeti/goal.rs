@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
 use stagger_engine::template::unknown;
-use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
+use stagger_ganeti::goal::{GanetiRebootGoal, MaintenanceGoal, Task};
 use stagger_ganeti::model::Template;
 use stagger_ganeti::preflight::OF_NODES;
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::selection::NodeSelection;
 use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
@@ -29,7 +29,7 @@ pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, Cl
     }
     Ok(MaintenanceGoal {
         task,
-        reboot: RebootGoal {
+        reboot: GanetiRebootGoal {
             selection: selection(&args.nodes)?,
             moving: moving(args),
             local_storage: templates(&args.local_storage)?,
@@ -75,9 +75,9 @@ pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> 
 }
 
 /// Which nodes are meant.
-pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
+pub(crate) fn selection(nodes: &args::Nodes) -> Result<NodeSelection, CliError> {
     let matching = nodes.matching.as_deref().map(regex::Regex::new).transpose();
-    Ok(Selection {
+    Ok(NodeSelection {
         groups: nodes.groups.clone(),
         tags: nodes.node_tags.clone(),
         matching: matching.map_err(|error| {

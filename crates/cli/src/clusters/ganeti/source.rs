@@ -8,7 +8,7 @@ use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::cluster::Lock as _;
 use stagger_engine::inventory::Inventory;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::Settings;
+use stagger_ganeti::config::GanetiSettings;
 use stagger_ganeti::loaders::rapi::{FILES, without_parameters};
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::source::{LiveGaneti, RecordedError, RecordedGaneti};
@@ -28,7 +28,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
     pub(in crate::clusters) fn of_config(
         cli: &'a Cli,
         config: Config,
-        mut settings: Settings,
+        mut settings: GanetiSettings,
     ) -> Result<Self, CliError> {
         let copy = &mut settings.cluster.visits.copy_journal;
         if let Some(command) = copy.take() {
@@ -129,7 +129,7 @@ fn with_state(command: &str, state: &Path) -> Result<String, CliError> {
 }
 
 /// The settings for runs of that cluster.
-pub(super) fn of_identity(settings: &Settings, identity: Option<&ClusterId>) -> Settings {
+pub(super) fn of_identity(settings: &GanetiSettings, identity: Option<&ClusterId>) -> GanetiSettings {
     let mut settings = settings.clone();
     if let Some(identity) = identity {
         settings.hosts = settings.hosts.of_identity(identity);

@@ -5,12 +5,12 @@
 
 use std::path::Path;
 
-use stagger_ganeti::hroller::strict::{Question, StrictOptions, refusal, saved};
+use stagger_ganeti::hroller::strict::{StrictInput, StrictOptions, refusal, saved};
 use stagger_ganeti::hroller::{HrollerError, OutputOptions, lines, missing};
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::rapi::KVM_NODE_MEMORY;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
 use super::getopt::{self, Flag, Words};
 use crate::args::{Cli, Hroller};
@@ -267,7 +267,7 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
         // It ends with an empty line.
         print::talk(&format!("Warning: {missing}\n"));
     }
-    let question = Question::new(&cluster, &request.options).map_err(said)?;
+    let question = StrictInput::new(&cluster, &request.options).map_err(said)?;
     if let Some(warning) = question.warning() {
         print::talk(&format!("Warning: {warning}"));
     }
@@ -299,7 +299,7 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
     Ok(())
 }
 
-async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<Cluster, Refused> {
+async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<GanetiCluster, Refused> {
     let Request {
         text_data,
         master,

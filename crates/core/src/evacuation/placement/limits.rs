@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Capacity, Code, Reason, SharedGuests, Spare, Standbys, Turn};
+use crate::model::{Capacity, Code, GuestHandling, Reason, SharedGuests, Spare, Standbys};
 
 use super::World;
 
@@ -91,7 +91,7 @@ fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32,
     for guest in world.capacity.behind(standby) {
         let turn = world.turn(*guest);
         let guest = world.capacity.guest(*guest);
-        let (Turn::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
+        let (GuestHandling::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
             continue;
         };
         let [memory, cpus, spindles, _] = guest.takes;
@@ -195,7 +195,12 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
             .collect();
         let floats = |host: u32| {
             let guests = capacity.on(host).iter().copied();
-            guests.filter(|guest| matches!(world.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
+            guests.filter(|guest| {
+                matches!(
+                    world.turn(*guest),
+                    GuestHandling::Anywhere | GuestHandling::WithDowntime
+                )
+            })
         };
         if members.iter().all(|(_, host)| floats(*host).next().is_none()) {
             continue;
@@ -244,7 +249,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                         capacity
                             .on(*host)
                             .iter()
-                            .filter(|guest| world.turn(**guest) == Turn::ToStandby)
+                            .filter(|guest| world.turn(**guest) == GuestHandling::ToStandby)
                             .map(|guest| capacity.guest(*guest))
                             .filter(|guest| guest.standby.is_some_and(counts))
                             .map(|guest| guest.takes[0])

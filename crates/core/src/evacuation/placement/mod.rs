@@ -14,7 +14,8 @@ pub(crate) use limits::Limit;
 pub(crate) use partition::{Partition, Placed};
 
 use crate::model::{
-    Capacity, Demand, Evacuate, EvacuationPolicy, Ix, Migration, Snapshot, Standbys, Terms, Turn, UnitState,
+    Capacity, Demand, Evacuate, EvacuationPolicy, GuestHandling, Ix, Migration, Snapshot, Standbys, Terms,
+    UnitState,
 };
 
 /// What placing looks at again and again.
@@ -62,7 +63,7 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    fn turn(&self, guest: u32) -> Turn {
+    fn turn(&self, guest: u32) -> GuestHandling {
         self.moving.turn(self.capacity.guest(guest))
     }
 
@@ -85,7 +86,12 @@ impl<'a> World<'a> {
             || hosts
                 .iter()
                 .flat_map(|host| self.capacity.on(*host))
-                .any(|guest| matches!(self.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
+                .any(|guest| {
+                    matches!(
+                        self.turn(*guest),
+                        GuestHandling::Anywhere | GuestHandling::WithDowntime
+                    )
+                })
     }
 
     /// Those of the moves that are made because of these hosts.

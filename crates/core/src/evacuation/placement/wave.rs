@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Capacity, CapacityViolation, Code, Evacuate, How, Migration, Reason, Resource, Spare, Turn, kept,
+    Amounts, Capacity, CapacityViolation, Code, Evacuate, GuestHandling, How, Migration, Reason, Resource,
+    Spare, kept,
 };
 
 use super::World;
@@ -118,7 +119,7 @@ impl<'w> Attempt<'w> {
         for host in hosts {
             for at in capacity.on(*host) {
                 let guest = capacity.guest(*at);
-                let (Turn::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
+                let (GuestHandling::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
                     continue;
                 };
                 if self.out[standby as usize] {
@@ -258,9 +259,9 @@ impl<'w> Attempt<'w> {
         let mut moved: Vec<(u32, How)> = Vec::new();
         for guest in hosts.iter().flat_map(|host| capacity.on(*host)) {
             match self.world.turn(*guest) {
-                Turn::Anywhere => moved.push((*guest, How::Migrate)),
-                Turn::WithDowntime => moved.push((*guest, How::Relocate)),
-                Turn::Stays | Turn::ToStandby => {}
+                GuestHandling::Anywhere => moved.push((*guest, How::Migrate)),
+                GuestHandling::WithDowntime => moved.push((*guest, How::Relocate)),
+                GuestHandling::Stays | GuestHandling::ToStandby => {}
             }
         }
         // The largest first: the small ones find a place in what is left.
@@ -302,7 +303,7 @@ impl<'w> Attempt<'w> {
         let mut lost: Vec<(u32, u32, u32)> = Vec::new();
         for host in hosts {
             for guest in capacity.on(*host) {
-                if self.world.turn(*guest) == Turn::ToStandby
+                if self.world.turn(*guest) == GuestHandling::ToStandby
                     && let Some(standby) = capacity.guest(*guest).standby
                 {
                     lost.push((*guest, standby, *host));
@@ -310,7 +311,7 @@ impl<'w> Attempt<'w> {
             }
             for guest in capacity.behind(*host) {
                 let runs_on = capacity.guest(*guest).host;
-                if self.world.turn(*guest) == Turn::ToStandby && !self.out[runs_on as usize] {
+                if self.world.turn(*guest) == GuestHandling::ToStandby && !self.out[runs_on as usize] {
                     lost.push((*guest, runs_on, *host));
                 }
             }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::model::{Cluster, GroupIx, Instance, Status, Template};
+use crate::model::{GanetiCluster, GroupIx, Instance, Status, Template};
 
 /// What has to leave a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn signed(amount: u64) -> i64 {
 
 impl State {
     /// As the cluster is. Memory that a node does not have free, and no instance uses, is nobody's.
-    pub(super) fn new(cluster: &Cluster) -> Self {
+    pub(super) fn new(cluster: &GanetiCluster) -> Self {
         let mut nodes: Vec<Left> = (0_u32..)
             .zip(&cluster.nodes)
             .map(|(at, node)| Left {
@@ -210,7 +210,7 @@ impl State {
     }
 
     /// As `--print-moves` has them: instances that are elsewhere than before, but for a mere swap of their two nodes.
-    pub(super) fn moves_since(&self, cluster: &Cluster, before: &Self) -> Vec<String> {
+    pub(super) fn moves_since(&self, cluster: &GanetiCluster, before: &Self) -> Vec<String> {
         let name = |node: u32| {
             let who = self.nodes[node as usize].node;
             cluster.nodes[who as usize].name.as_str()
@@ -239,7 +239,7 @@ impl State {
     }
 
     /// What has to leave a node, in the order in which it is placed.
-    fn to_leave(&self, cluster: &Cluster, kind: Kind, node: u32) -> Vec<usize> {
+    fn to_leave(&self, cluster: &GanetiCluster, kind: Kind, node: u32) -> Vec<usize> {
         let left = &self.nodes[node as usize];
         match kind {
             Kind::NonRedundant => {
@@ -253,7 +253,7 @@ impl State {
     }
 
     /// Puts an instance, or its second copy, on a node, if that has room.
-    fn put(&mut self, cluster: &Cluster, kind: Kind, at: usize, to: u32, before: &mut Before) -> bool {
+    fn put(&mut self, cluster: &GanetiCluster, kind: Kind, at: usize, to: u32, before: &mut Before) -> bool {
         let instance = &cluster.instances[at];
         let (primary, secondary) = self.places[at];
         let mut new = self.nodes[to as usize].clone();
@@ -303,7 +303,13 @@ impl State {
     }
 
     /// Places all that has to leave a node on the first of the targets with room, or nothing of it.
-    fn clear(&mut self, cluster: &Cluster, kind: Kind, node: u32, targets: &[u32]) -> Result<(), Stuck> {
+    fn clear(
+        &mut self,
+        cluster: &GanetiCluster,
+        kind: Kind,
+        node: u32,
+        targets: &[u32],
+    ) -> Result<(), Stuck> {
         let group = self.nodes[node as usize].group;
         let targets: Vec<u32> = targets
             .iter()
@@ -340,7 +346,7 @@ struct Before {
 /// # Errors
 /// What has no place even where its node goes alone.
 pub(super) fn clear_in_parts(
-    cluster: &Cluster,
+    cluster: &GanetiCluster,
     start: &State,
     kind: Kind,
     nodes: &[u32],
@@ -378,7 +384,7 @@ pub(super) fn clear_in_parts(
 ///
 /// # Errors
 /// One whose secondary has no room.
-pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -> Result<(), Stuck> {
+pub(super) fn migrate_off(cluster: &GanetiCluster, state: &mut State, nodes: &[u32]) -> Result<(), Stuck> {
     let mirrored = |at: &usize| cluster.instances[*at].template == Template::Drbd;
     let instances: Vec<usize> = nodes
         .iter()
@@ -415,7 +421,7 @@ pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -
 }
 
 /// Unused memory by node, for who warns: what is free by the report and by the sum, the lesser.
-pub(super) fn free_memory(cluster: &Cluster) -> BTreeMap<u32, i64> {
+pub(super) fn free_memory(cluster: &GanetiCluster) -> BTreeMap<u32, i64> {
     let state = State::new(cluster);
     (0_u32..)
         .zip(state.nodes.iter().map(|left| left.memory))

@@ -77,7 +77,7 @@ fn of_agents_people_hear_the_beginning_and_the_end() {
 fn what_is_not_done_about_new_osds_is_told_once() {
     let with = |message: &str, removal: Option<&str>| ClusterStatus {
         provisioning: Some(Provisioning {
-            remarks: vec![Remark {
+            remarks: vec![ProvisioningWarning {
                 at: Where::Node("n1".to_owned()),
                 reason: "PrepareFailed",
                 message: message.to_owned(),
@@ -220,7 +220,7 @@ fn of_a_journal_a_person_hears_what_matters() {
 fn fields_that_do_not_do_what_they_say_are_told() {
     let cluster = json!({ "skipUpgradeChecks": true, "storage": { "osdMaxUpdatesInParallel": 4 } });
     let ours = json!({ "updatePolicy": { "osds": { "maxInParallelPerCluster": 2 } } });
-    let news = of_settings(&Settings::read(&desired(cluster, ours), true));
+    let news = of_settings(&PolicySettings::read(&desired(cluster, ours), true));
     assert_eq!(reasons(&news), ["ChecksAreSkipped", "FieldRemarked"]);
     assert!(
         news.iter().any(|news| news
@@ -228,7 +228,7 @@ fn fields_that_do_not_do_what_they_say_are_told() {
             .contains("spec.updatePolicy.osds.maxInParallelPerCluster")),
         "{news:?}"
     );
-    let empty = Settings::read(&desired(json!({}), json!({})), true);
+    let empty = PolicySettings::read(&desired(json!({}), json!({})), true);
     assert_eq!(of_settings(&empty), []);
 }
 

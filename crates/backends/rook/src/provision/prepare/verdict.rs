@@ -10,7 +10,7 @@ use crate::provision::Where;
 
 /// An OSD that the cluster knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ClusterOsd {
     pub(super) id: u32,
     /// It has never been up.
     pub(super) never_ran: bool,
@@ -38,7 +38,7 @@ pub(super) fn verdict(
     label: Option<&Label>,
     fsid: &str,
     uuid: &str,
-    known: &BTreeMap<String, Known>,
+    known: &BTreeMap<String, ClusterOsd>,
 ) -> Verdict {
     let refuse = |why: String| Verdict::Refuse(why);
     let own = known.get(uuid);
@@ -132,7 +132,7 @@ mod tests {
         let known = known
             .iter()
             .map(|(uuid, never_ran)| {
-                let known = Known {
+                let known = ClusterOsd {
                     id: 3,
                     never_ran: *never_ran,
                 };

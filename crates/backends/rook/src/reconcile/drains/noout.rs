@@ -14,7 +14,7 @@ use stagger_ceph::facts::tree::CrushTree;
 use stagger_engine::cluster::BackendError;
 
 use super::Drains;
-use crate::disruption::drains::Wanted;
+use crate::disruption::drains::DesiredBudgets;
 use crate::disruption::state_map::{self, StateMap};
 
 const NOOUT: &str = "noout";
@@ -50,7 +50,7 @@ impl Drains {
     /// was read: who slept while another operator wrote gets no further than that.
     pub(super) async fn ensure_noout(
         &mut self,
-        wanted: &Wanted,
+        wanted: &DesiredBudgets,
         there: Option<&BTreeSet<String>>,
         kept: &mut StateMap,
     ) -> Result<(), BackendError> {
@@ -163,7 +163,7 @@ mod tests {
     use axum::routing::get;
     use http::StatusCode;
     use serde_json::Value;
-    use stagger_ceph::api::{Answer, ApiError};
+    use stagger_ceph::api::{CephAnswer, CephApiError};
 
     use super::*;
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Ceph {
-        async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
+        async fn command(&self, _: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
             if command["prefix"] != "osd tree" {
                 let text = format!("{} {}", command["prefix"].as_str().unwrap(), command["who"]);
                 self.told.lock().unwrap().push(text);
@@ -184,7 +184,7 @@ mod tests {
                 { "id": -1, "name": "default", "type": "root", "children": [-2] },
                 { "id": -2, "name": "n1", "type": "host", "children": [] },
             ] });
-            Ok(Answer {
+            Ok(CephAnswer {
                 rc: 0,
                 out: tree.to_string().into_bytes(),
                 err: String::new(),

@@ -9,7 +9,7 @@ use super::daemons::waiting;
 use super::{DRAIN_BLOCKED, Drains, NOT_SEEN_TO, PATIENCE};
 use crate::api::names;
 use crate::disruption::budgets;
-use crate::disruption::drains::{Open, Osd, Wanted};
+use crate::disruption::drains::{DesiredBudgets, EvictableOsds, OsdState};
 use crate::observability::status::Drained;
 
 impl Drains {
@@ -72,10 +72,10 @@ impl Drains {
     }
 
     /// The OSDs of which nobody knows with which others they may go.
-    pub(super) fn tell_unplaced(&self, osds: &[Osd], level: Option<&str>) {
+    pub(super) fn tell_unplaced(&self, osds: &[OsdState], level: Option<&str>) {
         let level = level.unwrap_or_default();
         let label = names::topology(level);
-        let why = |osd: &Osd| {
+        let why = |osd: &OsdState| {
             let id = osd.id;
             let name = format!("{}-{id}", names::OSD_APP);
             let why = format!(
@@ -90,12 +90,12 @@ impl Drains {
         self.writer.trouble("OsdUnplaced", unplaced.map(why).collect());
     }
 
-    pub(super) fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
+    pub(super) fn tell(&self, wanted: &DesiredBudgets, osds: &[OsdState]) {
         let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
         let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
-        let is_free = |osd: &Osd| match &wanted.open {
-            Open::Any => true,
-            Open::Only(open) => open.contains(&osd.id),
+        let is_free = |osd: &OsdState| match &wanted.open {
+            EvictableOsds::Any => true,
+            EvictableOsds::Only(open) => open.contains(&osd.id),
         };
         let waiting: BTreeSet<String> = osds
             .iter()
