@@ -12,7 +12,7 @@ use stagger_ceph::facts::rgw::CephStatus;
 use stagger_ceph::facts::tree::CrushTree;
 use stagger_ceph::facts::versions::DaemonVersions;
 use stagger_ceph::facts::{ParseError, read_metadata};
-use stagger_ceph::oktostop::Theirs;
+use stagger_ceph::oktostop::OkToStopAnswer;
 
 type Parser = fn(&[u8]) -> Result<(), ParseError>;
 
@@ -31,7 +31,7 @@ const PARSERS: [Parser; 13] = [
     |b| Health::read(b, "it").map(drop),
     |b| DaemonVersions::read(b, "it").map(drop),
     |b| {
-        Theirs::read(b, "it")
+        OkToStopAnswer::read(b, "it")
             .map(drop)
             .and(read_crashes(b, "it").map(drop))
     },

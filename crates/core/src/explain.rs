@@ -126,11 +126,11 @@ fn moved(moves: &[Move], unit: &UnitId) -> Vec<String> {
         .iter()
         .filter(|a_move| a_move.from == *unit)
         .map(|a_move| {
-            use crate::model::How;
+            use crate::model::MoveKind;
             let what = match a_move.how {
-                How::Migrate => "moves",
-                How::Relocate => "is stopped, copied and started, and so moves",
-                How::ReplaceStandby => "gets a new second copy, which moves",
+                MoveKind::Migrate => "moves",
+                MoveKind::Relocate => "is stopped, copied and started, and so moves",
+                MoveKind::ReplaceStandby => "gets a new second copy, which moves",
             };
             format!("visit: {} {what} to {}", a_move.guest, a_move.to)
         })
@@ -177,7 +177,7 @@ fn why_not(
 /// What speaks against these hosts together, as far as it does not depend on a choice: what their guests do to
 /// standbys, and what was asked for.
 fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
-    use crate::model::{How, Migration};
+    use crate::model::{Migration, MoveKind};
     let (capacity, terms) = (snapshot.capacity()?, snapshot.terms());
     let moving = &maintenance.moving;
     let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
@@ -220,7 +220,7 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
                 senders.push((to, *host));
                 migrations.push(Migration {
                     guest: at,
-                    how: How::Migrate,
+                    how: MoveKind::Migrate,
                     to,
                 });
             }

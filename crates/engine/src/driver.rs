@@ -124,7 +124,7 @@ pub struct Driver {
     listener: Box<dyn Listener>,
     run: Run,
     fence: u64,
-    seen: Option<Sight>,
+    seen: Option<DriverObservation>,
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Answered)>,
     started: BTreeSet<Seq>,
@@ -143,7 +143,7 @@ pub struct Driver {
 }
 
 /// An observation.
-struct Sight {
+struct DriverObservation {
     snapshot: Snapshot,
     /// The place of the journal's last event when it began.
     as_of: Seq,
@@ -450,7 +450,7 @@ impl Driver {
         self.run.time_of_day_is_behind(self.clock.behind());
         self.forget_what_is_old(now);
         if let Some(unread) = self.unread {
-            let Some(Sight { snapshot, .. }) = self.seen.take() else {
+            let Some(DriverObservation { snapshot, .. }) = self.seen.take() else {
                 return self.observe(now).await;
             };
             self.rule_out_a_strangers_calls(&snapshot).await?;
@@ -494,7 +494,7 @@ impl Driver {
     /// What was seen counts as long as an approval: while effects are under way nobody looks of himself.
     fn forget_what_is_old(&mut self, now: Timestamp) {
         let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
-        let is_old = |seen: &Sight| seen.at.saturating_add(age).is_ok_and(|until| until < now);
+        let is_old = |seen: &DriverObservation| seen.at.saturating_add(age).is_ok_and(|until| until < now);
         self.seen = self.seen.take().filter(|seen| !is_old(seen));
     }
 
@@ -506,7 +506,7 @@ impl Driver {
                 let at = self.clock.now();
                 // What is compared with the journal's times goes by the same clock.
                 let snapshot = snapshot.observed_again(now);
-                self.seen = Some(Sight { snapshot, as_of, at });
+                self.seen = Some(DriverObservation { snapshot, as_of, at });
                 Ok(DriverStep::Again)
             }
             Err(error) if error.retryability == Retryability::Permanent => Err(error.into()),
@@ -531,7 +531,7 @@ impl Driver {
             if let Some(wait) = self.look_before_judging().await? {
                 return Ok(wait);
             }
-            let Some(Sight { snapshot, at, .. }) = &self.seen else {
+            let Some(DriverObservation { snapshot, at, .. }) = &self.seen else {
                 return Ok(DriverStep::Again);
             };
             let facts = Some(*at);
@@ -562,7 +562,7 @@ impl Driver {
     async fn look_before_judging(&mut self) -> Result<Option<DriverStep>, DriveError> {
         let half = SignedDuration::from_millis(i64::from(self.run.start().policy.approval_age) * 500);
         let now = self.clock.now();
-        let is_fresh = |seen: &Sight| now.duration_since(seen.at) <= half;
+        let is_fresh = |seen: &DriverObservation| now.duration_since(seen.at) <= half;
         if self.seen.as_ref().is_some_and(is_fresh) {
             return Ok(None);
         }

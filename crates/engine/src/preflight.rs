@@ -107,12 +107,12 @@ const CLOCK: Duration = Duration::from_secs(5);
 
 /// What is asked of a host: its commands, as they would be run there, each with its key.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct HostChecks {
     keys: Vec<String>,
     commands: Vec<String>,
 }
 
-impl Asked {
+impl HostChecks {
     /// One more command.
     pub fn add(&mut self, key: String, command: String) {
         self.keys.push(key);
@@ -124,7 +124,7 @@ impl Asked {
 const AT_ONCE: usize = 16;
 
 /// Asks each host once, which changes nothing there. The answers are in the order of the hosts' names.
-pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Check> {
+pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, HostChecks>) -> Vec<Check> {
     let mut waiting = asked.into_iter();
     let mut under_way = JoinSet::new();
     let mut found = BTreeMap::new();
@@ -134,7 +134,7 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Che
         {
             let hosts = hosts.clone();
             under_way.spawn(async move {
-                let Asked { keys, commands } = asked;
+                let HostChecks { keys, commands } = asked;
                 let checks = match hosts.ask(&host, &question(&hosts.folder, &commands)).await {
                     Ok(ran) => of_host(&host, &ran.output, &keys, &commands, Timestamp::now()),
                     Err(error) => vec![Check::unreachable(&host, error)],

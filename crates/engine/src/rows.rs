@@ -20,7 +20,7 @@ use crate::store::{Mark, Presence, StoreError};
 
 /// A journal that is begun: its first event, and what that says of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Begun {
+pub struct JournalStart {
     /// Which run.
     pub run: RunId,
     /// Its cluster as that knows itself.
@@ -29,7 +29,7 @@ pub struct Begun {
     pub entry: Entry,
 }
 
-impl Begun {
+impl JournalStart {
     /// By that event.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use stagger_core::run::{Command, Event, Run, Start};
 use crate::cluster::{Backend, BackendError, Holder, LockError, LockRecord};
 use crate::driver::{DriveError, Driver, DriverParts, Notice, UnreadableHandover};
 use crate::lease::Lease;
-use crate::life::{Life, Pulse, hostname};
+use crate::life::{Liveness, ProcessIdentity, hostname};
 use crate::protocol;
 use crate::store::{JournalStore, StoreError};
 
@@ -98,7 +98,7 @@ impl Identity {
             since,
             // Only of ourselves: the number of another, as tests give, may be somebody's.
             life: (process == std::process::id())
-                .then(|| Life::of(process))
+                .then(|| ProcessIdentity::of(process))
                 .flatten(),
         }
     }
@@ -233,7 +233,7 @@ async fn taken(
     let now = parts.clock.now();
     // Whether somebody lives who seems to hold it may take a while to see. What cannot be read now is told by what follows.
     if let Ok(Some(Holder { claim, expires })) = parts.backend.holder().await
-        && claim.pulse() != Pulse::Gone
+        && claim.pulse() != Liveness::Gone
     {
         let expires = SignedDuration::try_from(expires).unwrap_or(SignedDuration::MAX);
         parts.listener.notice(&Notice::Locked {

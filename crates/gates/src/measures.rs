@@ -12,15 +12,15 @@ use crate::{alertmanager, prometheus};
 /// Whoever measures, and what is asked of them.
 #[derive(Debug)]
 pub struct Measures {
-    metrics: Vec<Asked<MetricGate>>,
-    alerts: Vec<Asked<AlertGate>>,
+    metrics: Vec<GateQuery<MetricGate>>,
+    alerts: Vec<GateQuery<AlertGate>>,
     prometheus: Option<Service>,
     alertmanager: Option<Service>,
     settings: GateSettings,
 }
 
 #[derive(Debug)]
-struct Asked<G> {
+struct GateQuery<G> {
     condition: ConditionName,
     gate: G,
 }
@@ -33,13 +33,13 @@ impl Measures {
     pub fn new(settings: &GateSettings) -> Result<Self, String> {
         settings.verify()?;
         let metrics = settings.metric.iter().map(|gate| {
-            Ok(Asked {
+            Ok(GateQuery {
                 condition: gate.condition()?,
                 gate: gate.clone(),
             })
         });
         let alerts = settings.alert.iter().map(|gate| {
-            Ok(Asked {
+            Ok(GateQuery {
                 condition: gate.condition()?,
                 gate: gate.clone(),
             })

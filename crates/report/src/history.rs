@@ -8,8 +8,8 @@ mod record;
 
 pub use fold::HistoryRecorder;
 pub use record::{
-    Activity, GuardRecord, Hold, Interval, Judgement, PartRecord, Shut, Span, SpanEnd, StepRecord,
-    VisitRecord, WaveEnd, WaveRecord, Word,
+    Activity, GuardRecord, Hold, Interval, Judgement, OperatorCommand, PartRecord, Shut, Span, SpanEnd,
+    StepRecord, VisitRecord, WaveEnd, WaveRecord,
 };
 
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ pub struct History {
     /// Guards, in the order in which they were taken.
     pub guards: Vec<GuardRecord>,
     /// What people asked for.
-    pub words: Vec<Word>,
+    pub words: Vec<OperatorCommand>,
     /// Processes that carried it out: since when, token, holder.
     pub holders: Vec<(Timestamp, u64, String)>,
     /// Units that were set aside for a time or for good, in order.

@@ -118,7 +118,7 @@ struct AwayStore {
 /// Which runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct RunFilter {
     /// Of this cluster alone.
     cluster: Option<ClusterName>,
 }
@@ -145,7 +145,7 @@ struct Part {
 
 /// What a run is asked for.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Asked {
+struct CommandRequest {
     #[serde(flatten)]
     command: Command,
     /// The plan that was looked at. An approval needs it.
@@ -155,7 +155,7 @@ struct Asked {
 
 /// The command was left for whoever carries the run out.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-struct Left {
+struct QueuedCommand {
     /// Which run.
     run: RunId,
     /// The verdict when it was left: `interrupted` says that nobody is at work to heed it.
@@ -214,7 +214,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
                      unchanged; with `Idempotency-Key`, once however often it is sent.",
                     &[403, 404, 409, 412, 413, 415],
                 )
-                .response::<202, Json<Left>>()
+                .response::<202, Json<QueuedCommand>>()
             }),
         );
     let router = documented.finish_api(&mut api);
@@ -253,7 +253,7 @@ fn by_token(api: &mut OpenApi) {
 async fn list(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
+    which: Result<Query<RunFilter>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<RunList>, Problem> {
     let Query(which) = which?;
     let sees_all = caller.clusters.is_none();
@@ -315,9 +315,9 @@ async fn command(
     Extension(caller): Extension<Caller>,
     run: RunPath,
     headers: HeaderMap,
-    asked: Result<Body<Asked>, Problem>,
+    asked: Result<Body<CommandRequest>, Problem>,
 ) -> Result<Accepted, Problem> {
-    let (Path(run), Body(Asked { command, plan })) = (run?, asked?);
+    let (Path(run), Body(CommandRequest { command, plan })) = (run?, asked?);
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
     let claim = match headers.get(&KEY) {
@@ -378,11 +378,11 @@ async fn leave(
 }
 
 /// It was left.
-struct Accepted(Left);
+struct Accepted(QueuedCommand);
 
 impl Accepted {
     fn of(seen: &ReadRun) -> Self {
-        Self(Left {
+        Self(QueuedCommand {
             run: seen.view.run.clone(),
             verdict: seen.view.verdict,
         })
@@ -396,5 +396,5 @@ impl IntoResponse for Accepted {
 }
 
 impl aide::OperationOutput for Accepted {
-    type Inner = Left;
+    type Inner = QueuedCommand;
 }

@@ -33,7 +33,7 @@ const FILES: [&str; 1] = ["--risks"];
 /// A run that is to begin.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct StartRequest {
     /// Of which cluster. Its configuration is the server's own.
     cluster: ClusterName,
     /// The document of `stagger plan --out`. The run is of exactly that plan, or is not begun.
@@ -42,14 +42,14 @@ pub(crate) struct Wanted {
 
 /// What of a plan is looked at here. The rest is for who carries it out.
 #[derive(Debug, Deserialize)]
-struct Looked {
+struct PlanSummary {
     id: String,
     cluster: ClusterName,
     #[serde(default)]
     flags: Vec<String>,
 }
 
-impl Looked {
+impl PlanSummary {
     fn of(plan: &Map<String, Value>) -> Result<Self, Problem> {
         let looked = Self::deserialize(plan).map_err(|error| {
             Problem::malformed(format!("`plan` is no document of `stagger plan --out`: {error}"))
@@ -84,7 +84,7 @@ impl Looked {
 
 /// A run that begins.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Begun {
+pub(crate) struct StartedRun {
     /// Of which cluster.
     cluster: ClusterName,
     /// The plan that was sent.
@@ -99,7 +99,7 @@ pub(crate) struct Begun {
     status: StatusCode,
 }
 
-impl IntoResponse for Begun {
+impl IntoResponse for StartedRun {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(&self)).into_response();
         let at = self
@@ -113,7 +113,7 @@ impl IntoResponse for Begun {
     }
 }
 
-impl aide::OperationOutput for Begun {
+impl aide::OperationOutput for StartedRun {
     type Inner = Self;
 }
 
@@ -141,11 +141,11 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
          refused.",
         &[403, 404, 409, 413, 415],
     )
-    .input::<Json<Wanted>>()
-    .response_with::<201, Json<Begun>, _>(|said| said.description("It has started."))
-    .response_with::<202, Json<Begun>, _>(|said| said.description("It is being planned anew, or was started before by the \
+    .input::<Json<StartRequest>>()
+    .response_with::<201, Json<StartedRun>, _>(|said| said.description("It has started."))
+    .response_with::<202, Json<StartedRun>, _>(|said| said.description("It is being planned anew, or was started before by the \
                                                                    same key."))
-    .response_with::<200, Json<Begun>, _>(|said| said.description("There was nothing to do."))
+    .response_with::<200, Json<StartedRun>, _>(|said| said.description("There was nothing to do."))
 }
 
 /// Begins one. What is large is read only of who may do that somewhere.
@@ -154,18 +154,18 @@ pub(crate) async fn begin(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Begun, Problem> {
+) -> Result<StartedRun, Problem> {
     let carrier = shared.carrier.as_ref();
     let carrier = carrier
         .ok_or_else(|| Problem::forbidden("this server starts no runs: it was started without --carry-on"))?;
     if caller.role < Role::Operate {
         return Err(refused(&caller, Role::Operate));
     }
-    let Body(Wanted { cluster, plan }) = Body::<Wanted>::from_request(request, &()).await?;
+    let Body(StartRequest { cluster, plan }) = Body::<StartRequest>::from_request(request, &()).await?;
     if !caller.sees(&cluster) || !carrier.begins(&cluster) {
         return Err(Problem::no_such_cluster(&cluster));
     }
-    let looked = Looked::of(&plan)?;
+    let looked = PlanSummary::of(&plan)?;
     if looked.cluster != cluster {
         return Err(Problem::malformed(format!(
             "the plan is for the cluster {}, not for {cluster}",
@@ -190,7 +190,7 @@ pub(crate) async fn begin(
                     .newest_of(&cluster)
                     .await
                     .map_err(|error| Problem::of(&error))?;
-                return Ok(Begun {
+                return Ok(StartedRun {
                     cluster,
                     plan: looked.id,
                     run: open.newest,
@@ -233,7 +233,7 @@ async fn start(
     carrier: &RunStarter,
     caller: &Caller,
     cluster: &ClusterName,
-    plan: &Looked,
+    plan: &PlanSummary,
     text: &[u8],
 ) -> Result<(Option<RunId>, StartedProcess), Problem> {
     let before = shared
@@ -260,8 +260,8 @@ async fn follow(
     plan: String,
     before: Option<RunId>,
     mut beginning: StartedProcess,
-) -> Result<Begun, Problem> {
-    let begun = |cluster, run, said, status| Begun {
+) -> Result<StartedRun, Problem> {
+    let begun = |cluster, run, said, status| StartedRun {
         cluster,
         plan,
         run,
@@ -300,11 +300,11 @@ mod tests {
 
     use super::*;
 
-    fn looked(plan: Value) -> Result<Looked, Problem> {
+    fn looked(plan: Value) -> Result<PlanSummary, Problem> {
         let Value::Object(plan) = plan else {
             panic!("a plan is an object");
         };
-        Looked::of(&plan)
+        PlanSummary::of(&plan)
     }
 
     #[test]

@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 
 pub use limits::RequestTimeouts;
 pub use listen::{Listen, ServeError, Tls, serve};
-pub use run_processes::CarryOn;
+pub use run_processes::RunLauncher;
 pub use stores::{RunStore, StoreOpener};
 
 use access::Tokens;
@@ -65,7 +65,7 @@ pub struct ServeSettings {
     /// The file of tokens.
     pub tokens: PathBuf,
     /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
-    pub carry_on: Option<CarryOn>,
+    pub carry_on: Option<RunLauncher>,
     /// How long is waited, and for how many.
     pub limits: RequestTimeouts,
 }

@@ -29,13 +29,13 @@ const VERDICTS: [RunVerdict; 6] = [
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRun {
+struct RunLabels {
     cluster: String,
     run: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfVerdict {
+struct VerdictLabels {
     cluster: String,
     run: String,
     verdict: String,
@@ -46,8 +46,8 @@ struct OfStore {
     store: String,
 }
 
-type OfRuns = Family<OfRun, Gauge>;
-type Moments = Family<OfRun, Gauge<f64, AtomicU64>>;
+type OfRuns = Family<RunLabels, Gauge>;
+type Moments = Family<RunLabels, Gauge<f64, AtomicU64>>;
 
 pub(crate) async fn metrics(
     State(shared): State<Shared>,
@@ -74,7 +74,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
         up.get_or_create(&of).set(i64::from(answers));
     }
     let registry = all.sub_registry_with_prefix("run");
-    let verdict = Family::<OfVerdict, Gauge>::default();
+    let verdict = Family::<VerdictLabels, Gauge>::default();
     registry.register(
         "verdict",
         "1 for the verdict of the newest run of a cluster",
@@ -103,7 +103,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
         started.clone(),
     );
     for run in newest {
-        let of = OfRun {
+        let of = RunLabels {
             cluster: run.listed.cluster.to_string(),
             run: run.listed.run.to_string(),
         };
@@ -112,7 +112,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
             continue;
         };
         for each in VERDICTS {
-            let of = OfVerdict {
+            let of = VerdictLabels {
                 cluster: of.cluster.clone(),
                 run: of.run.clone(),
                 verdict: each.to_string().to_lowercase().replace(' ', "-"),

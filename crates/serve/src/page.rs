@@ -124,7 +124,7 @@ struct PageQuery {
 }
 
 /// The same as it comes.
-type Asked = Result<Query<PageQuery>, QueryRejection>;
+type PageRequest = Result<Query<PageQuery>, QueryRejection>;
 
 impl PageQuery {
     /// The unit that is explained.

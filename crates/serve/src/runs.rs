@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::access::Caller;
 use crate::fragments::PageFragments;
 use crate::read_error::ReadError;
-use crate::stores::{Away, Found, Place, Stores, runs_of};
+use crate::stores::{Away, Place, StoreResults, Stores, runs_of};
 
 /// So often a run is looked at that somebody follows.
 const LOOK: Duration = Duration::from_secs(1);
@@ -177,7 +177,7 @@ impl Runs {
     }
 
     /// What several stores have as one list, the newest first.
-    fn listing(&self, found: Found<Vec<InList>>, caller: &Caller) -> Listing {
+    fn listing(&self, found: StoreResults<Vec<InList>>, caller: &Caller) -> Listing {
         let away = found.away.iter();
         let away = away.filter_map(|(place, error)| self.stores.told(*place, error, caller));
         let mut runs: Vec<InList> = found.all.into_iter().flat_map(|(_, runs)| runs).collect();

@@ -44,7 +44,7 @@ pub(crate) struct Away {
 }
 
 /// What the stores have, and which of them do not say.
-pub(crate) struct Found<T> {
+pub(crate) struct StoreResults<T> {
     pub(crate) all: Vec<(Place, T)>,
     pub(crate) away: Vec<(Place, ReadError)>,
 }
@@ -108,7 +108,7 @@ impl Stores {
     pub(crate) async fn all<T: Send + 'static>(
         &self,
         with: impl AsyncFn(Place, Box<dyn JournalStore>) -> Result<T, ReadError> + Clone + Send + 'static,
-    ) -> Result<Found<T>, ReadError> {
+    ) -> Result<StoreResults<T>, ReadError> {
         let asked = (0..self.known.len()).map(|place| {
             let with = with.clone();
             async move {
@@ -118,7 +118,7 @@ impl Stores {
                 (place, looked.unwrap_or_else(|_| Err(ReadError::Store(late()))))
             }
         });
-        let mut found = Found {
+        let mut found = StoreResults {
             all: Vec::new(),
             away: Vec::new(),
         };

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use stagger_core::check::{Fault, Finding, check};
-use stagger_core::model::{Capacity, Evacuate, EvacuationPolicy, GuestHandling, How, Part, Standbys, UnitId};
+use stagger_core::model::{
+    Capacity, Evacuate, EvacuationPolicy, GuestHandling, MoveKind, Part, Standbys, UnitId,
+};
 use stagger_core::plan::{Move, PlannedPart, PlannedStage, Wave, plan_waves};
 use stagger_e2e::ganeti::Group;
 use stagger_ganeti::hroller::{HrollerInput, HrollerOptions};
@@ -402,13 +404,13 @@ fn their_moves(
             let line = printed.get(guest.name.as_str());
             let (how, to) = match (moving.turn(guest), guest.standby, line) {
                 (GuestHandling::ToStandby, Some(standby), _) => {
-                    (How::Migrate, capacity.host(standby).unit.clone())
+                    (MoveKind::Migrate, capacity.host(standby).unit.clone())
                 }
                 (GuestHandling::Anywhere, _, Some(line)) => {
-                    (How::Migrate, UnitId::new(line.primary.as_str())?)
+                    (MoveKind::Migrate, UnitId::new(line.primary.as_str())?)
                 }
                 (GuestHandling::WithDowntime, _, Some(line)) => {
-                    (How::Relocate, UnitId::new(line.primary.as_str())?)
+                    (MoveKind::Relocate, UnitId::new(line.primary.as_str())?)
                 }
                 _ => continue,
             };
@@ -434,7 +436,7 @@ fn their_moves(
             if let (GuestHandling::ToStandby, Some(new)) = (moving.turn(guest), new) {
                 copies.push(Move {
                     guest: guest.name.clone(),
-                    how: How::ReplaceStandby,
+                    how: MoveKind::ReplaceStandby,
                     from: unit.clone(),
                     to: UnitId::new(new)?,
                 });

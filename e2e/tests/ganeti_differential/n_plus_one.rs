@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Spare, Standbys,
+    Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Policy, SharedGuests, Spare, Standbys,
     UnitId,
 };
 use stagger_core::plan::{Move, PlanningInput, Wave, plan_waves};
@@ -142,18 +142,18 @@ fn make(cluster: &mut GanetiCluster, a_move: &Move) -> Result<()> {
     let (memory, disk) = (instance.memory.cast_signed(), instance.disk.cast_signed());
     let from = instance.primary;
     let (left, memory, disk) = match a_move.how {
-        How::Migrate => {
+        MoveKind::Migrate => {
             if instance.template == Template::Drbd {
                 instance.secondary = Some(from);
             }
             instance.primary = to;
             (from, memory, 0)
         }
-        How::Relocate => {
+        MoveKind::Relocate => {
             instance.primary = to;
             (from, memory, disk)
         }
-        How::ReplaceStandby => {
+        MoveKind::ReplaceStandby => {
             let left = instance.secondary.replace(to);
             (left.context("it has no secondary")?, 0, disk)
         }

@@ -22,7 +22,7 @@ pub use words::words;
 
 /// Which of the cluster's daemons answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum QueryTarget {
     /// The monitors. They pass on what only the manager knows, at the price of a detour.
     Mon,
     /// The active manager: placement groups, `ok-to-stop`, crash reports.
@@ -54,7 +54,7 @@ pub trait CephApi: Send + Sync {
     ///
     /// # Errors
     /// No answer could be had. An answer that says no is an [`CephAnswer`] with its `rc`.
-    async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError>;
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.
     fn fell_back(&self) -> Option<&str> {
@@ -65,7 +65,7 @@ pub trait CephApi: Send + Sync {
     ///
     /// # Errors
     /// As [`CephApi::command`], and [`CephApiError::Refused`] for an answer that says no.
-    async fn ask(&self, whom: Whom, mut command: Value) -> Result<Vec<u8>, CephApiError> {
+    async fn ask(&self, whom: QueryTarget, mut command: Value) -> Result<Vec<u8>, CephApiError> {
         command["format"] = Value::from("json");
         let asked = words(&command);
         let CephAnswer { rc, out, err } = self.command(whom, command).await?;
@@ -84,7 +84,7 @@ pub trait CephApi: Send + Sync {
     ///
     /// # Errors
     /// As [`CephApi::ask`]. That an answer breaks off is told by reading it.
-    async fn ask_for_much(&self, whom: Whom, command: Value) -> Result<Body, CephApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, command: Value) -> Result<Body, CephApiError> {
         self.ask(whom, command).await.map(Body::Whole)
     }
 }

@@ -8,20 +8,20 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Revision, Snapshot, UnitId, UnitState};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
 use stagger_risks::{Risk, RiskFinding};
 use tokio::task::JoinSet;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::carried::CarriedDaemons;
 use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::CephFacts;
-use crate::guards::{self, CephHeldGuard, Looked};
+use crate::guards::{self, CephHeldGuard, GuardExpiry};
 use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{BootsBefore, CephMemory, hosts_of};
@@ -315,7 +315,11 @@ impl CephBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn drop_expired_guards(&self, beats: &mut Beats, now: Instant) -> Result<Looked, BackendError> {
+    pub async fn drop_expired_guards(
+        &self,
+        beats: &mut Heartbeats,
+        now: Instant,
+    ) -> Result<GuardExpiry, BackendError> {
         guards::drop_expired(&*self.api, beats, now).await
     }
 
@@ -491,16 +495,32 @@ impl Executor for CephBackend {
         let questions = [
             (
                 "health-detail",
-                Whom::Mon,
+                QueryTarget::Mon,
                 serde_json::json!({ "prefix": "health", "detail": "detail" }),
             ),
-            ("status", Whom::Mon, serde_json::json!({ "prefix": "status" })),
-            ("osd-dump", Whom::Mon, serde_json::json!({ "prefix": "osd dump" })),
-            ("osd-tree", Whom::Mon, serde_json::json!({ "prefix": "osd tree" })),
-            ("versions", Whom::Mon, serde_json::json!({ "prefix": "versions" })),
+            (
+                "status",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "status" }),
+            ),
+            (
+                "osd-dump",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "osd dump" }),
+            ),
+            (
+                "osd-tree",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "osd tree" }),
+            ),
+            (
+                "versions",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "versions" }),
+            ),
             (
                 "pg-dump-stuck",
-                Whom::Mgr,
+                QueryTarget::Mgr,
                 serde_json::json!({ "prefix": "pg dump_stuck" }),
             ),
         ];

@@ -8,7 +8,7 @@ use stagger_engine::cluster::{BackendError, Call, in_full};
 use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
 
-use crate::api::{CephApi, CephApiError, Whom};
+use crate::api::{CephApi, CephApiError, QueryTarget};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
 use crate::going_back;
@@ -240,7 +240,7 @@ pub(crate) async fn step(api: &dyn CephApi, step: &str) -> Result<String, Backen
         ));
     };
     let command = json!({ "prefix": "osd require-osd-release", "release": name });
-    api.ask(Whom::Mon, command)
+    api.ask(QueryTarget::Mon, command)
         .await
         .map_err(|e| api_error(&tried, &e))?;
     Ok(format!("require_osd_release is {name}"))

@@ -20,7 +20,7 @@ mod verdict;
 use std::fs::File;
 use std::path::Path;
 
-pub use compare::{Agreement, Proof, Theirs, compare};
+pub use compare::{Agreement, OkToStopAnswer, Proof, compare};
 pub use largest::Largest;
 pub use oracle::Oracle;
 pub use verdict::{OkToStopReport, OkToStopVerdict, report};

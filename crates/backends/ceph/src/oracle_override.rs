@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use stagger_core::model::UnitId;
 use stagger_engine::cluster::BackendError;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::{api_error, kind_and_id};
 use crate::facts::CephFacts;
 use crate::facts::pg::PgId;
@@ -58,7 +58,7 @@ async fn by_pools(
     let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
     let question = json!({ "prefix": "osd ok-to-stop", "ids": ids, "format": "json" });
     let answer = api
-        .command(Whom::Mgr, question)
+        .command(QueryTarget::Mgr, question)
         .await
         .map_err(|error| api_error("osd ok-to-stop", &error))?;
     let body: Value = serde_json::from_slice(&answer.out).unwrap_or(Value::Null);

@@ -8,7 +8,7 @@ use stagger_risks::{
     ClusterAnswer, Questions, Risk, RiskFacts, RiskFinding, System, UpgradePath, ceph, judge,
 };
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::facts::CephFacts;
 
 /// The question for the monitors' configuration.
@@ -68,6 +68,6 @@ async fn answers(api: &dyn CephApi, facts: &CephFacts, snapshot: &Snapshot, aske
 
 /// The answer, or why there is none.
 async fn ask(api: &dyn CephApi, question: &str) -> Result<Vec<u8>, String> {
-    let answer = api.ask(Whom::Mon, json!({ "prefix": question })).await;
+    let answer = api.ask(QueryTarget::Mon, json!({ "prefix": question })).await;
     answer.map_err(|error| error.to_string())
 }

@@ -14,7 +14,7 @@ use stagger_engine::inventory::{Inventory, InventoryError};
 
 use crate::api::recorded::Recorded;
 use crate::api::saved::{AnswerRecorder, FromSaved, SavedAnswers};
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;
 use crate::facts::{CephFacts, CollectError, CollectOptions, collect, stores};
 
@@ -141,7 +141,10 @@ impl Source for CephSource {
         let facts = self.facts_through(&recorder).await?;
         let mut answers = verbatim(&recorder.answers()).map_err(wrong)?;
         for KeptAnswer { question, keep } in &self.kept {
-            let answer = self.api.ask(Whom::Mon, json!({ "prefix": question })).await;
+            let answer = self
+                .api
+                .ask(QueryTarget::Mon, json!({ "prefix": question }))
+                .await;
             // Who may not look at it keeps nothing of it.
             let Some(answer) = answer.ok().and_then(|answer| keep(&answer)) else {
                 continue;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
@@ -118,7 +118,7 @@ impl GanetiBackend {
     /// The cluster cannot be asked.
     pub async fn drop_expired_guards(
         &self,
-        beats: &mut Beats,
+        beats: &mut Heartbeats,
         now: Instant,
     ) -> Result<GuardSweep, BackendError> {
         guards::drop_expired(&self.rapi, beats, now).await

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 use stagger_engine::hosts::last_words;
 
@@ -363,7 +363,11 @@ pub struct GuardSweep {
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn drop_expired(rapi: &Rapi, beats: &mut Beats, now: Instant) -> Result<GuardSweep, BackendError> {
+pub async fn drop_expired(
+    rapi: &Rapi,
+    beats: &mut Heartbeats,
+    now: Instant,
+) -> Result<GuardSweep, BackendError> {
     let tried = "clear guards past their expiry";
     let failed = |error: RapiClientError| error.of(tried, true);
     let filters = rapi.filters().await.map_err(failed)?;

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use stagger_core::check::{Finding, check};
 use stagger_core::model::{
-    ClusterName, Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Part, PartName, Policy, Reason,
-    Search, SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
+    ClusterName, Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Part, PartName, Policy,
+    Reason, Search, SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
 };
 use stagger_core::plan::{LeftAlone, Plan, PlanningInput, Wave, plan_waves};
 
@@ -501,7 +501,7 @@ fn moves(cluster: &GanetiCluster, instances: &BTreeMap<String, &Instance>, wave:
     let runs_on: BTreeMap<&str, &UnitId> = wave
         .moves
         .iter()
-        .filter(|a_move| a_move.how != How::ReplaceStandby)
+        .filter(|a_move| a_move.how != MoveKind::ReplaceStandby)
         .map(|a_move| (a_move.guest.as_str(), &a_move.to))
         .collect();
     for a_move in &wave.moves {
@@ -511,14 +511,14 @@ fn moves(cluster: &GanetiCluster, instances: &BTreeMap<String, &Instance>, wave:
         };
         let (name, to) = (&instance.name, &a_move.to);
         match a_move.how {
-            How::ReplaceStandby => {
+            MoveKind::ReplaceStandby => {
                 let stays = cluster.node(instance.primary).name.as_str();
                 let primary = runs_on.get(guest).map_or(stays, |unit| unit.as_str());
                 lines.push(format!("{name} {primary} {to}"));
             }
-            How::Relocate => lines.push(format!("{name} {to}")),
-            How::Migrate if instance.template != Template::Drbd => lines.push(format!("{name} {to}")),
-            How::Migrate => {}
+            MoveKind::Relocate => lines.push(format!("{name} {to}")),
+            MoveKind::Migrate if instance.template != Template::Drbd => lines.push(format!("{name} {to}")),
+            MoveKind::Migrate => {}
         }
     }
     lines

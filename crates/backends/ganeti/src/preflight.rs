@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stagger_core::run::Answer;
-use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::commands;
@@ -95,7 +95,7 @@ pub async fn look(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
             Err(error) => Check::unreachable(user, error.of(format!("write as {name}"), false)),
         },
     });
-    let mut asked = Asked::default();
+    let mut asked = HostChecks::default();
     for template in templates(&settings.cluster) {
         checks.extend(may_wait(&template, &settings.cluster.visits));
         match filled(&template.command, &SAMPLES) {

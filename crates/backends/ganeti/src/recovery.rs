@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 
 use crate::backend::GanetiBackend;
 use crate::guards::{self, GanetiHeldGuard};
@@ -59,7 +59,7 @@ impl GanetiBackend {
         // One that was silent may be asleep: it is refused for ever after.
         let may_wake = lock::all_claims(&filters)
             .iter()
-            .any(|claim| claim.lock.pulse() != Pulse::Gone);
+            .any(|claim| claim.lock.pulse() != Liveness::Gone);
         let token = self.lock(claim, 0).await?;
         let recovered = {
             let work = self.give_all_back(claim, token, only, may_wake);

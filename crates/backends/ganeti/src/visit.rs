@@ -15,7 +15,7 @@ pub mod visitor;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{How, RunId, Storage};
+use stagger_core::model::{MoveKind, RunId, Storage};
 use stagger_core::plan;
 
 use crate::config::Visits;
@@ -40,7 +40,7 @@ pub struct PlannedMoves {
 
 impl PlannedMoves {
     /// Where an instance goes, in one of these ways.
-    fn place(&self, instance: &InstanceFacts, ways: &[How]) -> Option<&str> {
+    fn place(&self, instance: &InstanceFacts, ways: &[MoveKind]) -> Option<&str> {
         self.moves
             .iter()
             .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
@@ -217,7 +217,7 @@ pub fn enter(
     }
     let mut copies = Vec::new();
     for instance in facts.instances.values() {
-        let Some(to) = planned.place(instance, &[How::ReplaceStandby]) else {
+        let Some(to) = planned.place(instance, &[MoveKind::ReplaceStandby]) else {
             continue;
         };
         if instance.doing != RunState::Up || instance.storage != Storage::Copied || !instance.touches(name) {
@@ -305,7 +305,7 @@ fn destination(
         template,
         ..
     } = instance;
-    let Some(to) = planned.place(instance, &[How::Migrate, How::Relocate]) else {
+    let Some(to) = planned.place(instance, &[MoveKind::Migrate, MoveKind::Relocate]) else {
         return refuse(match instance.storage {
             Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
             Storage::Copied | Storage::Shared => {

@@ -63,13 +63,13 @@ pub const MARKS: [(&str, &str); 5] = [
 const BACKUP_LASTS: SignedDuration = SignedDuration::from_hours(12);
 
 /// What stands against it, or what it says.
-type Found = Result<String, (Verdict, String)>;
+type ConditionDetail = Result<String, (Verdict, String)>;
 
-fn no(why: impl Into<String>) -> Found {
+fn no(why: impl Into<String>) -> ConditionDetail {
     Err((Verdict::No, why.into()))
 }
 
-fn unknown(why: impl Into<String>) -> Found {
+fn unknown(why: impl Into<String>) -> ConditionDetail {
     Err((Verdict::Unknown, why.into()))
 }
 
@@ -136,7 +136,7 @@ pub fn conditions(
 }
 
 /// All that do not serve, or how many do.
-fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> Found {
+fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> ConditionDetail {
     let of_it = || statuses.iter().filter(|status| status.role == role);
     let not: Vec<&ServiceStatus<'_>> = of_it()
         .filter(|status| status.state.0 != UnitState::Serving)
@@ -154,7 +154,7 @@ fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> Found {
     Ok(format!("{} serve", of_it().count()))
 }
 
-fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
+fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
     if let Fact::No(why) = &facts.balancer {
         return unknown(why);
     }
@@ -164,7 +164,11 @@ fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceSta
     }
 }
 
-fn conductors_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
+fn conductors_serve(
+    facts: &IronicFacts,
+    config: &IronicConfig,
+    statuses: &[ServiceStatus<'_>],
+) -> ConditionDetail {
     if let Fact::No(why) = &facts.conductors {
         return unknown(why);
     }
@@ -206,7 +210,7 @@ pub(crate) fn strange_apis(facts: &IronicFacts, config: &IronicConfig) -> Option
     })
 }
 
-fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
+fn services_known(statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
     let not: Vec<String> = statuses
         .iter()
         .filter_map(|status| status.runs.as_ref().err())
@@ -219,14 +223,14 @@ fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
     }
 }
 
-fn database_answers(facts: &IronicFacts) -> Found {
+fn database_answers(facts: &IronicFacts) -> ConditionDetail {
     match &facts.database {
         Fact::Yes(database) => Ok(format!("revision {}", database.revision)),
         Fact::No(why) => unknown(why),
     }
 }
 
-fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> Found {
+fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
     let database = match &facts.database {
         Fact::No(why) => return unknown(why),
         Fact::Yes(database) => database,
@@ -239,7 +243,7 @@ fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> Found {
     }
 }
 
-fn rows_have_versions(facts: &IronicFacts) -> Found {
+fn rows_have_versions(facts: &IronicFacts) -> ConditionDetail {
     let database = match &facts.database {
         Fact::No(why) => return unknown(why),
         Fact::Yes(database) => database,
@@ -256,7 +260,7 @@ fn rows_have_versions(facts: &IronicFacts) -> Found {
 }
 
 /// One row that is newer than its reader breaks that reader's whole list.
-fn rows_readable(facts: &IronicFacts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> Found {
+fn rows_readable(facts: &IronicFacts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
     let database = match &facts.database {
         Fact::No(why) => return unknown(why),
         Fact::Yes(database) => database,
@@ -297,7 +301,7 @@ pub(crate) fn not_prepared(facts: &IronicFacts, config: &IronicConfig) -> Option
 /// So many requests through the balancer, and not one call among them, say that calls go past it.
 const ENOUGH: u64 = 1000;
 
-fn prepared(facts: &IronicFacts, config: &IronicConfig) -> Found {
+fn prepared(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
     match config.stopping.way {
         StopMode::Drain => {}
         StopMode::Mute | StopMode::Hold => return Ok(config.stopping.way.cost().to_owned()),
@@ -382,7 +386,7 @@ impl UpgradeConditions<'_> {
         marked == Ok(false) && self.unpinned(&[ServiceRole::Conductor, ServiceRole::Api]).is_ok()
     }
 
-    fn marked(&self, mark: &str) -> Found {
+    fn marked(&self, mark: &str) -> ConditionDetail {
         match self.records {
             Err(why) => unknown(why),
             Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.goal.to)),
@@ -391,7 +395,7 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn schema(&self, to: Place) -> Found {
+    fn schema(&self, to: Place) -> ConditionDetail {
         let database = match &self.facts.database {
             Fact::No(why) => return unknown(why),
             Fact::Yes(database) => database,
@@ -426,7 +430,7 @@ impl UpgradeConditions<'_> {
     }
 
     /// What was saved before the schema is of no use after it.
-    fn backed_up(&self, to: Place) -> Found {
+    fn backed_up(&self, to: Place) -> ConditionDetail {
         if self.schema(to).is_ok() {
             return Ok("the schema is upgraded already".to_owned());
         }
@@ -450,7 +454,7 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn pinned(&self, to: Place) -> Found {
+    fn pinned(&self, to: Place) -> ConditionDetail {
         if self.marked("unpin").is_ok() {
             return Ok("pins are being taken away already".to_owned());
         }
@@ -475,7 +479,7 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn no_old_service(&self, config: &IronicConfig) -> Found {
+    fn no_old_service(&self, config: &IronicConfig) -> ConditionDetail {
         let mut old = Vec::new();
         for status in self.statuses {
             match &status.runs {
@@ -493,7 +497,7 @@ impl UpgradeConditions<'_> {
         Ok(format!("{} services run {}", self.statuses.len(), self.goal.to))
     }
 
-    fn unpinned(&self, roles: &[ServiceRole]) -> Found {
+    fn unpinned(&self, roles: &[ServiceRole]) -> ConditionDetail {
         let mut held = Vec::new();
         for status in self.statuses.iter().filter(|status| roles.contains(&status.role)) {
             match &status.runs {
@@ -515,7 +519,7 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn rows_current(&self, to: Place) -> Found {
+    fn rows_current(&self, to: Place) -> ConditionDetail {
         let database = match &self.facts.database {
             Fact::No(why) => return unknown(why),
             Fact::Yes(database) => database,

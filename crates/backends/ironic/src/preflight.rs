@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::config::{Commands, IronicConfig, IronicSettings};
@@ -177,7 +177,7 @@ fn unknown<T>(known: &Fact<T>) -> Option<&String> {
 /// One look at each host, which changes nothing.
 pub async fn look(settings: &IronicSettings) -> Vec<Check> {
     let config = &settings.cluster;
-    let mut by_host: BTreeMap<String, Asked> = BTreeMap::new();
+    let mut by_host: BTreeMap<String, HostChecks> = BTreeMap::new();
     for host in config.hosts() {
         by_host.entry(host.to_owned()).or_default();
     }

@@ -14,7 +14,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::cluster::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 use stagger_engine::supervisor::random_hex;
 
 use crate::sql::{Sql, Statement, Value};
@@ -452,7 +452,7 @@ impl RecordStore {
             {
                 match &watched {
                     // What has provably ended renews nothing any more: there is nothing to watch.
-                    _ if held.claim.pulse() == Pulse::Gone => {}
+                    _ if held.claim.pulse() == Liveness::Gone => {}
                     Some((seen, _)) if (seen.fence, seen.beat) != (now.fence, now.beat) => {
                         return Err(LockError::Held(Box::new(held.claim.clone())));
                     }

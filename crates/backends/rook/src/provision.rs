@@ -36,14 +36,14 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(32);
 /// Where devices are prepared, by one Job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Where {
+pub enum JobTarget {
     /// On a node, which has devices of its own.
     Node(String),
     /// On whatever node the volume of a PersistentVolumeClaim can be had.
     Claim(String),
 }
 
-impl Where {
+impl JobTarget {
     /// The name of the node or claim.
     pub fn name(&self) -> &str {
         match self {
@@ -52,7 +52,7 @@ impl Where {
     }
 }
 
-impl std::fmt::Display for Where {
+impl std::fmt::Display for JobTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Node(name) => write!(f, "node {name}"),
@@ -65,7 +65,7 @@ impl std::fmt::Display for Where {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeployedOsd {
     /// The claim whose volume it has, or else the node that it is bound to.
-    pub at: Option<Where>,
+    pub at: Option<JobTarget>,
     /// The paths by which its device is known.
     pub devices: BTreeSet<String>,
 }
@@ -119,17 +119,17 @@ pub struct ProvisioningState<'a> {
     /// A Job that shows no progress for so long is named.
     pub patience: SignedDuration,
     /// The devices that are to become OSDs.
-    pub wished: &'a BTreeMap<Where, BTreeSet<String>>,
+    pub wished: &'a BTreeMap<JobTarget, BTreeSet<String>>,
     /// The nodes that are there and take pods.
     pub nodes: &'a BTreeSet<String>,
     /// All OSDs that have a Deployment: the existence list.
     pub known: &'a BTreeMap<u32, DeployedOsd>,
     /// The prepare Jobs.
-    pub jobs: &'a BTreeMap<Where, PrepareJob>,
+    pub jobs: &'a BTreeMap<JobTarget, PrepareJob>,
     /// What is reported, or why it cannot be read.
-    pub told: &'a BTreeMap<Where, Result<NodeReport, String>>,
+    pub told: &'a BTreeMap<JobTarget, Result<NodeReport, String>>,
     /// Where devices could not be prepared.
-    pub failed: &'a BTreeMap<Where, Failed>,
+    pub failed: &'a BTreeMap<JobTarget, Failed>,
 }
 
 /// Something to be done.
@@ -138,14 +138,14 @@ pub enum Act {
     /// Make the Deployment of a new OSD.
     Create {
         /// Where it was prepared.
-        at: Where,
+        at: JobTarget,
         /// What was reported.
         osd: OsdInfo,
     },
     /// Write down at an OSD by which other path its device is known.
     Note {
         /// Where that was reported.
-        at: Where,
+        at: JobTarget,
         /// The OSD.
         id: u32,
         /// The path.
@@ -154,21 +154,21 @@ pub enum Act {
     /// All that was reported is there: the Job and its report go.
     Settle {
         /// Whose.
-        at: Where,
+        at: JobTarget,
         /// What went wrong, if something did.
         why: Option<String>,
     },
     /// Start the Job that prepares devices.
     Start {
         /// Where.
-        at: Where,
+        at: JobTarget,
         /// Which.
         devices: BTreeSet<String>,
     },
     /// Make a claim.
     Claim {
         /// As which it will be prepared.
-        at: Where,
+        at: JobTarget,
         /// The claim.
         object: Value,
     },
@@ -176,7 +176,7 @@ pub enum Act {
 
 impl Act {
     /// Where it is done.
-    pub fn at(&self) -> &Where {
+    pub fn at(&self) -> &JobTarget {
         match self {
             Self::Create { at, .. }
             | Self::Note { at, .. }
@@ -192,7 +192,7 @@ impl Act {
 pub struct ProvisioningWarning {
     /// About which node or claim.
     #[serde(flatten)]
-    pub at: Where,
+    pub at: JobTarget,
     /// In a stable word.
     pub reason: &'static str,
     /// In a sentence, with what to do.
@@ -211,7 +211,7 @@ pub struct ProvisioningDecision {
 }
 
 impl ProvisioningDecision {
-    fn remark(&mut self, at: &Where, reason: &'static str, message: String) {
+    fn remark(&mut self, at: &JobTarget, reason: &'static str, message: String) {
         let at = at.clone();
         self.remarks.push(ProvisioningWarning { at, reason, message });
     }
@@ -279,7 +279,12 @@ fn is_over(told: &Result<NodeReport, String>) -> bool {
 }
 
 /// A Job that has not reported yet.
-fn jobs_turn(seen: &ProvisioningState<'_>, decided: &mut ProvisioningDecision, at: &Where, job: &PrepareJob) {
+fn jobs_turn(
+    seen: &ProvisioningState<'_>,
+    decided: &mut ProvisioningDecision,
+    at: &JobTarget,
+    job: &PrepareJob,
+) {
     let since = seen.now.duration_since(job.progressed);
     let mut settle = |why: String| {
         let (at, why) = (at.clone(), Some(why));
@@ -307,7 +312,7 @@ fn jobs_turn(seen: &ProvisioningState<'_>, decided: &mut ProvisioningDecision, a
 fn wish(
     seen: &ProvisioningState<'_>,
     decided: &mut ProvisioningDecision,
-    at: &Where,
+    at: &JobTarget,
     devices: &BTreeSet<String>,
 ) {
     let has = |device: &String| {
@@ -318,7 +323,7 @@ fn wish(
     if devices.iter().all(has) || seen.jobs.contains_key(at) || seen.told.contains_key(at) {
         return;
     }
-    if let Where::Node(node) = at
+    if let JobTarget::Node(node) = at
         && !seen.nodes.contains(node)
     {
         return decided.remark(

@@ -61,7 +61,7 @@ pub struct WorldsReport {
     /// Calls that had their effect after their sender had given them up.
     pub late: u64,
     /// The worlds in which something was found, by number.
-    pub found: Vec<Found>,
+    pub found: Vec<FailingWorld>,
     /// Of all journals together.
     pub digest: u64,
 }
@@ -79,7 +79,7 @@ impl WorldsReport {
 
 /// A world in which the truth found something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FailingWorld {
     /// Its number.
     pub number: u64,
     /// The world.
@@ -100,7 +100,10 @@ pub fn play_all(worlds: &Worlds) -> WorldsReport {
 }
 
 /// The same; after each world it is told how many were played, in how many something was found, and what in this one.
-pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) + Sync) -> WorldsReport {
+pub fn play_telling(
+    worlds: &Worlds,
+    tell: impl Fn(u64, usize, Option<&FailingWorld>) + Sync,
+) -> WorldsReport {
     let played = AtomicU64::new(0);
     let next = AtomicU64::new(0);
     let came: Mutex<WorldsReport> = Mutex::default();
@@ -192,7 +195,7 @@ fn play_one(worlds: &Worlds, number: u64) -> WorldsReport {
     }
     let again = (number - worlds.first < worlds.twice).then(|| play(&world, real));
     if let Some(finding) = first_finding(&played, again.as_ref()) {
-        came.found.push(Found {
+        came.found.push(FailingWorld {
             number,
             world,
             finding,
@@ -317,7 +320,7 @@ fn play(world: &Scenario, real_store: bool) -> PlayResult {
 }
 
 /// The smallest world found in which something of the same class is found.
-pub fn shrunk(found: &Found) -> Found {
+pub fn shrunk(found: &FailingWorld) -> FailingWorld {
     let mut smallest = found.clone();
     let mut plays = 0;
     loop {
@@ -336,7 +339,7 @@ pub fn shrunk(found: &Found) -> Found {
                 Ok(_) | Err(_) => first_finding(&played, again.as_ref())
                     .filter(|finding| finding.class == found.finding.class),
             };
-            Some(Found {
+            Some(FailingWorld {
                 number: found.number,
                 world,
                 finding: finding?,
@@ -453,8 +456,8 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
 }
 
 /// What is written down of a world in which something was found.
-pub fn as_file(found: &Found, worlds: &Worlds) -> (String, String) {
-    let Found {
+pub fn as_file(found: &FailingWorld, worlds: &Worlds) -> (String, String) {
+    let FailingWorld {
         number,
         world,
         finding,

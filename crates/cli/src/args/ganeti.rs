@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::goal::Words;
+use super::goal::FlagList;
 
 /// `reboot`
 #[derive(Debug, Args, Default, Clone)]
@@ -64,7 +64,7 @@ impl Reboot {
             up_for,
             patches,
         } = self;
-        let mut words = Words(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
+        let mut words = FlagList(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
         words.0.extend(visit.words());
         // Every word that follows is a flag.
         words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
@@ -106,7 +106,7 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { command, hold, visit } = self;
-        let mut words = Words(vec!["exec".to_owned()]);
+        let mut words = FlagList(vec!["exec".to_owned()]);
         words.value("--command", command.as_ref());
         words.switch("--hold", *hold);
         words.0.extend(visit.words());
@@ -186,7 +186,7 @@ impl Visit {
             print_moves,
             takes,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.0.extend(nodes.words());
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
@@ -247,7 +247,7 @@ impl Nodes {
             nodes,
             leave_out,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.values("--group", groups);
         words.values("--node-tags", node_tags);
         words.value("--matching", matching.as_ref());

@@ -189,7 +189,7 @@ impl Upgrade {
     fn words(&self) -> Vec<String> {
         let Self { to, risks } = self;
         let RiskFlags { accept_risk, risks } = risks;
-        let mut words = Words(vec!["upgrade".to_owned()]);
+        let mut words = FlagList(vec!["upgrade".to_owned()]);
         words.value("--to", Some(to));
         words.values("--accept-risk", accept_risk);
         words.values("--risks", risks.iter().map(|file| file.display()));
@@ -210,7 +210,7 @@ pub(crate) struct Restart {
 impl Restart {
     fn words(&self) -> Vec<String> {
         let Self { daemons } = self;
-        let mut words = Words(vec!["restart".to_owned()]);
+        let mut words = FlagList(vec!["restart".to_owned()]);
         words.values("--daemons", daemons);
         words.0
     }
@@ -264,7 +264,7 @@ impl PolicyFlags {
             partial,
             improve,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.value("--max-in-parallel", max_in_parallel.as_ref());
         words.switch("--no-growth", *no_growth);
         words.switch("--no-barriers", *no_barriers);
@@ -333,7 +333,7 @@ impl Select {
             units,
             limit,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.values("--kind", kinds);
         words.values("--host", hosts);
         let domains = domains.iter().map(|(level, name)| format!("{level}={name}"));
@@ -346,9 +346,9 @@ impl Select {
 
 /// Flags as they are written on a command line.
 #[derive(Default)]
-pub(super) struct Words(pub(super) Vec<String>);
+pub(super) struct FlagList(pub(super) Vec<String>);
 
-impl Words {
+impl FlagList {
     pub(super) fn switch(&mut self, flag: &str, given: bool) {
         self.0.extend(given.then(|| flag.to_owned()));
     }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 
 use crate::args::{self, Cli};
 use crate::clusters;
@@ -66,7 +66,7 @@ pub(super) async fn clear_expired(cli: &Cli) -> Result<(), CliError> {
 /// Watches each guard for as long as it lasts, and gives back what nobody has renewed meanwhile. One look is not enough: the
 /// clock of who took it may be any other.
 async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
-    let (mut beats, begun) = (Beats::default(), Instant::now());
+    let (mut beats, begun) = (Heartbeats::default(), Instant::now());
     let mut told = false;
     loop {
         let HeldGuards {
@@ -121,7 +121,7 @@ async fn watch(cli: &Cli) -> Result<Exit, CliError> {
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let configuration = config::path(cli)?;
     let mut run = stdin_ends();
-    let (mut lives, mut beats) = (true, Beats::default());
+    let (mut lives, mut beats) = (true, Heartbeats::default());
     // Until then a cluster that does not answer is asked again.
     let mut patient = Instant::now() + PATIENCE;
     loop {
@@ -163,7 +163,7 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
-async fn look(cli: &Cli, beats: &mut Beats) -> Result<HeldGuards, CliError> {
+async fn look(cli: &Cli, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
     holder(cli)?.look(beats).await
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
+use stagger_core::model::{Kind, Limit, MoveKind, Snapshot, USUAL_VISIT};
 use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
 
 use crate::args::{self, Cli, Goal, PlanFlags};
@@ -20,7 +20,7 @@ use crate::planning::{PlanRequest, make_plan, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
-use crate::show::plan::{Beside, Detail, counted};
+use crate::show::plan::{Detail, PlanNotes, counted};
 
 /// `plan`
 pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
@@ -64,7 +64,7 @@ async fn print_plan(
         print::out(&show::plan::plan(
             made,
             &input.snapshot,
-            &Beside {
+            &PlanNotes {
                 risks: &input.risks,
                 learned,
             },
@@ -150,7 +150,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
 /// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
 fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
     let stages = || made.stages().filter(|stage| is_maintenance(input, stage));
-    let moves: BTreeSet<How> = stages()
+    let moves: BTreeSet<MoveKind> = stages()
         .flat_map(|stage| &stage.waves)
         .flat_map(|wave| &wave.moves)
         .map(|a_move| a_move.how)

@@ -33,7 +33,7 @@ use crate::planning::{make_plan, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::{Beside, Detail};
+use crate::show::plan::{Detail, PlanNotes};
 use stagger_report::sentences;
 
 /// `run`
@@ -126,7 +126,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     print::talk(&show::plan::plan(
         &plan,
         &planning.snapshot,
-        &Beside {
+        &PlanNotes {
             risks: &planning.risks,
             learned: forecasts::of_plan(cli, &planning, &plan).await,
         },

@@ -9,7 +9,9 @@ use stagger_core::model::ClusterName;
 use stagger_engine::database::StoreLocation;
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{NewToken, TokenError, Tokens};
-use stagger_serve::{CarryOn, Listen, RequestTimeouts, RunStore, ServeError, ServeSettings, Tls, openapi};
+use stagger_serve::{
+    Listen, RequestTimeouts, RunLauncher, RunStore, ServeError, ServeSettings, Tls, openapi,
+};
 
 use super::{stop_asked, user};
 use crate::args::{AddToken, Cli, Serve, Site, Token};
@@ -138,14 +140,14 @@ async fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
 
 /// `stagger resume` and `stagger run` with the configuration and the state of the cluster. Of a run that is carried on, what was
 /// asked for is in the store by then.
-fn carry_on(cli: &Cli, sites: &[Served]) -> Result<CarryOn, CliError> {
+fn carry_on(cli: &Cli, sites: &[Served]) -> Result<RunLauncher, CliError> {
     let program = std::env::current_exe()?.into_os_string();
     let command = |site: &Served| -> Vec<OsString> {
         let words = site.words.iter().cloned();
         std::iter::once(program.clone()).chain(words).collect()
     };
     let known = |site: &Served| Some((site.cluster.clone()?, command(site)));
-    Ok(CarryOn {
+    Ok(RunLauncher {
         command: sites.first().map(command).unwrap_or_default(),
         clusters: sites.iter().filter_map(known).collect(),
         logs: std::path::absolute(state_folder(cli)?)?.join("carried-on"),

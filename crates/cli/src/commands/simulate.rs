@@ -24,7 +24,7 @@ use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::{Beside, Detail};
+use crate::show::plan::{Detail, PlanNotes};
 use stagger_report::{duration, sentences};
 
 /// How long a simulation lasts for those who watch, in seconds.
@@ -204,7 +204,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     print::talk(&show::plan::plan(
         &made,
         &snapshot,
-        &Beside::default(),
+        &PlanNotes::default(),
         Detail::default(),
         print::width(),
         "carried out now, in simulation\n",

@@ -29,10 +29,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Sends to one receiver.
 pub(super) struct Sender {
-    how: How,
+    how: Transport,
 }
 
-enum How {
+enum Transport {
     Webhook {
         url: String,
         format: Format,
@@ -67,7 +67,7 @@ impl Sender {
     /// Its secret cannot be read, or this machine has no certificates of authorities.
     pub(super) fn new(receiver: &Receiver) -> Result<Self, CliError> {
         let how = match (&receiver.webhook, &receiver.command) {
-            (Some(url), _) => How::Webhook {
+            (Some(url), _) => Transport::Webhook {
                 url: url.clone(),
                 format: receiver.format,
                 key: match &receiver.secret_file {
@@ -78,7 +78,7 @@ impl Sender {
                 },
                 client: Box::new(client()?),
             },
-            (None, command) => How::Command(command.clone().unwrap_or_default()),
+            (None, command) => Transport::Command(command.clone().unwrap_or_default()),
         };
         Ok(Self { how })
     }
@@ -86,13 +86,13 @@ impl Sender {
     /// One attempt.
     pub(super) async fn send(&self, message: &Message) -> Result<(), Failed> {
         let sent = match &self.how {
-            How::Webhook {
+            Transport::Webhook {
                 url,
                 format,
                 key,
                 client,
             } => timeout(LIMIT, post(client, url, *format, key.as_deref(), message)).await,
-            How::Command(command) => timeout(LIMIT, run(command, message)).await,
+            Transport::Command(command) => timeout(LIMIT, run(command, message)).await,
         };
         sent.unwrap_or_else(|_| Err(Failed::for_now(format!("no answer for {} s", LIMIT.as_secs()))))
     }

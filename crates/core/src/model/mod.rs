@@ -40,7 +40,7 @@ pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,
 };
 pub use interruption::{Bystander, Interruption};
-pub use moves::{How, Move};
+pub use moves::{Move, MoveKind};
 pub use names::{HostName, plain};
 pub use out_of_service::Drained;
 pub use plan::{

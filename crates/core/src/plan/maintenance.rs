@@ -3,14 +3,14 @@
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Group, GroupWave, PlanningInput};
-use crate::evacuation::{Limit, Partition, Placed, World};
+use crate::evacuation::{Limit, Partition, PlacementContext, WavePlacement};
 use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 /// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
 pub(super) fn group(
     ask: &PlanningInput<'_>,
     maintenance: &Maintenance,
-    world: &World<'_>,
+    world: &PlacementContext<'_>,
     down: &Down,
     frame: Frame,
     units: &[Ix],
@@ -107,7 +107,7 @@ fn small(
     posed: &Posed<'_>,
     units: &[Ix],
     group: &mut Group,
-) -> Option<Vec<Placed>> {
+) -> Option<Vec<WavePlacement>> {
     if !partition.is_small() {
         return None;
     }
@@ -134,12 +134,12 @@ fn large(
     units: &[Ix],
     before: Option<&[Vec<u32>]>,
     group: &mut Group,
-) -> Vec<Placed> {
+) -> Vec<WavePlacement> {
     let search = waves::SearchBudget {
         seed: ask.policy.search.seed,
         steps: ask.policy.search.steps,
     };
-    let mut found: Vec<Placed> = Vec::new();
+    let mut found: Vec<WavePlacement> = Vec::new();
     let mut todo: Vec<u32> = (0..units.len() as u32).collect();
     let narrower = match before {
         Some(_) => None,
@@ -194,8 +194,13 @@ fn standbys_apart(partition: &Partition<'_>, problem: &waves::Problem) -> Option
     Some(waves::solve(&narrower, built, None).waves)
 }
 
-fn within_growth(partition: &Partition<'_>, posed: &Posed<'_>, found: Vec<Placed>) -> Vec<Placed> {
-    let keeps = |(place, wave): (usize, &Placed)| wave.hosts.len() <= posed.problem.cap(place) as usize;
+fn within_growth(
+    partition: &Partition<'_>,
+    posed: &Posed<'_>,
+    found: Vec<WavePlacement>,
+) -> Vec<WavePlacement> {
+    let keeps =
+        |(place, wave): (usize, &WavePlacement)| wave.hosts.len() <= posed.problem.cap(place) as usize;
     if found.iter().enumerate().all(keeps) {
         return found;
     }

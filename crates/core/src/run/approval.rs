@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Decision, TimedObservation};
 use super::event::{Action, Answer, Effect, Event};
-use super::state::{Judgement, State};
+use super::state::{SetVerdicts, State};
 use super::visit::{OpenWave, Visit};
 use crate::model::{Code, Phase, Reason, Snapshot, StageSpec, UnitId};
 
@@ -131,7 +131,7 @@ impl State {
     }
 
     /// What was said of that set since the world last changed.
-    fn judgement(&self, units: &[UnitId]) -> Option<&Judgement> {
+    fn judgement(&self, units: &[UnitId]) -> Option<&SetVerdicts> {
         let judged = self.judged.as_ref().filter(|judged| judged.seq > self.changed)?;
         judged.answers.get(units)
     }

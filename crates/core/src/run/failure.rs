@@ -7,7 +7,7 @@ use super::blame::never_came_to;
 use super::cleanup::hold_and_give_back;
 use super::decide::Decision;
 use super::event::{Action, Event};
-use super::gate::{self, Wanted};
+use super::gate::{self, ExpectedUnit};
 use super::state::State;
 use super::visit::{OpenWave, Visit, VisitDirection, WaveFailure};
 use super::wave::Waited;
@@ -181,9 +181,9 @@ impl State {
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
             let wanted = match wave.way {
-                VisitDirection::There if visit.went_back.is_some() => Wanted::On(&visit.before),
-                VisitDirection::There if visit.is_untouched() => Wanted::Serving,
-                VisitDirection::There | VisitDirection::Back => Wanted::On(&stage.revision),
+                VisitDirection::There if visit.went_back.is_some() => ExpectedUnit::On(&visit.before),
+                VisitDirection::There if visit.is_untouched() => ExpectedUnit::Serving,
+                VisitDirection::There | VisitDirection::Back => ExpectedUnit::On(&stage.revision),
             };
             (unit, wanted)
         });

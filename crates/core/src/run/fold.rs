@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::event::{Action, Command, Entry, Event, Outcome, Seq};
 use super::join;
-use super::state::{Aside, Gates, IllegalEvent, Judged, Judgement, LastWave, State};
+use super::state::{Aside, Gates, IllegalEvent, LastWave, LatestVerdicts, SetVerdicts, State};
 use super::visit::{GateWait, OpenWave, Visit, VisitDirection, VisitState, WaveFailure, WavePhase};
 use crate::model::{Code, ConditionName, OnFailure, Phase, Reason, UnitId};
 
@@ -144,7 +144,7 @@ impl State {
                     .judged
                     .take()
                     .and_then(|mut judged| judged.answers.remove(&set));
-                let approved = said.filter(Judgement::is_yes).map(|said| said.since);
+                let approved = said.filter(SetVerdicts::is_yes).map(|said| said.since);
                 let joins = |(unit, before)| (unit, Visit::fresh(before, false, approved));
                 wave.units.extend(units.into_iter().map(joins));
             }
@@ -154,7 +154,7 @@ impl State {
                 theirs,
                 facts,
             } if self.wave.is_some() => {
-                let said = Judgement {
+                let said = SetVerdicts {
                     ours,
                     theirs,
                     at,
@@ -448,7 +448,7 @@ impl State {
         true
     }
 
-    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {
+    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: SetVerdicts) {
         let at = said.at;
         if said.is_yes() {
             let until = self.approved_until(said.since);
@@ -463,7 +463,7 @@ impl State {
                 }
             }
         }
-        let judged = self.judged.get_or_insert(Judged {
+        let judged = self.judged.get_or_insert(LatestVerdicts {
             seq,
             at,
             answers: BTreeMap::new(),

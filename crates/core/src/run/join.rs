@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Decision, TimedObservation};
 use super::event::Event;
-use super::gate::{self, Wanted};
+use super::gate::{self, ExpectedUnit};
 use super::state::State;
 use super::visit::{OpenWave, VisitState};
 use crate::check::may_empty;
@@ -100,7 +100,9 @@ impl State {
         if !changing.iter().all(is_down) {
             return None;
         }
-        let serve = done.into_iter().map(|unit| (unit, Wanted::On(&stage.revision)));
+        let serve = done
+            .into_iter()
+            .map(|unit| (unit, ExpectedUnit::On(&stage.revision)));
         if !gate::not_serving(serve, snapshot).is_empty() || !gate::shut(&stage.gates, snapshot).is_empty() {
             return None;
         }

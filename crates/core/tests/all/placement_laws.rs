@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use hosts::{Case, Mix, Rng, case, mix};
 use stagger_core::check::{Fault, check, may_empty};
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, Maintenance, SharedGuests, Spare, Standbys, UnitId, UnitState,
+    Evacuate, Growth, Limit, LocalGuests, Maintenance, MoveKind, SharedGuests, Spare, Standbys, UnitId,
+    UnitState,
 };
 use stagger_core::plan::{Plan, PlannedPart, PlannedStage, plan};
 
@@ -448,7 +449,7 @@ fn whoever_is_down_stays_where_it_is() {
                     "seed {seed}"
                 );
             }
-            let relocated = wave.moves.iter().any(|a_move| a_move.how == How::Relocate);
+            let relocated = wave.moves.iter().any(|a_move| a_move.how == MoveKind::Relocate);
             assert!(
                 !relocated || case.maintenance.moving.local == LocalGuests::Relocate,
                 "seed {seed}"
@@ -467,7 +468,7 @@ mod brute {
     //! The truth by trying everything.
 
     use super::Case;
-    use stagger_core::model::{Capacity, GuestHandling, How, Migration, Standbys};
+    use stagger_core::model::{Capacity, GuestHandling, Migration, MoveKind, Standbys};
 
     pub(crate) struct Truth<'a> {
         case: &'a Case,
@@ -537,9 +538,9 @@ mod brute {
                 GuestHandling::Stays => Vec::new(),
             };
             let how = if moving.turn(guest) == GuestHandling::WithDowntime {
-                How::Relocate
+                MoveKind::Relocate
             } else {
-                How::Migrate
+                MoveKind::Migrate
             };
             to.into_iter().any(|to| {
                 migrations.push(Migration {

@@ -19,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
 use crate::cluster::LockRecord;
-use crate::rows::{self, Begun, JournalRow, Reader};
+use crate::rows::{self, JournalRow, JournalStart, Reader};
 use crate::store::{JournalStore, Listed, ListedRow, Mark, Presence, StoreError};
 
 pub use address::{AddressError, DatabaseAddress};
@@ -274,7 +274,7 @@ impl JournalStore for PostgresStore {
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Begun { run, identity, entry } = Begun::of(at, start)?;
+        let JournalStart { run, identity, entry } = JournalStart::of(at, start)?;
         let (row, entry) = JournalRow::of(&run, fence, &[], entry)
             .map_err(|error| self.address.failed("start a journal in", error))?;
         let JournalRow {

@@ -8,8 +8,8 @@ use stagger_core::plan::Plan;
 use stagger_core::run::{Action, Answer, Entry, Event, Outcome, Seq, Start};
 
 use super::record::{
-    Activity, GuardRecord, Hold, Interval, Judgement, PartRecord, Shut, Span, SpanEnd, StepRecord,
-    VisitRecord, WaveEnd, WaveRecord, Word,
+    Activity, GuardRecord, Hold, Interval, Judgement, OperatorCommand, PartRecord, Shut, Span, SpanEnd,
+    StepRecord, VisitRecord, WaveEnd, WaveRecord,
 };
 use super::{History, UnitProgress, UnitRecord};
 
@@ -155,7 +155,7 @@ impl HistoryRecorder {
                 self.set(unit, UnitProgress::Skipped);
                 self.made.aside.push((at, unit.clone(), reason.clone()));
             }
-            Event::Asked { command, by } => self.made.words.push(Word {
+            Event::Asked { command, by } => self.made.words.push(OperatorCommand {
                 at,
                 command: command.clone(),
                 by: by.clone(),

@@ -247,7 +247,7 @@ pub struct GuardRecord {
 
 /// What a person asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct OperatorCommand {
     /// When it was taken.
     pub at: Timestamp,
     /// What.

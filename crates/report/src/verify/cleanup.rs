@@ -10,7 +10,7 @@ use super::effects::{Effects, End};
 use super::{Breach, Journal};
 
 /// A guard that was taken.
-struct Taken {
+struct GuardSpan {
     /// When it goes by itself.
     until: Timestamp,
     /// Giving it back was tried.
@@ -19,7 +19,7 @@ struct Taken {
 
 pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut effects = Effects::default();
-    let mut guards: BTreeMap<(&GuardName, &[UnitId]), Taken> = BTreeMap::new();
+    let mut guards: BTreeMap<(&GuardName, &[UnitId]), GuardSpan> = BTreeMap::new();
     // Who was entered, and whether it was tried to leave it.
     let mut entered: BTreeMap<&UnitId, bool> = BTreeMap::new();
     let mut count = 0;
@@ -38,7 +38,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     count += 1;
                     let expires = SignedDuration::from_secs(i64::from(*expires));
                     let until = entry.at.saturating_add(expires).unwrap_or(Timestamp::MAX);
-                    guards.insert((guard, units), Taken { until, tried: false });
+                    guards.insert((guard, units), GuardSpan { until, tried: false });
                 }
                 (Action::DropGuard { guard, units }, End::Done) => {
                     guards.remove(&(guard, units.as_slice()));

@@ -15,7 +15,7 @@ use stagger_report::duration;
 use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
 
-use super::{Asked, as_of, away, document, summary, tone};
+use super::{PageRequest, as_of, away, document, summary, tone};
 use crate::Shared;
 use crate::access::Caller;
 use crate::fragments::parts::{Part, sent, whole};
@@ -52,7 +52,7 @@ pub(super) async fn page(
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    wanted: Asked,
+    wanted: PageRequest,
 ) -> Result<Response, Problem> {
     let Query(wanted) = wanted?;
     let listing = shared.runs.list(caller, None).await;

@@ -9,7 +9,9 @@ use serde_json::json;
 use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
-use super::{Asked, PageError, PageQuery, as_of, away, controls, document, journal, summary, tone, unit};
+use super::{
+    PageError, PageQuery, PageRequest, as_of, away, controls, document, journal, summary, tone, unit,
+};
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::fragments::PageFragments;
@@ -41,7 +43,7 @@ pub(super) async fn page(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: RunPath,
-    wanted: Asked,
+    wanted: PageRequest,
 ) -> Result<Response, PageError> {
     let Path(run) = run.map_err(Problem::from)?;
     let Query(wanted) = wanted.map_err(Problem::from)?;
@@ -117,7 +119,7 @@ pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: RunPath,
-    wanted: Asked,
+    wanted: PageRequest,
 ) -> Result<Response, Problem> {
     let (Path(run), Query(wanted)) = (run?, wanted?);
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;

@@ -19,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore, StoreError};
 use stagger_serve::access::{NewToken, Role, Tokens};
-use stagger_serve::{CarryOn, Listen, RequestTimeouts, RunStore, ServeSettings, StoreOpener, Tls, serve};
+use stagger_serve::{Listen, RequestTimeouts, RunLauncher, RunStore, ServeSettings, StoreOpener, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -273,7 +273,7 @@ impl Served {
         let command: Vec<OsString> = words.chain([folder.path().as_os_str().to_owned()]).collect();
         let clusters = ["demo", "rollback"].into_iter().chain(site.iter().copied());
         let clusters = clusters.map(|name| (ClusterName::new(name).unwrap(), command.clone()));
-        let carry_on = Some(CarryOn {
+        let carry_on = Some(RunLauncher {
             clusters: clusters.collect(),
             command,
             logs: folder.path().join("logs"),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Access, CephAnswer, CephApi, CephApiError, Whom, words};
+use super::{Access, CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// How long after the polite end a process is killed, in seconds.
 const GRACE: u64 = 5;
@@ -36,7 +36,7 @@ impl Exec {
         Self { access }
     }
 
-    fn line(&self, whom: Whom, command: &Value) -> Vec<String> {
+    fn line(&self, whom: QueryTarget, command: &Value) -> Vec<String> {
         let Access {
             ceph,
             python: _,
@@ -64,9 +64,9 @@ impl Exec {
             line.extend(["--format".to_owned(), format.to_owned()]);
         }
         match whom {
-            Whom::Mon | Whom::Mgr => {}
-            Whom::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
-            Whom::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
+            QueryTarget::Mon | QueryTarget::Mgr => {}
+            QueryTarget::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
+            QueryTarget::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
         }
         line.extend(words(command));
         line
@@ -75,7 +75,7 @@ impl Exec {
 
 #[async_trait]
 impl CephApi for Exec {
-    async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let line = self.line(whom, &command);
         let via = self.access.ceph.join(" ");

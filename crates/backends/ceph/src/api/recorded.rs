@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{CephAnswer, CephApi, CephApiError, Whom, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// Answers from files as `ceph … -f json` prints them: `osd dump` from `osd_dump.json`, `health detail`
 /// from `health_detail.json`.
@@ -35,7 +35,7 @@ impl Recorded {
 
 #[async_trait]
 impl CephApi for Recorded {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let file = Self::file(&self.folder, &command);
         match read(file.clone()).await {
             Ok(out) => {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{CephAnswer, CephApi, CephApiError, Whom, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// The questions whose answers are kept: those that [`collect`](fn@crate::facts::collect) asks. None of
 /// them is answered with keys. Whatever else goes through the same connection is not kept.
@@ -86,7 +86,7 @@ impl FromSaved {
 
 #[async_trait]
 impl CephApi for FromSaved {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let Some(answer) = self.saved.0.get(&asked) else {
             return Err(CephApiError::NotSaved {
@@ -141,7 +141,7 @@ impl AnswerRecorder {
 
 #[async_trait]
 impl CephApi for AnswerRecorder {
-    async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or_default();
         let fact = FACTS.contains(&prefix).then(|| words(&command).join(" "));
         let answer = self.asked.command(whom, command).await;

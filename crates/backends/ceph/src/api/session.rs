@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::exec::Exec;
-use super::{Access, Body, CephAnswer, CephApi, CephApiError, Chunks, Whom, words};
+use super::{Access, Body, CephAnswer, CephApi, CephApiError, Chunks, QueryTarget, words};
 
 const SCRIPT: &str = include_str!("session.py");
 /// By default the C library keeps a heap for each thread, and what was freed of a large answer.
@@ -400,16 +400,16 @@ impl Session {
     async fn exchange(
         &self,
         connection: &Connection,
-        whom: Whom,
+        whom: QueryTarget,
         command: Value,
         by_chunks: bool,
     ) -> Result<(Head, Body), CephApiError> {
         let asked = words(&command).join(" ");
         let whom = match whom {
-            Whom::Mon => json!("mon"),
-            Whom::Mgr => json!("mgr"),
-            Whom::MonAt(rank) => json!(["mon", rank]),
-            Whom::Osd(id) => json!(["osd", id]),
+            QueryTarget::Mon => json!("mon"),
+            QueryTarget::Mgr => json!("mgr"),
+            QueryTarget::MonAt(rank) => json!(["mon", rank]),
+            QueryTarget::Osd(id) => json!(["osd", id]),
         };
         let limit = self.access.timeout + GRACE;
         let asking = connection.ask(whom, command, by_chunks.then_some(limit));
@@ -434,7 +434,7 @@ impl CephApi for Session {
         self.fell_back.get().map(String::as_str)
     }
 
-    async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
             return self.exec.command(whom, command).await;
@@ -450,7 +450,7 @@ impl CephApi for Session {
         })
     }
 
-    async fn ask_for_much(&self, whom: Whom, mut command: Value) -> Result<Body, CephApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, mut command: Value) -> Result<Body, CephApiError> {
         command["format"] = Value::from("json");
         let asked = words(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {

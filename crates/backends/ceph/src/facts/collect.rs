@@ -17,7 +17,7 @@ use super::rgw::CephStatus;
 use super::tree::CrushTree;
 use super::versions::DaemonVersions;
 use super::{CephFacts, DaemonMetadata, Fact, ParseError, read_metadata};
-use crate::api::{Body, CephApi, CephApiError, Whom};
+use crate::api::{Body, CephApi, CephApiError, QueryTarget};
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub async fn collect(
             tokio::time::sleep(options.pause).await;
         }
         let facts = read(api, options, now).await?;
-        let after = osd::epoch(&ask(api, Whom::Mon, "osd dump").await?, "osd dump")?;
+        let after = osd::epoch(&ask(api, QueryTarget::Mon, "osd dump").await?, "osd dump")?;
         match contradiction(&facts, after) {
             None => return Ok(facts),
             Some(found) => why = found,
@@ -127,7 +127,7 @@ fn contradiction(facts: &CephFacts, after: u32) -> Option<String> {
     strays.map(|osd| format!("osd.{osd} is in the tree and not in the OSD map"))
 }
 
-async fn ask(api: &dyn CephApi, whom: Whom, prefix: &str) -> Result<Vec<u8>, CephApiError> {
+async fn ask(api: &dyn CephApi, whom: QueryTarget, prefix: &str) -> Result<Vec<u8>, CephApiError> {
     api.ask(whom, json!({ "prefix": prefix })).await
 }
 
@@ -136,7 +136,7 @@ async fn read(
     options: &CollectOptions,
     now: Timestamp,
 ) -> Result<CephFacts, CollectError> {
-    let mon = Whom::Mon;
+    let mon = QueryTarget::Mon;
     let osds = ask(api, mon, "osd dump").await?;
     let mgrs = MgrMap::read(&ask(api, mon, "mgr dump").await?, "mgr dump")?;
     let status = CephStatus::read(&ask(api, mon, "status").await?, "status")?;
@@ -208,7 +208,7 @@ struct OfMonitors {
 
 /// `osds`: the map, as it was answered.
 async fn of_monitors(api: &dyn CephApi, osds: Vec<u8>) -> Result<OfMonitors, CollectError> {
-    let mon = Whom::Mon;
+    let mon = QueryTarget::Mon;
     let map = OsdMap::read(&osds, "osd dump")?;
     drop(osds);
     let health = json!({ "prefix": "health", "detail": "detail" });
@@ -257,16 +257,18 @@ async fn listed(
     } else {
         json!({ "prefix": "pg dump" })
     };
-    Ok(match of_manager(api.ask_for_much(Whom::Mgr, question).await)? {
-        Fact::Yes(answer) => Fact::Yes(Listed {
-            brief,
-            reading: tokio::task::spawn_blocking(move || match answer {
-                Body::Whole(answer) => PgMap::read_slice(&answer, origin),
-                Body::Coming(answer) => PgMap::read(answer, origin),
+    Ok(
+        match of_manager(api.ask_for_much(QueryTarget::Mgr, question).await)? {
+            Fact::Yes(answer) => Fact::Yes(Listed {
+                brief,
+                reading: tokio::task::spawn_blocking(move || match answer {
+                    Body::Whole(answer) => PgMap::read_slice(&answer, origin),
+                    Body::Coming(answer) => PgMap::read(answer, origin),
+                }),
             }),
-        }),
-        Fact::No(why) => Fact::No(why),
-    })
+            Fact::No(why) => Fact::No(why),
+        },
+    )
 }
 
 async fn placement_groups(
@@ -296,7 +298,7 @@ async fn look_closer(
 ) -> Result<Fact<PgMap>, CollectError> {
     if all.iter().any(|pg| !pg.state.clean()) {
         let question = json!({ "prefix": "pg ls", "states": UNCLEAN });
-        match of_manager(api.ask(Whom::Mgr, question).await)? {
+        match of_manager(api.ask(QueryTarget::Mgr, question).await)? {
             Fact::Yes(answer) => all = all.with(&PgMap::read_slice(&answer, "pg ls")?),
             Fact::No(why) => return Ok(Fact::No(why)),
         }
@@ -311,7 +313,7 @@ async fn look_closer(
     let mut closer = PgMap::default();
     for osd in came_up.iter().take(options.lookups) {
         let question = json!({ "prefix": "pg ls-by-osd", "osd": osd });
-        match of_manager(api.ask(Whom::Mgr, question).await)? {
+        match of_manager(api.ask(QueryTarget::Mgr, question).await)? {
             Fact::Yes(answer) => closer.extend(&PgMap::read_slice(&answer, "pg ls-by-osd")?),
             Fact::No(why) => return Ok(Fact::No(why)),
         }
@@ -339,7 +341,7 @@ const UNCLEAN: [&str; 12] = [
 ];
 
 async fn crashes(api: &dyn CephApi) -> Result<Fact<Vec<super::health::Crash>>, CollectError> {
-    match of_manager(ask(api, Whom::Mgr, "crash ls-new").await)? {
+    match of_manager(ask(api, QueryTarget::Mgr, "crash ls-new").await)? {
         Fact::Yes(answer) => Ok(Fact::Yes(read_crashes(&answer, "crash ls-new")?)),
         Fact::No(why) => Ok(Fact::No(why)),
     }
@@ -358,7 +360,7 @@ async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Fact<Option<St
     if module.is_none() {
         return Ok(Fact::Yes(None));
     }
-    match of_manager(ask(api, Whom::Mgr, "orch status").await)? {
+    match of_manager(ask(api, QueryTarget::Mgr, "orch status").await)? {
         Fact::Yes(answer) => {
             let status: Value = super::from_json(&answer, "orch status")?;
             Ok(Fact::Yes(status["backend"].as_str().map(str::to_owned)))

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::CephFacts;
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 
 /// The release from which on there is no `LevelDB`.
 pub(crate) const NO_LEVELDB: u32 = 17;
@@ -22,7 +22,7 @@ pub async fn ask_mons(api: &dyn CephApi, facts: &mut CephFacts) {
             && let Some(rank) = facts.mons.ranks.get(&mon.name)
         {
             let counters = api
-                .ask(Whom::MonAt(*rank), json!({ "prefix": "perf dump" }))
+                .ask(QueryTarget::MonAt(*rank), json!({ "prefix": "perf dump" }))
                 .await
                 .unwrap_or_default();
             mon.kv_backend = Some(database(&counters).to_owned());

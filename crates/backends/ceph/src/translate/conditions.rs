@@ -30,7 +30,7 @@ use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitS
 
 use super::codes::caused;
 use super::{Baseline, HealthPolicy, blockers, is_absent};
-use crate::facts::health::Complaint;
+use crate::facts::health::HealthCheck;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::{CephFacts, Fact};
@@ -89,9 +89,9 @@ pub fn conditions(
 }
 
 /// A verdict with its why.
-type Found = (Verdict, String);
+type VerdictReason = (Verdict, String);
 
-fn condition(name: &str, (verdict, why): Found) -> Result<Condition, IdError> {
+fn condition(name: &str, (verdict, why): VerdictReason) -> Result<Condition, IdError> {
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
@@ -120,7 +120,7 @@ fn named(major: Option<u32>) -> String {
     }
 }
 
-fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
+fn running(units: &[Unit], baseline: Option<&Baseline>) -> VerdictReason {
     let expected = |unit: &&Unit| baseline.is_none_or(|baseline| baseline.daemons.contains_key(&unit.id));
     let missing: Vec<&Unit> = units
         .iter()
@@ -140,7 +140,7 @@ fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
     (if down { Verdict::No } else { Verdict::Unknown }, why)
 }
 
-fn crash_loop(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
+fn crash_loop(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let crashes = match &facts.crashes {
         Fact::Yes(crashes) => crashes,
         Fact::No(why) => return (Verdict::Unknown, format!("crash reports cannot be read: {why}")),
@@ -180,13 +180,13 @@ fn crash_loop(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
 pub fn unaccepted<'a>(
     facts: &'a CephFacts,
     policy: &'a HealthPolicy,
-) -> impl Iterator<Item = (&'a String, &'a Complaint)> {
+) -> impl Iterator<Item = (&'a String, &'a HealthCheck)> {
     facts.health.checks.iter().filter(|(code, check)| {
         policy.block.contains(*code) || !(check.muted || policy.accept.contains(*code))
     })
 }
 
-fn health(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Found {
+fn health(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> VerdictReason {
     let (mut standing, mut own, mut bad) = (0, 0, Vec::new());
     for (code, check) in unaccepted(facts, policy) {
         let blocked = policy.block.contains(code);
@@ -210,7 +210,7 @@ fn health(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>)
     }
 }
 
-fn quorum(facts: &CephFacts) -> Found {
+fn quorum(facts: &CephFacts) -> VerdictReason {
     let mons = &facts.mons;
     let out: Vec<&String> = mons
         .mons
@@ -230,7 +230,7 @@ fn quorum(facts: &CephFacts) -> Found {
     )
 }
 
-fn sites_whole(mode: StretchMode) -> Found {
+fn sites_whole(mode: StretchMode) -> VerdictReason {
     let why = if mode.recovering {
         "a site has come back, and its placement groups are not clean yet"
     } else if mode.degraded {
@@ -241,7 +241,7 @@ fn sites_whole(mode: StretchMode) -> Found {
     (yes(!mode.degraded && !mode.recovering), why.to_owned())
 }
 
-fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
+fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let osds: BTreeMap<u32, &Osd> = facts
         .osds
         .osds
@@ -283,7 +283,7 @@ fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
     }
 }
 
-fn mgr_active(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
+fn mgr_active(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let mgrs = &facts.mgrs;
     let standbys = mgrs.standbys.len() as u32;
     let before = baseline.map_or(0, |baseline| baseline.mgr_standbys);
@@ -301,7 +301,7 @@ fn mgr_active(facts: &CephFacts, baseline: Option<&Baseline>) -> Found {
     }
 }
 
-fn mds_active(facts: &CephFacts) -> Found {
+fn mds_active(facts: &CephFacts) -> VerdictReason {
     let mut bad = Vec::new();
     for fs in &facts.fs.filesystems {
         let active = fs.servers.iter().filter(|mds| mds.active()).count() as u32;
@@ -322,7 +322,7 @@ fn mds_active(facts: &CephFacts) -> Found {
     }
 }
 
-fn rgw_serving(units: &[Unit]) -> Found {
+fn rgw_serving(units: &[Unit]) -> VerdictReason {
     let gateways: Vec<&Unit> = units.iter().filter(|unit| unit.kind.as_str() == "rgw").collect();
     let down: Vec<_> = gateways
         .iter()
@@ -371,7 +371,7 @@ impl Running {
         running
     }
 
-    fn osds_run(&self, major: u32) -> Found {
+    fn osds_run(&self, major: u32) -> VerdictReason {
         let older = || self.known.iter().filter(|(_, version)| version.major < major);
         let (count, unknown) = (older().count(), self.unknown.len());
         if count > 0 {

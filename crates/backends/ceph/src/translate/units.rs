@@ -63,7 +63,7 @@ fn sort(units: &mut [Unit]) {
     units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
 }
 
-struct Seen<'a> {
+struct DaemonFacts<'a> {
     kind: &'a Kind,
     name: &'a str,
     host: Option<&'a str>,
@@ -73,8 +73,8 @@ struct Seen<'a> {
     last: bool,
 }
 
-fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
-    let Seen {
+fn unit(seen: DaemonFacts<'_>) -> Result<Unit, IdError> {
+    let DaemonFacts {
         kind,
         name,
         host,
@@ -129,7 +129,7 @@ fn mons(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("mon")?;
     for name in &facts.mons.mons {
         let (version, host, domains) = about(facts, &facts.mon_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -152,7 +152,7 @@ fn mgrs(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let standbys = facts.mgrs.standbys.iter().map(|name| (name, true, false));
     for (name, serves, last) in active.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mgr_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -188,7 +188,7 @@ fn osds(facts: &CephFacts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -
                 Entry::Vacant(place) => place.insert(Revision::new(version)?).clone(),
             }),
         };
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name: &id.to_string(),
             host: metadata.and_then(|osd| osd.host.as_deref()),
@@ -222,7 +222,7 @@ fn mdss(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         .map(|name| (name, UnitState::Serving, false));
     for (name, state, last) in servers.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mds_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -239,7 +239,7 @@ fn rgws(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("rgw")?;
     for gateway in &facts.gateways {
         let host = gateway.host.as_deref();
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name: &gateway.name,
             host,

@@ -10,7 +10,7 @@ use serde_json::json;
 use stagger_ceph::api::exec::Exec;
 use stagger_ceph::api::saved::{AnswerRecorder, FromSaved};
 use stagger_ceph::api::session::Session;
-use stagger_ceph::api::{Access, CephAnswer, CephApi, CephApiError, Whom};
+use stagger_ceph::api::{Access, CephAnswer, CephApi, CephApiError, QueryTarget};
 
 fn access(dir: &Path, python: Option<Vec<String>>) -> Access {
     Access {
@@ -34,7 +34,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 fn ask(api: &dyn CephApi, prefix: &str) -> Result<CephAnswer, CephApiError> {
-    runtime().block_on(api.command(Whom::Mon, json!({ "prefix": prefix, "format": "json" })))
+    runtime().block_on(api.command(QueryTarget::Mon, json!({ "prefix": prefix, "format": "json" })))
 }
 
 const CEPH: &str = r#"#!/bin/sh
@@ -135,7 +135,7 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     let connections = || fs::read(dir.path().join("connections")).unwrap().len();
     runtime().block_on(async {
-        let ask = |prefix: &'static str| api.command(Whom::Mgr, json!({ "prefix": prefix }));
+        let ask = |prefix: &'static str| api.command(QueryTarget::Mgr, json!({ "prefix": prefix }));
         for _ in 0..3 {
             assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
         }
@@ -164,7 +164,7 @@ fn nobody_waits_for_the_answer_of_another() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    let ask = |prefix: &'static str| api.command(QueryTarget::Mon, json!({ "prefix": prefix }));
     runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         // Each has its own answer, and the quick one does not wait for the slow ones.
@@ -204,7 +204,7 @@ fn what_was_in_flight_when_the_process_ended_fails_at_once() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    let ask = |prefix: &'static str| api.command(QueryTarget::Mon, json!({ "prefix": prefix }));
     runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         let begun = Instant::now();
@@ -244,7 +244,11 @@ struct Anything;
 
 #[async_trait::async_trait]
 impl CephApi for Anything {
-    async fn command(&self, _whom: Whom, command: serde_json::Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(
+        &self,
+        _whom: QueryTarget,
+        command: serde_json::Value,
+    ) -> Result<CephAnswer, CephApiError> {
         match command["prefix"].as_str().unwrap() {
             "pg dump" => Err(CephApiError::TimedOut {
                 command: "pg dump".to_owned(),

@@ -11,7 +11,7 @@ use stagger_ceph::facts::rgw::CephStatus;
 use stagger_ceph::facts::tree::CrushTree;
 use stagger_ceph::facts::versions::DaemonVersions;
 use stagger_ceph::facts::{ParseError, read_metadata};
-use stagger_ceph::oktostop::Theirs;
+use stagger_ceph::oktostop::OkToStopAnswer;
 
 use crate::cluster::text;
 
@@ -37,7 +37,7 @@ const PARSERS: &[(&str, Parser)] = &[
         DaemonVersions::read(b, "it").map(drop)
     }),
     ("18.2.7/osd_ok_to_stop_0_2_4.json", |b| {
-        Theirs::read(b, "it").map(drop)
+        OkToStopAnswer::read(b, "it").map(drop)
     }),
     ("16.2.15/crash_ls_new.json", |b| read_crashes(b, "it").map(drop)),
 ];

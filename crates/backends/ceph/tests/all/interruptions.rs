@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, Whom};
+use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephSettings, SoftwareByKind};
 use stagger_ceph::facts::CephFacts;
@@ -305,7 +305,7 @@ struct Fearful {
 
 #[async_trait]
 impl CephApi for Fearful {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Said, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<Said, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or_default().to_owned();
         if prefix.ends_with("ok-to-stop") {
             return Ok(Said {

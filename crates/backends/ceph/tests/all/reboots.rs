@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, Whom};
+use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::Reboot;
 use stagger_ceph::facts::{CephFacts, Fact};
@@ -43,7 +43,7 @@ struct State {
 
 #[async_trait]
 impl CephApi for World {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Said, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<Said, CephApiError> {
         let word = |name: &str| command[name].as_str().unwrap_or_default().to_owned();
         let prefix = word("prefix");
         let recorded = match prefix.as_str() {

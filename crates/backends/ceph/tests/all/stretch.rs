@@ -7,7 +7,7 @@ use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{Stretch, StretchMode};
 use stagger_ceph::facts::pg_state::PgState;
 use stagger_ceph::facts::{CephFacts, Fact};
-use stagger_ceph::oktostop::{Agreement, Oracle, Theirs, compare};
+use stagger_ceph::oktostop::{Agreement, OkToStopAnswer, Oracle, compare};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::model::{ClusterName, Ix, Part, Snapshot, UnitId, Verdict};
@@ -112,7 +112,7 @@ fn where_monitors_stand_is_read_of_all_releases() {
 fn a_whole_site_stops_every_group_and_ceph_approves_it() {
     let whole = recorded(WHOLE);
     let theirs = text("stretch/whole/osd_ok_to_stop_site.json");
-    let theirs = Theirs::read(theirs.as_bytes(), "ok-to-stop").unwrap();
+    let theirs = OkToStopAnswer::read(theirs.as_bytes(), "ok-to-stop").unwrap();
     assert!(theirs.ok, "Ceph counts sites by now");
     let oracle = Oracle::new(groups(&whole), &whole.osds, &whole.tree);
     let ours = oracle.ask(&SITE).unwrap();

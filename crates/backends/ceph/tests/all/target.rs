@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use stagger_ceph::facts::health::Complaint;
+use stagger_ceph::facts::health::HealthCheck;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::facts::{CephFacts, Fact};
@@ -183,7 +183,7 @@ fn nothing_is_begun_where_it_should_not_be() {
     assert_eq!(slugs(&recorded("18.2.7"), "16.2.15"), ["release-too-low"]);
 
     let mut ill = sixteen();
-    let complaint = Complaint {
+    let complaint = HealthCheck {
         error: false,
         muted: false,
         message: "1 pool full".to_owned(),
@@ -257,7 +257,7 @@ fn all_reasons_are_found_at_once() {
     let mut bad = recorded("20.2.4");
     bad.orchestrator = Fact::Yes(Some("cephadm".to_owned()));
     bad.osd_metadata[0].store = Some("filestore".to_owned());
-    let full = Complaint {
+    let full = HealthCheck {
         error: true,
         muted: false,
         message: "1 full osd(s)".to_owned(),
@@ -280,7 +280,7 @@ fn all_reasons_are_found_at_once() {
 fn an_upgrade_left_half_way_goes_on() {
     let mut half = recorded("18.2.7");
     half.osds.require_osd_release = Some(16);
-    let complaint = Complaint {
+    let complaint = HealthCheck {
         error: false,
         muted: false,
         message: "all OSDs are running reef".to_owned(),
@@ -300,7 +300,7 @@ fn an_upgrade_left_half_way_goes_on() {
 /// Seen on a real cluster: the monitors are on 20, the OSDs are not, and somebody had ended the run.
 #[test]
 fn what_new_monitors_complain_of_keeps_no_half_way_upgrade_from_going_on() {
-    let complaint = |error| Complaint {
+    let complaint = |error| HealthCheck {
         error,
         muted: false,
         message: "28 auth service entities with insecure key types".to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use stagger_ceph::facts::health::{Complaint, Crash};
+use stagger_ceph::facts::health::{Crash, HealthCheck};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::facts::{CephFacts, Fact};
@@ -150,7 +150,7 @@ fn a_group_that_no_report_speaks_of_is_unknown() {
 }
 
 fn complain(facts: &mut CephFacts, code: &str, error: bool) {
-    let complaint = Complaint {
+    let complaint = HealthCheck {
         error,
         muted: false,
         message: format!("{code} it is"),

@@ -11,7 +11,7 @@ use stagger_core::model::{RunId, Storage};
 use crate::facts::notes::{NodeNotes, Notes, PriorRole};
 use crate::facts::{GanetiFacts, NodeRole, RunState};
 use crate::guards::{self, GanetiHeldGuard};
-use crate::lock::{self, Claim, Handover};
+use crate::lock::{self, Handover, LockCandidate};
 use crate::rapi::fence::{self, Fence};
 use crate::rapi::filters::ListedFilter;
 use crate::visit::{self, JobBatch, LeaveProgress, VisitRefusal};
@@ -37,7 +37,7 @@ pub struct Leftovers {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FilterRecords {
     /// Who says that they hold the lock.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<LockCandidate>,
     /// Runs that went on on another node.
     pub handovers: Vec<Handover>,
     /// The newest token that was given out: jobs with an older one are refused.

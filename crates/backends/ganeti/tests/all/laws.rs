@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use stagger_core::model::Storage;
-use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::model::{ClusterName, MoveKind, UnitId};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::notes::NodeNotes;
@@ -109,8 +109,8 @@ fn cluster() -> impl Strategy<Value = (GanetiFacts, Plans)> {
             let (primary, other) = (name(made.primary), name(made.primary + made.other));
             let id = format!("i{at}");
             let how = match made.storage {
-                Storage::Copied | Storage::Shared => How::Migrate,
-                Storage::Local => How::Relocate,
+                Storage::Copied | Storage::Shared => MoveKind::Migrate,
+                Storage::Local => MoveKind::Relocate,
             };
             plan(&id, how, &primary, &other);
             if made.evacuated && made.storage == Storage::Copied {
@@ -119,7 +119,7 @@ fn cluster() -> impl Strategy<Value = (GanetiFacts, Plans)> {
                     .map(name)
                     .find(|node| *node != primary && *node != other);
                 for node in [&primary, &other] {
-                    plan(&id, How::ReplaceStandby, node, third.as_ref().unwrap());
+                    plan(&id, MoveKind::ReplaceStandby, node, third.as_ref().unwrap());
                 }
             }
             let instance = InstanceFacts {
@@ -330,7 +330,7 @@ proptest! {
         prop_assert_ne!(&facts.master, &node);
         let stays = |of: &InstanceFacts| of.doing == RunState::Up && of.touches(&node);
         for of in facts.instances.values().filter(|of| stays(of)) {
-            let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == How::ReplaceStandby;
+            let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == MoveKind::ReplaceStandby;
             let evacuated = plans[&node].moves.iter().any(leaves);
             prop_assert!(!evacuated, "{} still has a copy there", of.name);
         }

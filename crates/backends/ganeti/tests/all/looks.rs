@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{ClusterName, How, RunId, UnitId, UnitState, Verdict};
+use stagger_core::model::{ClusterName, MoveKind, RunId, UnitId, UnitState, Verdict};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::notes::{Notes, PriorRole};
@@ -37,7 +37,7 @@ fn with_failover() -> Visits {
 }
 
 /// What a plan does with instances of n2.
-fn planned(moves: &[(&str, How, &str)]) -> PlannedMoves {
+fn planned(moves: &[(&str, MoveKind, &str)]) -> PlannedMoves {
     let unit = |name: &str| UnitId::new(name).unwrap();
     let moves = moves.iter().map(|(guest, how, to)| Move {
         guest: (*guest).to_owned(),
@@ -61,7 +61,7 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     .await;
     let visits = Visits::default();
     let run = RunId::new("20261124-0000-abcd").unwrap();
-    let mut planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let mut planned = planned(&[("db", MoveKind::Migrate, "n4"), ("web", MoveKind::Migrate, "n3")]);
     planned.run = Some(run.clone());
     let next = |facts: &GanetiFacts| enter(facts, "n2", &visits, &planned).unwrap();
     let Some(JobBatch::Note(notes)) = next(&facts) else {
@@ -129,7 +129,7 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
-    let moved = planned(&[("log", How::Relocate, "n3")]);
+    let moved = planned(&[("log", MoveKind::Relocate, "n3")]);
     let Some(JobBatch::Note(notes)) = enter(&plain, "n2", &visits, &moved).unwrap() else {
         panic!("it is noted first")
     };
@@ -146,10 +146,10 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
-    let web = planned(&[("web", How::Migrate, "n3")]);
+    let web = planned(&[("web", MoveKind::Migrate, "n3")]);
     let why = enter(&away, "n2", &visits, &web).unwrap_err().to_string();
     assert_eq!(why, "web would go to n3, which is not in service");
-    let elsewhere = planned(&[("web", How::Migrate, "n4")]);
+    let elsewhere = planned(&[("web", MoveKind::Migrate, "n4")]);
     let why = enter(&away, "n2", &visits, &elsewhere).unwrap_err().to_string();
     assert_eq!(
         why,
@@ -206,7 +206,7 @@ async fn a_node_on_which_somebody_may_run_is_not_entered() {
     })
     .await;
     let visits = Visits::default();
-    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let planned = planned(&[("db", MoveKind::Migrate, "n4"), ("web", MoveKind::Migrate, "n3")]);
     let may_enter = |of: &str, status: &str, node: &str| {
         let mut changed = facts.clone();
         let instance = changed.instances.get_mut(of).unwrap();

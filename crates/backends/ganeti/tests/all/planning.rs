@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Snapshot, Spare,
+    Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Policy, SharedGuests, Snapshot, Spare,
     Standbys, Target, UnitId,
 };
 use stagger_core::plan::{Plan, PlanningInput, plan};
@@ -237,7 +237,10 @@ fn what_has_one_copy_is_skipped_accepted_while_down_or_moved() {
         .flat_map(|wave| &wave.moves)
         .collect();
     assert_eq!(moves.len(), 1);
-    assert_eq!((moves[0].how, moves[0].to.as_str()), (How::Relocate, "node1"));
+    assert_eq!(
+        (moves[0].how, moves[0].to.as_str()),
+        (MoveKind::Relocate, "node1")
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use stagger_ceph::translate::Baseline;
 
 use crate::api::pod_revision::RevisionCatalog;
-use crate::executor::beside::{Beside, Changes};
+use crate::executor::beside::{Changes, CoexistenceState};
 use crate::executor::goal::Goal;
 
 /// What a run keeps of how things were before it.
@@ -19,7 +19,7 @@ pub struct RookMemory {
     pub wish: Goal,
     /// Beside a Rook that runs: how it was before. Else Rook must not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<CoexistenceState>,
 }
 
 impl RookMemory {

@@ -8,7 +8,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use serde_json::Value;
-use stagger_ceph::api::{Body, CephAnswer, CephApi, CephApiError, Whom};
+use stagger_ceph::api::{Body, CephAnswer, CephApi, CephApiError, QueryTarget};
 use tower::{Layer, Service};
 
 use crate::observability::health::Health;
@@ -106,14 +106,14 @@ pub(crate) struct InstrumentedCephApi {
 
 #[async_trait]
 impl CephApi for InstrumentedCephApi {
-    async fn command(&self, whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or("other").to_owned();
         let answer = self.api.command(whom, command).await;
         self.metrics.command(prefix, answer.is_ok());
         answer
     }
 
-    async fn ask_for_much(&self, whom: Whom, command: Value) -> Result<Body, CephApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, command: Value) -> Result<Body, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or("other").to_owned();
         let answer = self.api.ask_for_much(whom, command).await;
         let answered = matches!(&answer, Ok(_) | Err(CephApiError::Refused { .. }));

@@ -6,7 +6,7 @@ use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
 use super::blocked::Blocked;
 use crate::api::maintenance::Desired;
-use crate::executor::beside::Beside;
+use crate::executor::beside::CoexistenceState;
 use crate::executor::goal::{Goal, is_superseded};
 use crate::executor::memory::RookMemory;
 
@@ -25,7 +25,7 @@ pub(crate) struct Last {
     /// What it was asked for; `None`: nobody can read that any more.
     wish: Option<Goal>,
     /// What it kept, if it went on beside a Rook that runs.
-    beside: Option<Beside>,
+    beside: Option<CoexistenceState>,
     ending: Ending,
     /// Whether it was ended as something else was asked for.
     interrupted: bool,
@@ -53,7 +53,7 @@ impl Last {
     }
 
     /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
-    pub(crate) fn beside(&self) -> Option<(&Beside, &Goal)> {
+    pub(crate) fn beside(&self) -> Option<(&CoexistenceState, &Goal)> {
         self.beside.as_ref().zip(self.wish.as_ref())
     }
 

@@ -162,7 +162,7 @@ impl ClusterMetrics {
         let down = run.wave().map_or(0, |wave| {
             wave.units.values().filter(|visit| visit.since.is_some()).count()
         });
-        let of_run = OfRun {
+        let of_run = RunGauges {
             verdict,
             waves_done: run.waves_passed() as usize,
             waves_left: run
@@ -245,11 +245,11 @@ struct Cluster {
     draining: usize,
     waiting: usize,
     answered: Option<Timestamp>,
-    run: Option<OfRun>,
+    run: Option<RunGauges>,
 }
 
 #[derive(Debug)]
-struct OfRun {
+struct RunGauges {
     verdict: RunVerdict,
     waves_done: usize,
     waves_left: usize,
@@ -430,7 +430,7 @@ mod tests {
             ..ClusterStatus::default()
         });
         cluster.change(|cluster| {
-            cluster.run = Some(OfRun {
+            cluster.run = Some(RunGauges {
                 verdict: RunVerdict::NeedsYou,
                 waves_done: 3,
                 waves_left: 4,

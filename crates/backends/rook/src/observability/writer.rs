@@ -21,7 +21,7 @@ use crate::executor::goal::{SUPERSEDED, is_superseded};
 use crate::executor::migrations;
 use crate::executor::wave_exposure::WaveExposure;
 use crate::observability::conditions;
-use crate::observability::events::{self, Events, News};
+use crate::observability::events::{self, EventRecord, Events};
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::status::{ClusterStatus, LookedAt, Troubles};
 
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     /// Tells a person something that the status does not have.
-    pub(crate) fn news(&self, news: Vec<News>) {
+    pub(crate) fn news(&self, news: Vec<EventRecord>) {
         for one in news {
             self.watchers.events.tell(one);
         }

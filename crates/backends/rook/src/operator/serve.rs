@@ -24,7 +24,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What is shown.
 #[derive(Clone)]
-struct Shown {
+struct Endpoints {
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -46,7 +46,7 @@ impl Server {
             .await
             .map_err(|source| OperatorError::Listen { address, source })?;
         let (end, ended) = oneshot::channel();
-        let router = router(Shown { metrics, health });
+        let router = router(Endpoints { metrics, health });
         let task = tokio::spawn(async move {
             let serving = axum::serve(listener, router).with_graceful_shutdown(async {
                 ended.await.ok();
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-fn router(shown: Shown) -> Router {
+fn router(shown: Endpoints) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -77,7 +77,7 @@ fn router(shown: Shown) -> Router {
 }
 
 async fn metrics(
-    State(shown): State<Shown>,
+    State(shown): State<Endpoints>,
 ) -> Result<([(header::HeaderName, &'static str); 1], String), StatusCode> {
     match shown.metrics.text() {
         Ok(text) => Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text)),
@@ -88,11 +88,11 @@ async fn metrics(
     }
 }
 
-async fn healthz(State(shown): State<Shown>) -> (StatusCode, String) {
+async fn healthz(State(shown): State<Endpoints>) -> (StatusCode, String) {
     answer(shown.health.works(Instant::now()))
 }
 
-async fn readyz(State(shown): State<Shown>) -> (StatusCode, String) {
+async fn readyz(State(shown): State<Endpoints>) -> (StatusCode, String) {
     answer(shown.health.ready())
 }
 

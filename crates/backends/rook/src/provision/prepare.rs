@@ -19,12 +19,12 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_ceph::api::exec::Exec;
-use stagger_ceph::api::{CephApi as _, CephApiError, Whom};
+use stagger_ceph::api::{CephApi as _, CephApiError, QueryTarget};
 use stagger_engine::secrets;
 use tokio::process::Command;
 
 use crate::api::access::{AccessError, Programs, files, mon_host};
-use crate::provision::{NodeReport, OsdInfo, Stage, Where, status_map};
+use crate::provision::{JobTarget, NodeReport, OsdInfo, Stage, status_map};
 use verdict::{ClusterOsd, Verdict, uuid_of, verdict};
 
 const MANAGER: &str = "stagger-osd-prepare";
@@ -57,10 +57,10 @@ pub struct PrepareOptions {
 }
 
 impl PrepareOptions {
-    fn at(&self) -> Where {
+    fn at(&self) -> JobTarget {
         match &self.claim {
-            Some(claim) => Where::Claim(claim.clone()),
-            None => Where::Node(self.node.clone()),
+            Some(claim) => JobTarget::Claim(claim.clone()),
+            None => JobTarget::Node(self.node.clone()),
         }
     }
 }
@@ -107,7 +107,7 @@ pub enum PrepareError {
     #[error("the report of {at} cannot be written: {source}")]
     Report {
         /// Of what.
-        at: Where,
+        at: JobTarget,
         /// Why.
         #[source]
         source: kube::Error,
@@ -223,7 +223,7 @@ impl Work<'_> {
         asked: &'static str,
         question: Value,
     ) -> Result<T, PrepareError> {
-        let answer = self.ceph.ask(Whom::Mon, question).await?;
+        let answer = self.ceph.ask(QueryTarget::Mon, question).await?;
         serde_json::from_slice(&answer).map_err(|source| PrepareError::Answer { asked, source })
     }
 

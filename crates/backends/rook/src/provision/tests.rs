@@ -1,7 +1,7 @@
 use super::*;
 
-fn node(name: &str) -> Where {
-    Where::Node(name.to_owned())
+fn node(name: &str) -> JobTarget {
+    JobTarget::Node(name.to_owned())
 }
 
 fn at(minute: i64) -> Timestamp {
@@ -38,12 +38,12 @@ fn devices(of: &[&str]) -> BTreeSet<String> {
 /// A world that a test changes, and what is decided about it.
 #[derive(Default)]
 struct World {
-    wished: BTreeMap<Where, BTreeSet<String>>,
+    wished: BTreeMap<JobTarget, BTreeSet<String>>,
     nodes: BTreeSet<String>,
     known: BTreeMap<u32, DeployedOsd>,
-    jobs: BTreeMap<Where, PrepareJob>,
-    told: BTreeMap<Where, Result<NodeReport, String>>,
-    failed: BTreeMap<Where, Failed>,
+    jobs: BTreeMap<JobTarget, PrepareJob>,
+    told: BTreeMap<JobTarget, Result<NodeReport, String>>,
+    failed: BTreeMap<JobTarget, Failed>,
 }
 
 impl World {
@@ -234,7 +234,7 @@ fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
 
 #[test]
 fn a_claim_goes_the_same_way_and_needs_no_node() {
-    let claim = Where::Claim("set1-data-0x".to_owned());
+    let claim = JobTarget::Claim("set1-data-0x".to_owned());
     let mut world = World::default();
     let path = claim_path(claim.name());
     world.wished.insert(claim.clone(), devices(&[&path]));
@@ -280,7 +280,7 @@ fn a_claim_goes_the_same_way_and_needs_no_node() {
         why: "no room".to_owned(),
         devices: devices(&["/mnt/other"]),
     };
-    let other = Where::Claim("other".to_owned());
+    let other = JobTarget::Claim("other".to_owned());
     world.wished = [(other.clone(), devices(&["/mnt/other"]))].into();
     world.failed.insert(other, failed);
     let told = serde_json::to_value(&world.decide(0).remarks[0]).unwrap();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::api::{CephApi, QueryTarget};
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterName, Snapshot, UnitId};
@@ -69,7 +69,7 @@ static EMPTY: BTreeSet<String> = BTreeSet::new();
 const MAINTENANCE: i64 = 30;
 
 /// What is decided on.
-struct Sight {
+struct DrainObservation {
     level: Option<String>,
     osds: Vec<OsdState>,
     groups: Groups,
@@ -469,7 +469,7 @@ impl Drains {
         kept: &StateMap,
         proven: Option<Proven>,
         status: &Status,
-    ) -> Result<Sight, BackendError> {
+    ) -> Result<DrainObservation, BackendError> {
         let serves = |osd: &OsdState| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && osds(&self.watched, None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
@@ -495,7 +495,7 @@ impl Drains {
             let groups = groups(&seen)?;
             (Box::new(CephJudge(seen)), groups, Some(noout))
         };
-        Ok(Sight {
+        Ok(DrainObservation {
             level,
             osds,
             groups,
@@ -509,7 +509,7 @@ impl Drains {
         let tried = "ask Ceph for its status";
         let api = self.api().await?;
         let text = api
-            .ask(Whom::Mon, json!({ "prefix": "status" }))
+            .ask(QueryTarget::Mon, json!({ "prefix": "status" }))
             .await
             .map_err(|error| BackendError::transient(tried, error.to_string()))?;
         serde_json::from_slice(&text)
@@ -542,7 +542,7 @@ impl Drains {
         let api = self.api().await?;
         let ask = async |prefix: &str| {
             let command = json!({ "prefix": prefix });
-            api.ask(Whom::Mon, command)
+            api.ask(QueryTarget::Mon, command)
                 .await
                 .map_err(|error| BackendError::transient(tried, error.to_string()))
         };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::api::{CephApi, QueryTarget};
 use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 
@@ -141,7 +141,7 @@ impl Removal {
         let asked =
             |error: stagger_ceph::api::CephApiError| BackendError::transient(tried, error.to_string());
         let dump = api
-            .ask(Whom::Mon, json!({ "prefix": "osd dump" }))
+            .ask(QueryTarget::Mon, json!({ "prefix": "osd dump" }))
             .await
             .map_err(asked)?;
         let states = states(&parsed(dump)?).map_err(|error| {
@@ -179,7 +179,7 @@ impl Removal {
         }
         let ids: Vec<String> = candidates.iter().map(u32::to_string).collect();
         let question = json!({ "prefix": "osd safe-to-destroy", "ids": ids });
-        let answer = parsed(api.ask(Whom::Mgr, question).await.map_err(asked)?)?;
+        let answer = parsed(api.ask(QueryTarget::Mgr, question).await.map_err(asked)?)?;
         let answer: SafeToDestroy = serde_json::from_value(answer).map_err(|error| {
             BackendError::transient(tried, format!("`safe-to-destroy` is not understood: {error}"))
         })?;
@@ -191,7 +191,7 @@ impl Removal {
             self.note(deployment).await?;
             let question = json!({ "prefix": "osd purge", "id": id, "yes_i_really_mean_it": true });
             let tried = format!("have Ceph forget osd.{id}");
-            api.ask(Whom::Mgr, question)
+            api.ask(QueryTarget::Mgr, question)
                 .await
                 .map_err(|error| BackendError::transient(tried, error.to_string()))?;
             self.delete(id, deployment).await?;

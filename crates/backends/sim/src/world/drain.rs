@@ -3,7 +3,7 @@
 //! Such a unit goes out of service while it is up: guests leave it, or no request comes to it any more. Then it is rebooted or
 //! restarted, and given back. Whoever leaves it drained keeps it out of service.
 
-use stagger_core::model::{Drained, How, Phase, Revision, Snapshot, UnitId};
+use stagger_core::model::{Drained, MoveKind, Phase, Revision, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::cluster::{BackendError, Call};
@@ -67,7 +67,7 @@ impl SimulatedCluster {
     }
 
     /// How many seconds a move takes.
-    fn move_takes(&self, how: How) -> u32 {
+    fn move_takes(&self, how: MoveKind) -> u32 {
         match &self.copy {
             Some(copy) => copy.move_takes(how),
             None => self.spec.guests.as_ref().map_or(0, |spec| spec.migrate),
@@ -306,7 +306,7 @@ mod tests {
     fn to_the_second() -> Vec<Move> {
         vec![Move {
             guest: "guest-0".to_owned(),
-            how: How::Migrate,
+            how: MoveKind::Migrate,
             from: node_name(0).unwrap(),
             to: node_name(1).unwrap(),
         }]

@@ -12,7 +12,7 @@ use stagger_ganeti::loaders::rapi::KVM_NODE_MEMORY;
 use stagger_ganeti::loaders::text;
 use stagger_ganeti::model::GanetiCluster;
 
-use super::getopt::{self, Flag, Words};
+use super::getopt::{self, Flag, ParsedArgs};
 use crate::args::{Cli, Hroller};
 use crate::clusters::ganeti;
 use crate::error::CliError;
@@ -54,7 +54,7 @@ impl Request {
         let before = words.len();
         words.retain(|word| word != "--no-warn");
         let no_warn = words.len() < before;
-        let Words { given, arguments } = getopt::read(&words).map_err(|errors| {
+        let ParsedArgs { given, arguments } = getopt::read(&words).map_err(|errors| {
             print::talk(&format!(
                 "Command line error: {errors}\n{}",
                 getopt::usage().trim_end()

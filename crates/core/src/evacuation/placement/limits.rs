@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::model::{Capacity, Code, GuestHandling, Reason, SharedGuests, Spare, Standbys};
 
-use super::World;
+use super::PlacementContext;
 
 /// A budget over the hosts that are to be visited, by their places among these.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ struct From {
 }
 
 /// All budgets for these hosts.
-pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+pub(super) fn limits(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<Limit> {
     let capacity = world.capacity;
     let local = places(capacity, hosts);
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
 }
 
 /// That no two of these hosts have a standby in common, which is narrower than what standbys have room for.
-pub(super) fn standbys_apart(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+pub(super) fn standbys_apart(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<Limit> {
     let local = places(world.capacity, hosts);
     (0..world.capacity.hosts().len() as u32)
         .filter(|host| !world.down[*host as usize])
@@ -86,7 +86,7 @@ fn places(capacity: &Capacity, hosts: &[u32]) -> Vec<Option<u32>> {
 }
 
 /// What the hosts to be visited would send to a standby.
-fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
+fn comes_to(world: &PlacementContext<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
     let mut from: BTreeMap<u32, From> = BTreeMap::new();
     for guest in world.capacity.behind(standby) {
         let turn = world.turn(*guest);
@@ -104,7 +104,7 @@ fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32,
 }
 
 /// What comes fits, and what would have to come if one more host failed still does.
-fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) -> Option<Limit> {
+fn memory(world: &PlacementContext<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) -> Option<Limit> {
     let free = world.capacity.host(standby).free[0];
     let spends = world.moving.spare == Spare::Spend;
     // The two largest demands that can be met now: they must be met while the others are down.
@@ -185,7 +185,7 @@ fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<Limit> 
 }
 
 /// Guests that may go anywhere: all that leaves, and all that goes away as room, is room in the pool.
-fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+fn pools(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<Limit> {
     let capacity = world.capacity;
     let mut found = Vec::new();
     for pool in 0..capacity.pools() as u32 {

@@ -11,7 +11,7 @@ mod partition;
 mod wave;
 
 pub(crate) use limits::Limit;
-pub(crate) use partition::{Partition, Placed};
+pub(crate) use partition::{Partition, WavePlacement};
 
 use crate::model::{
     Capacity, Demand, Evacuate, EvacuationPolicy, GuestHandling, Ix, Migration, Snapshot, Standbys, Terms,
@@ -20,7 +20,7 @@ use crate::model::{
 
 /// What placing looks at again and again.
 #[derive(Debug)]
-pub(crate) struct World<'a> {
+pub(crate) struct PlacementContext<'a> {
     capacity: &'a Capacity,
     moving: &'a EvacuationPolicy,
     /// Hosts that do not serve.
@@ -32,7 +32,7 @@ pub(crate) struct World<'a> {
     terms: Terms,
 }
 
-impl<'a> World<'a> {
+impl<'a> PlacementContext<'a> {
     /// The world of a snapshot.
     pub(crate) fn new(snapshot: &Snapshot, capacity: &'a Capacity, moving: &'a EvacuationPolicy) -> Self {
         let hosts = 0..capacity.hosts().len() as u32;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Capacity, CapacityViolation, Code, Evacuate, GuestHandling, How, Migration, Reason, Resource,
-    Spare, kept,
+    Amounts, Capacity, CapacityViolation, Code, Evacuate, GuestHandling, Migration, MoveKind, Reason,
+    Resource, Spare, kept,
 };
 
-use super::World;
+use super::PlacementContext;
 
 /// How a host is chosen for a guest that may go anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum Choice {
 
 /// Why a wave cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stuck {
+pub(super) struct PlacementFailure {
     /// The host whose guests have no place.
     pub(super) host: u32,
     /// Why.
@@ -34,7 +34,7 @@ const HOSTS_FOR_TIGHT: usize = 2_000;
 ///
 /// # Errors
 /// A host that cannot be emptied beside the others.
-pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Migration>, Stuck> {
+pub(super) fn place(world: &PlacementContext<'_>, hosts: &[u32]) -> Result<Vec<Migration>, PlacementFailure> {
     placed(world, hosts, &|_| 0)
 }
 
@@ -43,10 +43,10 @@ pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Migration>, 
 /// # Errors
 /// As for [`place`].
 pub(super) fn placed(
-    world: &World<'_>,
+    world: &PlacementContext<'_>,
     hosts: &[u32],
     liking: &dyn Fn(u32) -> i64,
-) -> Result<Vec<Migration>, Stuck> {
+) -> Result<Vec<Migration>, PlacementFailure> {
     let balanced = Attempt::new(world, hosts, liking).run(hosts, Choice::Balanced);
     if balanced.is_ok() || world.capacity.hosts().len() > HOSTS_FOR_TIGHT {
         return balanced;
@@ -69,7 +69,7 @@ enum Senders {
 }
 
 struct Attempt<'w> {
-    world: &'w World<'w>,
+    world: &'w PlacementContext<'w>,
     liking: &'w dyn Fn(u32) -> i64,
     /// Hosts that are down, or will be.
     out: Vec<bool>,
@@ -85,7 +85,7 @@ struct Attempt<'w> {
 }
 
 impl<'w> Attempt<'w> {
-    fn new(world: &'w World<'w>, hosts: &[u32], liking: &'w dyn Fn(u32) -> i64) -> Self {
+    fn new(world: &'w PlacementContext<'w>, hosts: &[u32], liking: &'w dyn Fn(u32) -> i64) -> Self {
         let mut out = world.down.clone();
         for host in hosts {
             out[*host as usize] = true;
@@ -104,7 +104,7 @@ impl<'w> Attempt<'w> {
         }
     }
 
-    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, Stuck> {
+    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, PlacementFailure> {
         self.fill_standbys(hosts)?;
         self.anywhere(hosts, choice)?;
         if self.world.moving.evacuate == Evacuate::Everything {
@@ -113,7 +113,7 @@ impl<'w> Attempt<'w> {
         Ok(self.migrations)
     }
 
-    fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), Stuck> {
+    fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
         let mut reached: BTreeMap<u32, u32> = BTreeMap::new();
         for host in hosts {
@@ -140,7 +140,7 @@ impl<'w> Attempt<'w> {
                 reached.insert(standby, *host);
                 self.migrations.push(Migration {
                     guest: *at,
-                    how: How::Migrate,
+                    how: MoveKind::Migrate,
                     to: standby,
                 });
             }
@@ -160,8 +160,8 @@ impl<'w> Attempt<'w> {
         }
     }
 
-    fn stuck(&self, host: u32, violation: &CapacityViolation) -> Stuck {
-        Stuck {
+    fn stuck(&self, host: u32, violation: &CapacityViolation) -> PlacementFailure {
+        PlacementFailure {
             host,
             why: Reason::new(Code::NoRoom, self.world.capacity.words(violation)),
         }
@@ -254,13 +254,13 @@ impl<'w> Attempt<'w> {
         false
     }
 
-    fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
+    fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
-        let mut moved: Vec<(u32, How)> = Vec::new();
+        let mut moved: Vec<(u32, MoveKind)> = Vec::new();
         for guest in hosts.iter().flat_map(|host| capacity.on(*host)) {
             match self.world.turn(*guest) {
-                GuestHandling::Anywhere => moved.push((*guest, How::Migrate)),
-                GuestHandling::WithDowntime => moved.push((*guest, How::Relocate)),
+                GuestHandling::Anywhere => moved.push((*guest, MoveKind::Migrate)),
+                GuestHandling::WithDowntime => moved.push((*guest, MoveKind::Relocate)),
                 GuestHandling::Stays | GuestHandling::ToStandby => {}
             }
         }
@@ -270,14 +270,14 @@ impl<'w> Attempt<'w> {
         for (guest, how) in moved {
             let of = capacity.guest(guest);
             let amounts = match how {
-                How::Relocate => of.takes,
-                How::Migrate | How::ReplaceStandby => [of.takes[0], of.takes[1], of.takes[2], 0],
+                MoveKind::Relocate => of.takes,
+                MoveKind::Migrate | MoveKind::ReplaceStandby => [of.takes[0], of.takes[1], of.takes[2], 0],
             };
             let pool = capacity.host(of.host).pool;
             let Some(to) = self.choose(&mut ranks, choice, pool, |attempt, host| {
                 attempt.try_on(guest, amounts, host)
             }) else {
-                return Err(Stuck {
+                return Err(PlacementFailure {
                     host: of.host,
                     why: Reason::new(
                         Code::NoRoomAnywhere,
@@ -297,7 +297,7 @@ impl<'w> Attempt<'w> {
         Ok(())
     }
 
-    fn new_standbys(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
+    fn new_standbys(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
         // (guest, where it runs by then, the host that its second copy leaves)
         let mut lost: Vec<(u32, u32, u32)> = Vec::new();
@@ -332,7 +332,7 @@ impl<'w> Attempt<'w> {
                 host != runs_on && attempt.try_copy(guest, runs_on, memory, host)
             });
             let Some(to) = found else {
-                return Err(Stuck {
+                return Err(PlacementFailure {
                     host: leaves,
                     why: Reason::new(
                         Code::NoRoomForCopies,
@@ -348,7 +348,7 @@ impl<'w> Attempt<'w> {
             };
             self.migrations.push(Migration {
                 guest,
-                how: How::ReplaceStandby,
+                how: MoveKind::ReplaceStandby,
                 to,
             });
         }
@@ -417,7 +417,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new(world: &World<'_>, by: Ranked) -> Self {
+    fn new(world: &PlacementContext<'_>, by: Ranked) -> Self {
         Self {
             by,
             pools: vec![None; world.capacity.pools()],

@@ -19,33 +19,33 @@ pub(super) enum Kind {
 
 /// What has no place, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stuck {
-    kind: StuckKind,
+pub(super) struct UnplacedInstance {
+    kind: UnplacedKind,
     node: String,
     instance: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StuckKind {
+enum UnplacedKind {
     Placed(Kind),
     Migrated,
 }
 
-impl fmt::Display for Stuck {
+impl fmt::Display for UnplacedInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, node, instance } = self;
         match kind {
-            StuckKind::Placed(Kind::NonRedundant) => {
+            UnplacedKind::Placed(Kind::NonRedundant) => {
                 write!(
                     f,
                     "instance {instance} of node {node} fits on no other node of its group"
                 )
             }
-            StuckKind::Placed(Kind::Secondaries) => write!(
+            UnplacedKind::Placed(Kind::Secondaries) => write!(
                 f,
                 "the second copy of instance {instance} on node {node} fits on no other node of its group"
             ),
-            StuckKind::Migrated => {
+            UnplacedKind::Migrated => {
                 write!(
                     f,
                     "instance {instance} of node {node} does not fit on its secondary node"
@@ -58,14 +58,14 @@ impl fmt::Display for Stuck {
 /// Where every instance is, and what every node has left.
 #[derive(Debug, Clone)]
 pub(super) struct State {
-    nodes: Vec<Left>,
+    nodes: Vec<FreeResources>,
     /// By instance: its primary and its secondary.
     places: Vec<(u32, Option<u32>)>,
 }
 
 /// What a node has left. hroller mistakes one node for another while it replaces secondaries, so each says who it is.
 #[derive(Debug, Clone)]
-struct Left {
+struct FreeResources {
     node: u32,
     group: GroupIx,
     memory: i64,
@@ -77,7 +77,7 @@ struct Left {
     secondaries: Vec<usize>,
 }
 
-impl Left {
+impl FreeResources {
     fn add_primary(&mut self, at: usize, instance: &Instance) -> bool {
         let memory = self.memory - memory(instance);
         let disk = self.disk - disk(instance);
@@ -168,9 +168,9 @@ fn signed(amount: u64) -> i64 {
 impl State {
     /// As the cluster is. Memory that a node does not have free, and no instance uses, is nobody's.
     pub(super) fn new(cluster: &GanetiCluster) -> Self {
-        let mut nodes: Vec<Left> = (0_u32..)
+        let mut nodes: Vec<FreeResources> = (0_u32..)
             .zip(&cluster.nodes)
-            .map(|(at, node)| Left {
+            .map(|(at, node)| FreeResources {
                 node: at,
                 group: node.group,
                 memory: 0,
@@ -287,7 +287,7 @@ impl State {
         true
     }
 
-    fn set(&mut self, node: u32, left: Left, before: &mut Before) {
+    fn set(&mut self, node: u32, left: FreeResources, before: &mut Before) {
         let old = std::mem::replace(&mut self.nodes[node as usize], left);
         before.nodes.push((node, old));
     }
@@ -309,7 +309,7 @@ impl State {
         kind: Kind,
         node: u32,
         targets: &[u32],
-    ) -> Result<(), Stuck> {
+    ) -> Result<(), UnplacedInstance> {
         let group = self.nodes[node as usize].group;
         let targets: Vec<u32> = targets
             .iter()
@@ -323,8 +323,8 @@ impl State {
                 .any(|target| self.put(cluster, kind, at, *target, &mut before));
             if !placed {
                 self.undo(before);
-                return Err(Stuck {
-                    kind: StuckKind::Placed(kind),
+                return Err(UnplacedInstance {
+                    kind: UnplacedKind::Placed(kind),
                     node: cluster.nodes[node as usize].name.clone(),
                     instance: cluster.instances[at].name.clone(),
                 });
@@ -337,7 +337,7 @@ impl State {
 /// What was before some changes.
 #[derive(Debug, Default)]
 struct Before {
-    nodes: Vec<(u32, Left)>,
+    nodes: Vec<(u32, FreeResources)>,
     places: Vec<(usize, (u32, Option<u32>))>,
 }
 
@@ -351,7 +351,7 @@ pub(super) fn clear_in_parts(
     kind: Kind,
     nodes: &[u32],
     targets: &[u32],
-) -> Result<Vec<(Vec<u32>, State)>, Stuck> {
+) -> Result<Vec<(Vec<u32>, State)>, UnplacedInstance> {
     let mut parts = Vec::new();
     let mut rest = nodes.to_vec();
     while !rest.is_empty() {
@@ -384,7 +384,11 @@ pub(super) fn clear_in_parts(
 ///
 /// # Errors
 /// One whose secondary has no room.
-pub(super) fn migrate_off(cluster: &GanetiCluster, state: &mut State, nodes: &[u32]) -> Result<(), Stuck> {
+pub(super) fn migrate_off(
+    cluster: &GanetiCluster,
+    state: &mut State,
+    nodes: &[u32],
+) -> Result<(), UnplacedInstance> {
     let mirrored = |at: &usize| cluster.instances[*at].template == Template::Drbd;
     let instances: Vec<usize> = nodes
         .iter()
@@ -400,8 +404,8 @@ pub(super) fn migrate_off(cluster: &GanetiCluster, state: &mut State, nodes: &[u
     for at in instances {
         let instance = &cluster.instances[at];
         let (primary, secondary) = state.places[at];
-        let stuck = || Stuck {
-            kind: StuckKind::Migrated,
+        let stuck = || UnplacedInstance {
+            kind: UnplacedKind::Migrated,
             node: cluster.nodes[primary as usize].name.clone(),
             instance: instance.name.clone(),
         };

@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{CephAnswer, CephApiError, Whom};
+use stagger_ceph::api::{CephAnswer, CephApiError, QueryTarget};
 use stagger_core::model::{Code, PartName, Reason, Revision};
 use stagger_core::run::{Entry, Event, Run, Start};
 use tokio::sync::Semaphore;
@@ -31,7 +31,7 @@ impl Ceph {
 
 #[async_trait]
 impl CephApi for Ceph {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<CephAnswer, CephApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let ids: Vec<&str> = command["ids"]
             .as_array()
             .unwrap()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use stagger_core::model::UnitId;
 
-use super::{Beside, Daemons, is_rooks};
+use super::{CoexistenceState, Daemons, is_rooks};
 use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
@@ -32,7 +32,7 @@ pub(crate) fn settle(
     needs: bool,
     daemons: &Daemons,
     cluster_image: Option<&str>,
-    last: Option<(&Beside, &Goal)>,
+    last: Option<(&CoexistenceState, &Goal)>,
 ) -> Settle {
     let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
         .iter()

@@ -6,7 +6,7 @@ use stagger_core::model::{Code, Reason};
 
 use super::*;
 use crate::api::maintenance::desired;
-use crate::provision::Where;
+use crate::provision::JobTarget;
 
 fn blocked(reason: &str, message: &str) -> ClusterStatus {
     ClusterStatus {
@@ -17,7 +17,7 @@ fn blocked(reason: &str, message: &str) -> ClusterStatus {
     }
 }
 
-fn reasons(news: &[News]) -> Vec<&str> {
+fn reasons(news: &[EventRecord]) -> Vec<&str> {
     news.iter().map(|news| news.reason).collect()
 }
 
@@ -78,7 +78,7 @@ fn what_is_not_done_about_new_osds_is_told_once() {
     let with = |message: &str, removal: Option<&str>| ClusterStatus {
         provisioning: Some(Provisioning {
             remarks: vec![ProvisioningWarning {
-                at: Where::Node("n1".to_owned()),
+                at: JobTarget::Node("n1".to_owned()),
                 reason: "PrepareFailed",
                 message: message.to_owned(),
             }],
@@ -177,7 +177,7 @@ fn entry(seq: u64, event: Value) -> Entry {
 #[test]
 fn of_a_journal_a_person_hears_what_matters() {
     let told = |seq, event| of_journal(&entry(seq, event), "ceph 16 to 18", None);
-    let reason = |news: Option<News>| news.map(|news| news.reason);
+    let reason = |news: Option<EventRecord>| news.map(|news| news.reason);
     let taken = json!({ "event": "lease-taken", "fence": 2, "holder": "b@host" });
     assert_eq!(told(2, taken.clone()), None);
     assert_eq!(

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use super::device::{Content, Label};
-use crate::provision::Where;
+use crate::provision::JobTarget;
 
 /// An OSD that the cluster knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,11 +86,11 @@ pub(super) fn verdict(
 
 /// The UUID of the OSD on a device of a node, or on the volume of a claim, whatever node that is on (a UUID of
 /// version 8, RFC 9562).
-pub(super) fn uuid_of(fsid: &str, at: &Where, device: &str) -> String {
+pub(super) fn uuid_of(fsid: &str, at: &JobTarget, device: &str) -> String {
     let parts = match at {
-        Where::Node(node) => [fsid, node, device],
+        JobTarget::Node(node) => [fsid, node, device],
         // No device of a node has such a path.
-        Where::Claim(claim) => [fsid, claim, "claim"],
+        JobTarget::Claim(claim) => [fsid, claim, "claim"],
     };
     let mut hasher = Sha256::new();
     for part in parts {
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_device_always_gets_the_same_uuid_and_no_other_gets_it() {
-        let node = |name: &str| Where::Node(name.to_owned());
-        let claim = |name: &str| Where::Claim(name.to_owned());
+        let node = |name: &str| JobTarget::Node(name.to_owned());
+        let claim = |name: &str| JobTarget::Claim(name.to_owned());
         let one = uuid_of("f", &node("n1"), "/dev/sdb");
         assert_eq!(one, uuid_of("f", &node("n1"), "/dev/sdb"));
         assert_eq!(one.len(), 36);

@@ -10,7 +10,7 @@ use crate::api::daemons::kind_of;
 use crate::api::maintenance::{Desired, FINALIZER, Manage};
 use crate::api::rook_operator;
 use crate::executor::backend::{set_image, stays_kept};
-use crate::executor::beside::{self, Beside, Settle};
+use crate::executor::beside::{self, CoexistenceState, Settle};
 use crate::executor::goal::Goal;
 use crate::executor::handback;
 use crate::executor::managed_fields;
@@ -31,7 +31,7 @@ impl ClusterReconciler {
         desired: &Desired,
         wish: &Goal,
         differing: &[UnitId],
-    ) -> Result<Option<Beside>, Blocked> {
+    ) -> Result<Option<CoexistenceState>, Blocked> {
         let Shared { client, .. } = &self.shared;
         let runs = rook_operator::running(client, &self.namespace, &self.watched).await?;
         if let Some(why) = &runs
@@ -87,7 +87,7 @@ impl ClusterReconciler {
             .map(|(beside, _)| beside);
         // Of a run that goes on where another ended, it is what that one found.
         let goes_on = before.filter(|_| named.as_ref() == Some(&wish.image));
-        Ok(Some(Beside {
+        Ok(Some(CoexistenceState {
             holder: desired.name(),
             image_before: goes_on.map_or_else(|| named.clone(), |before| before.image_before.clone()),
             mds_by_rook: runs.is_some(),

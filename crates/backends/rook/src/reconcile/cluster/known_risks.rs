@@ -3,13 +3,13 @@
 use stagger_risks::{Applies, RiskFinding};
 
 use crate::observability::blocked::Blocked;
-use crate::observability::events::{self, News};
+use crate::observability::events::{self, EventRecord};
 
 /// The Events that tell of those which apply, or may.
 ///
 /// # Errors
 /// One of them refuses, and is not accepted by its id: nothing is begun.
-pub(super) fn told(found: &[RiskFinding]) -> Result<Vec<News>, Blocked> {
+pub(super) fn told(found: &[RiskFinding]) -> Result<Vec<EventRecord>, Blocked> {
     let refusing = found.iter().filter(|finding| finding.refuses());
     let refusing: Vec<String> = refusing.map(RiskFinding::sentence).collect();
     if !refusing.is_empty() {
@@ -59,7 +59,7 @@ mod tests {
     }
 
     /// The Event that tells of one of them.
-    fn event(found: &[RiskFinding], id: &str) -> News {
+    fn event(found: &[RiskFinding], id: &str) -> EventRecord {
         let one = found.iter().find(|finding| finding.id == id).unwrap();
         events::known_risk(one.sentence())
     }

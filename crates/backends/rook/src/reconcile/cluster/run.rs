@@ -33,7 +33,7 @@ use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
-use crate::executor::beside::{self, Beside, ClusterImage, RookProgress};
+use crate::executor::beside::{self, ClusterImage, CoexistenceState, RookProgress};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::RookMemory;
@@ -46,7 +46,7 @@ use crate::observability::health::Pulse;
 use crate::observability::last_run;
 use crate::observability::writer::Writer;
 use crate::reconcile::Shared;
-use crate::reconcile::commands::Wishes;
+use crate::reconcile::commands::OperatorCommands;
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -74,7 +74,7 @@ impl ClusterReconciler {
         desired: &Arc<Desired>,
         wish: &Goal,
         differing: &[UnitId],
-        beside: Option<Beside>,
+        beside: Option<CoexistenceState>,
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
         let release = self.release(desired, &wish.image).await?;
@@ -148,7 +148,7 @@ impl ClusterReconciler {
         wish: &Goal,
         version: &Version,
         differing: &[UnitId],
-        beside: Option<Beside>,
+        beside: Option<CoexistenceState>,
     ) -> Result<Option<PlannedRun>, Blocked> {
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
@@ -404,7 +404,7 @@ impl ClusterReconciler {
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let mut signals = OperatorSignals {
-            wishes: Wishes::new(wish, self.writer.told().heard),
+            wishes: OperatorCommands::new(wish, self.writer.told().heard),
             asked: &self.asked,
             writer: &self.writer,
             pulse: &mut self.pulse,
@@ -432,7 +432,7 @@ impl ClusterReconciler {
 
 /// What changes in the CephMaintenance while a run is carried out.
 struct OperatorSignals<'a> {
-    wishes: Wishes,
+    wishes: OperatorCommands,
     asked: &'a CommandQueue,
     writer: &'a Writer,
     pulse: &'a mut Pulse,
