@@ -12,7 +12,11 @@ use crate::run::{Action, Ending, Run};
 
 /// One word that says whether you are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Verdict")
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunVerdict {
     /// It continues by itself.

@@ -17,7 +17,11 @@ use crate::hosts::Hosts;
 
 /// What came of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Outcome")
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckOutcome {
     /// It is as it should be.

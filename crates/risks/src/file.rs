@@ -29,7 +29,7 @@ pub enum System {
 
 /// What comes of a risk that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Effect"))]
 #[serde(rename_all = "kebab-case")]
 pub enum RiskEffect {
     /// A run is refused, unless you accept the risk by its id.

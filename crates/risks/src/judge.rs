@@ -47,7 +47,11 @@ pub enum Applies {
 
 /// What was found of one risk that is on the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Finding")
+)]
 #[serde(deny_unknown_fields)]
 pub struct RiskFinding {
     /// The risk's id.

@@ -222,7 +222,7 @@ fn four_groups_where_hroller_has_five() -> Result<()> {
         let theirs = real.hroller(&text, &[])?.groups()?;
         let options = HrollerOptions {
             move_non_redundant: true,
-            ..Options::default()
+            ..HrollerOptions::default()
         };
         let ours = answer(&read(&text)?, &options)?;
         ensure!(ours.left_out.is_empty(), "{:?}", ours.left_out);

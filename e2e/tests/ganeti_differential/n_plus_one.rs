@@ -83,7 +83,7 @@ fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
     };
     let wish = GanetiRebootGoal {
         moving,
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let view = View {
         name: "ganeti".parse()?,

@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::facts::{CephFacts, CollectOptions, Fact, collect};
+use stagger_ceph::facts::{CephFacts, CollectOptions, collect};
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Growth, Policy, Search, Snapshot, Target};
+use stagger_core::model::{ClusterName, Fact, Growth, Policy, Search, Snapshot, Target};
 use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan};
 
 const WANTED: &str = "20.2.4";

@@ -20,6 +20,7 @@ pub mod versions;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use stagger_core::model::Fact;
 
 pub use collect::{CollectError, CollectOptions, collect};
 pub use parse::ParseError;
@@ -64,26 +65,6 @@ pub struct CephFacts {
     pub crashes: Fact<Vec<health::Crash>>,
     /// Which orchestrator manages the daemons, if one does; why not, if nobody could tell.
     pub orchestrator: Fact<Option<String>>,
-}
-
-/// A fact, or why it is not known. Not knowing is never taken for the harmless case.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fact<T> {
-    /// It is so.
-    Yes(T),
-    /// Nobody could tell, for this reason.
-    No(String),
-}
-
-impl<T> Fact<T> {
-    /// The fact, if it is known.
-    pub fn get(&self) -> Option<&T> {
-        match self {
-            Self::Yes(fact) => Some(fact),
-            Self::No(_) => None,
-        }
-    }
 }
 
 /// What a daemon says about itself, as of its last start.

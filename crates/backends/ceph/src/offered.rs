@@ -8,10 +8,11 @@ use stagger_engine::template::filled;
 
 use crate::config::CephSettings;
 use crate::effects::kind_and_id;
+use crate::facts::CephFacts;
 use crate::facts::release::{Version, major, name};
-use crate::facts::{CephFacts, Fact};
 use crate::memory::hosts_of;
 use crate::reboot::ask::{LOOKS, ask};
+use stagger_core::model::Fact;
 
 /// What each host can install: the versions that all of its commands list, or why they are not known.
 pub type Offered = BTreeMap<String, Fact<BTreeSet<Version>>>;

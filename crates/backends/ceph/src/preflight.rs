@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use stagger_core::model::Reason;
+use stagger_core::model::{Fact, Reason};
 use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::api::{CephApi, QueryTarget};
 use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
-use crate::facts::{CephFacts, Fact};
+use crate::facts::CephFacts;
 use crate::health_codes;
 use crate::offered;
 use crate::reboot::ask;

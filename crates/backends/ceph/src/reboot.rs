@@ -10,12 +10,12 @@ pub(crate) mod visit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{
-    GoingBack, IdError, Kind, Part, PartName, Phase, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
-    UnitState, Width,
+    Fact, GoingBack, IdError, Kind, Part, PartName, Phase, Reason, Revision, Snapshot, StageSpec, Target,
+    UnitId, UnitState, Width,
 };
 use stagger_engine::cluster::Refusal;
 
-use crate::facts::{CephFacts, Fact};
+use crate::facts::CephFacts;
 pub use crate::host_task::{HostTask, MAINTAINED, REBOOTED};
 use crate::memory::{BootsBefore, hosts_of};
 use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};

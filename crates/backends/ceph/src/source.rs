@@ -68,7 +68,7 @@ impl CephSource {
     /// # Errors
     /// Its answers have another shape.
     pub fn recorded(inventory: &Inventory, file: &Path) -> Result<Self, InventoryError> {
-        let answers: Answers = inventory.answers()?;
+        let answers: SavedAnswers = inventory.answers()?;
         let api = Arc::new(FromSaved::new(answers, file));
         Ok(Self {
             taken: Some(inventory.taken),

@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             local: LocalGuests::Relocate,
             ..EvacuationPolicy::default()
         },
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let (snapshot, target) = (snapshot(&cluster, &view)?, reboot(&cluster, &wish)?);
     let seen = begun.elapsed();

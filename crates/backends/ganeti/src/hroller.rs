@@ -194,7 +194,7 @@ impl HrollerInput {
                 .iter()
                 .map(|node| cluster.nodes[*node as usize].name.clone())
                 .collect(),
-            ..Selection::default()
+            ..NodeSelection::default()
         };
         if options.ignore_non_redundant {
             cluster

@@ -54,7 +54,7 @@ mod tests {
         ];
         let cluster = GanetiCluster {
             tags: tags.map(str::to_owned).to_vec(),
-            ..Cluster::default()
+            ..GanetiCluster::default()
         };
         let named = ignored_tags(&cluster);
         assert_eq!(named.len(), 1, "{named:?}");

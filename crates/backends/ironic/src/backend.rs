@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{Snapshot, UnitId};
+use stagger_core::model::{Fact, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
 use crate::code::ReleaseCode;
 use crate::config::{IronicSettings, IronicTiming, Service, ServiceRole, StopMode};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
 use crate::observe::{balancer, look, release_code, unknown_release};
 use crate::planner::snapshot;

@@ -9,7 +9,7 @@ use stagger_engine::hosts::{Hosts, Ran, WHENEVER};
 
 use crate::config::{IronicSettings, PROMPT};
 use crate::credentials::{Auth, Credentials};
-use crate::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, Fact, NodeCount, Rows};
+use crate::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
 use crate::rabbitmq::{Routing, RoutingChange};
@@ -17,6 +17,7 @@ use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
 use crate::routes::Management;
 use crate::sql::{Engine, Sql, Statement, with_password};
+use stagger_core::model::Fact;
 
 /// An Ironic, seen and touched. The one of the configuration is [`RemoteIronic`]; tests have one in memory.
 #[async_trait]

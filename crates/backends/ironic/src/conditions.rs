@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
+use stagger_core::model::{Condition, ConditionName, Fact, IdError, UnitState, Verdict};
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
 use crate::config::{BalancerServer, IronicConfig, ServiceRole, StopMode};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
 use crate::in_flight;
 use crate::records::IronicRecords;
@@ -180,7 +180,7 @@ fn conductors_serve(
 
 /// Conductors that are alive and not in the configuration; `None`: nobody sees any.
 pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
-    let listed = facts.conductors.yes()?.iter();
+    let listed = facts.conductors.get()?.iter();
     let strangers: Vec<&str> = listed
         .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
         .map(|(name, _)| name.as_str())
@@ -192,7 +192,7 @@ pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> 
 /// One that is down or in maintenance is left out: it is what a place looks like where nobody is.
 pub(crate) fn strange_apis(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     let ours: Vec<&BalancerServer> = config.apis.iter().flat_map(|api| &api.servers).collect();
-    let listed = facts.balancer.yes()?.servers.iter();
+    let listed = facts.balancer.get()?.servers.iter();
     let strangers: Vec<String> = listed
         .filter(|(server, says)| {
             says.state != ServerState::Down

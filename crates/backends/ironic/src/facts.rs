@@ -4,43 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use stagger_core::model::Fact;
 use stagger_versioned::Version;
 
 use crate::balancer::BalancerStatus;
 use crate::code::ReleaseCode;
 use crate::in_flight::NodeInFlight;
 use crate::records::IronicRecords;
-
-/// A fact, or why nobody could tell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fact<T> {
-    /// It is so.
-    Yes(T),
-    /// Nobody could tell, and why.
-    No(String),
-}
-
-impl<T> Fact<T> {
-    /// The fact, if it is known.
-    pub fn yes(&self) -> Option<&T> {
-        match self {
-            Self::Yes(fact) => Some(fact),
-            Self::No(_) => None,
-        }
-    }
-
-    /// The same, or why not.
-    ///
-    /// # Errors
-    /// Why nobody could tell.
-    pub fn known(&self) -> Result<&T, &str> {
-        match self {
-            Self::Yes(fact) => Ok(fact),
-            Self::No(why) => Err(why),
-        }
-    }
-}
 
 /// All facts of one look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::code::ReleaseCode;
-use crate::facts::Fact;
+use stagger_core::model::Fact;
 
 /// The release that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

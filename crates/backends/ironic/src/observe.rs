@@ -10,9 +10,10 @@ use crate::client::IronicClient;
 use crate::code::{QUESTION, ReleaseCode};
 use crate::commands::filled;
 use crate::config::{IronicConfig, Tools};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::records::RecordStore;
 use crate::releases::Releases;
+use stagger_core::model::Fact;
 
 /// All facts, now.
 pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> IronicFacts {
@@ -110,7 +111,7 @@ pub(crate) fn unknown_release<'a>(
 ) -> Option<&'a str> {
     let written = facts
         .records
-        .yes()
+        .get()
         .into_iter()
         .flat_map(|records| records.services.values());
     let running = written.map(|record| record.release.as_str());

@@ -1,12 +1,12 @@
 //! What an operator says that a service runs, where a run has left that open.
 
 use jiff::Timestamp;
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::{BackendError, Call, LockError};
 use stagger_engine::supervisor::{Identity, new_run_id};
 
 use crate::backend::IronicBackend;
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::records::{Record, RecordState};
 use crate::releases::Releases;
 use crate::runs::{runs, serves};

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use stagger_core::model::{Policy, Snapshot};
+use stagger_core::model::{Fact, Policy, Snapshot};
 use stagger_engine::cluster::names::names_are_known;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
 use crate::config::{IronicConfig, ServiceRole};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::releases::{Releases, UnusableCode};
 use crate::target::upgrade;

@@ -6,7 +6,8 @@ use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::config::{Commands, IronicConfig, IronicSettings};
-use crate::facts::{ApiReport, Fact, IronicFacts};
+use crate::facts::{ApiReport, IronicFacts};
+use stagger_core::model::Fact;
 
 const OF_SERVICES: &[&str] = &["service", "kind", "host"];
 const OF_INSTALLS: &[&str] = &["service", "kind", "host", "release"];

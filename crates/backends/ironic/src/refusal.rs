@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{Doors, Policy, Reason, UnitState};
+use stagger_core::model::{Doors, Fact, Policy, Reason, UnitState};
 use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
 use crate::code::ReleaseCode;
 use crate::conditions::{strange_apis, strange_conductors};
 use crate::config::{IronicConfig, NodesInFlight, ServiceRole, StopMode};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::in_flight;
 use crate::releases::Releases;
@@ -84,7 +84,7 @@ pub(crate) fn judge(
 
 /// What a run keeps of what the new code has said.
 fn remembered(table: &Releases, wanted: &WantedRelease, from: Place) -> Option<ReleaseCode> {
-    let code = wanted.code.as_ref()?.yes()?;
+    let code = wanted.code.as_ref()?.get()?;
     let oldest = table.number(from).parse().ok()?;
     Some(code.clone().since(oldest))
 }
@@ -237,7 +237,7 @@ fn database(facts: &IronicFacts) -> Vec<Reason> {
 
 /// Nodes in flight, where an upgrade is to begin with none.
 fn nodes_in_flight(facts: &IronicFacts, config: &IronicConfig) -> Option<Reason> {
-    let database = facts.database.yes()?;
+    let database = facts.database.get()?;
     if config.in_flight.nodes != NodesInFlight::Refuse {
         return None;
     }
@@ -257,7 +257,7 @@ fn no_backup(config: &IronicConfig) -> Option<Reason> {
 
 /// Rows of versions that the release to go to does not know, or that are newer than what runs.
 fn too_new(facts: &IronicFacts, table: &Releases, from: Place, to: Place) -> Vec<Reason> {
-    let Some(database) = facts.database.yes() else {
+    let Some(database) = facts.database.get() else {
         return Vec::new();
     };
     let reads = table.reads(from.max(to));

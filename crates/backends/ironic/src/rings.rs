@@ -37,7 +37,7 @@ impl std::fmt::Display for Ring<'_> {
 /// All rings that matter.
 pub(crate) fn rings<'a>(facts: &IronicFacts, config: &'a IronicConfig) -> Vec<Ring<'a>> {
     let nothing = DatabaseFacts::default();
-    let database = facts.database.yes().unwrap_or(&nothing);
+    let database = facts.database.get().unwrap_or(&nothing);
     let groups = groups(facts, config);
     let mut by_group: BTreeMap<&str, BTreeSet<&'a str>> = BTreeMap::new();
     for conductor in &config.conductors {

@@ -1,11 +1,11 @@
 //! What each service runs: our record of it, held against what can be seen.
 
-use stagger_core::model::{IdError, Reason, Revision, UnitState};
+use stagger_core::model::{Fact, IdError, Reason, Revision, UnitState};
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
 use crate::config::{Conductor, IronicConfig, Service, ServiceRole};
-use crate::facts::{ApiReport, Fact, IronicFacts};
+use crate::facts::{ApiReport, IronicFacts};
 use crate::records::RecordState;
 use crate::releases::Releases;
 
@@ -154,7 +154,7 @@ fn contradiction(
             if !says {
                 return None;
             }
-            let row = facts.database.yes()?.conductors.get(registered)?;
+            let row = facts.database.get()?.conductors.get(registered)?;
             let version = row.version.as_deref()?;
             let expected = table.conductor_row(*place, runs.held_to())?.to_string();
             // Online migrations raise the row of one that is pinned no more, and of nobody else.
@@ -170,7 +170,7 @@ fn contradiction(
 
 /// Under which name a conductor is registered now, and whether it is alive; `None`: under none, or nobody could tell.
 pub fn registered<'a>(conductor: &'a Conductor, facts: &IronicFacts) -> Option<(&'a str, bool)> {
-    let listed = facts.conductors.yes()?;
+    let listed = facts.conductors.get()?;
     let names = [Some(&conductor.registered), conductor.also_registered.as_ref()];
     let mut found = names.into_iter().flatten().filter_map(|name| {
         let says = listed.get(name)?;

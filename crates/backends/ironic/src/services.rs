@@ -39,7 +39,7 @@ pub fn statuses<'a>(
 
 /// The group of each conductor that Ironic lists.
 pub fn groups(facts: &IronicFacts, config: &IronicConfig) -> BTreeMap<String, String> {
-    let listed = facts.conductors.yes();
+    let listed = facts.conductors.get();
     let group = |conductor: &Conductor| {
         let (name, _) = registered(conductor, facts)?;
         listed?.get(name).map(|says| says.group.clone())

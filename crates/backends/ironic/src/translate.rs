@@ -125,7 +125,7 @@ fn generation(facts: &IronicFacts, units: &[Unit], conditions: &[Condition]) -> 
     use std::fmt::Write as _;
     let revision = facts
         .database
-        .yes()
+        .get()
         .map_or("unknown", |database| database.revision.as_str());
     let mut text = revision.to_owned();
     for unit in units {

@@ -74,7 +74,7 @@ impl System for Ceph {
                 };
                 Ok(CephGoal::Reboot(CephRebootGoal {
                     task,
-                    ..RebootGoal::default()
+                    ..CephRebootGoal::default()
                 }))
             }
             Action::Restart(_) if self.of_rook => Err(CliError::usage(
@@ -86,14 +86,14 @@ impl System for Ceph {
                     kinds: restart.daemons.clone(),
                     token: token(),
                 },
-                ..RebootGoal::default()
+                ..CephRebootGoal::default()
             })),
             Action::Exec(exec) => Ok(CephGoal::Reboot(CephRebootGoal {
                 task: HostTask::Command {
                     command: Goal::command_on_hosts(exec, &self.settings.hosts)?,
                     token: token(),
                 },
-                ..RebootGoal::default()
+                ..CephRebootGoal::default()
             })),
             Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
         }

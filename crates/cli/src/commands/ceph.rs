@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use stagger_ceph::facts::Fact;
 use stagger_ceph::oktostop::{Maps, load, report};
+use stagger_core::model::Fact;
 
 use crate::args::{Cli, FactsFrom};
 use crate::clusters::ClusterHandle;

@@ -142,7 +142,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<HrollerOutput, CliErr
         shared_secondary: args.shared_secondary.into(),
         non_drbd: args.non_drbd.into(),
         compat: args.compat.is_some(),
-        ..Options::default()
+        ..HrollerOptions::default()
     };
     let answered = match improve::time(args.improve.as_deref())? {
         None => answer(&cluster, &options),

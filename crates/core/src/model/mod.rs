@@ -6,6 +6,7 @@ mod capacity;
 mod condition;
 mod constraint;
 mod evacuation;
+mod fact;
 mod guard;
 mod ids;
 mod interruption;
@@ -35,6 +36,7 @@ pub use evacuation::{
     Evacuate, EvacuationPolicy, GuestHandling, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare,
     Standbys,
 };
+pub use fact::Fact;
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,

@@ -7,7 +7,7 @@ use super::UnitId;
 
 /// What is done with a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "How"))]
 #[serde(rename_all = "kebab-case")]
 pub enum MoveKind {
     /// It keeps running while it is moved.

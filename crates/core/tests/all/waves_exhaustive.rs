@@ -125,7 +125,7 @@ impl Judge {
     }
 }
 
-const SEARCH: Search = SearchBudget { seed: 0, steps: 0 };
+const SEARCH: SearchBudget = SearchBudget { seed: 0, steps: 0 };
 
 #[test]
 fn all_graphs_up_to_six_units() {

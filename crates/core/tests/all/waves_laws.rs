@@ -55,7 +55,7 @@ fn any_problem() -> impl Strategy<Value = Problem> {
     })
 }
 
-const SEARCH: Search = SearchBudget { seed: 5, steps: 300 };
+const SEARCH: SearchBudget = SearchBudget { seed: 5, steps: 300 };
 
 fn is_valid(problem: &Problem, solution: &Solution) {
     let mut seen = vec![0; problem.units as usize];

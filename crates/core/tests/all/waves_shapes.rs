@@ -3,7 +3,7 @@
 
 use stagger_core::plan::waves::{BoundReason, DomainRule, Problem, SearchBudget, Solution, Wide, solve};
 
-const SEARCH: Search = SearchBudget { seed: 1, steps: 200 };
+const SEARCH: SearchBudget = SearchBudget { seed: 1, steps: 200 };
 
 fn of(units: u32) -> Problem {
     Problem {

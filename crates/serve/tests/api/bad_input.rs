@@ -18,7 +18,7 @@ fn short() -> RequestTimeouts {
         head: Duration::from_millis(300),
         whole: Duration::from_millis(600),
         stalled: Duration::from_millis(300),
-        ..Limits::default()
+        ..RequestTimeouts::default()
     }
 }
 

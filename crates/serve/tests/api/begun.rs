@@ -89,7 +89,7 @@ async fn who_begins_and_is_refused_is_told_why_and_may_ask_again() {
 async fn who_waits_longer_than_an_answer_may_take_is_told_to_look() {
     let limits = RequestTimeouts {
         whole: Duration::from_secs(2),
-        ..Limits::default()
+        ..RequestTimeouts::default()
     };
     let served = Served::at_address_of(limits, &["north"]).await;
     let operate = served.token("operate", &[]);

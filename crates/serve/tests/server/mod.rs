@@ -234,7 +234,7 @@ impl Served {
             let (lost, name) = (Arc::clone(&is_lost), name.to_owned());
             let file = folder.path().join(format!("{name}.db"));
             let clusters = clusters.iter().map(|name| ClusterName::new(*name).unwrap());
-            let open: Open = Arc::new({
+            let open: StoreOpener = Arc::new({
                 let name = name.clone();
                 move || {
                     let opened = if lost.lock().unwrap().contains(&name) {

@@ -16,8 +16,9 @@ use super::pg::PgMap;
 use super::rgw::CephStatus;
 use super::tree::CrushTree;
 use super::versions::DaemonVersions;
-use super::{CephFacts, DaemonMetadata, Fact, ParseError, read_metadata};
+use super::{CephFacts, DaemonMetadata, ParseError, read_metadata};
 use crate::api::{Body, CephApi, CephApiError, QueryTarget};
+use stagger_core::model::Fact;
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

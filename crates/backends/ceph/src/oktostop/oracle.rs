@@ -151,7 +151,7 @@ impl<'a> Oracle<'a> {
                 .iter()
                 .map(|at| self.pgs.at(*at as usize).id)
                 .collect(),
-            ..Verdict::default()
+            ..OkToStopVerdict::default()
         };
         for at in touched {
             let pg = self.pgs.at(at as usize);

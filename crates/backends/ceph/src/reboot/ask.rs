@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stagger_core::model::plain;
+use stagger_core::model::{Fact, plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, last_words};
 use stagger_engine::template::filled;
 use tokio::task::JoinSet;
 
 use crate::config::{CephSettings, Reboot};
-use crate::facts::Fact;
 
 /// How many hosts are asked at once: each may be a session of ssh.
 const AT_ONCE: usize = 32;

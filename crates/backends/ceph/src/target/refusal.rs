@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use stagger_core::model::{GoingBack, Reason, Unit};
+use stagger_core::model::{Fact, GoingBack, Reason, Unit};
 
 use super::{Refusal, Running, TargetPolicy, version_of};
+use crate::facts::CephFacts;
 use crate::facts::osd::{Pool, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::stores::NO_LEVELDB;
-use crate::facts::{CephFacts, Fact};
 use crate::going_back::going_back;
 use crate::translate::{CAUSED, of_monitors, unaccepted};
 

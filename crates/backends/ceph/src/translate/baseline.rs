@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{Kind, Revision, Unit, UnitId, UnitState};
+use stagger_core::model::{Fact, Kind, Revision, Unit, UnitId, UnitState};
 
-use crate::facts::{CephFacts, Fact};
+use crate::facts::CephFacts;
 
 const DOCUMENT: &str = "ceph-baseline";
 const VERSION: u32 = 1;

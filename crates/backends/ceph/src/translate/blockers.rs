@@ -1,10 +1,10 @@
 //! Which daemons alone keep a condition from being so: were they up, it would be.
 
-use stagger_core::model::{Condition, IdError, Unit, UnitId, UnitState, Verdict};
+use stagger_core::model::{Condition, Fact, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::{Baseline, is_absent};
+use crate::facts::CephFacts;
 use crate::facts::pg_state::PgState;
-use crate::facts::{CephFacts, Fact};
 
 /// Says it of the conditions of which that can be told.
 pub(super) fn tell(

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use stagger_core::model::{Budgets, BudgetsBuilder, Ix, Snapshot, SnapshotError};
+use stagger_core::model::{Budgets, BudgetsBuilder, Fact, Ix, Snapshot, SnapshotError};
 
 use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
 use super::sites::{self, Sites};
+use crate::facts::CephFacts;
 use crate::facts::osd::Pool;
 use crate::facts::pg::{HOLE, Pg, PgId, PgMap};
 use crate::facts::pg_state::PgState;
 use crate::facts::rgw::Gateway;
-use crate::facts::{CephFacts, Fact};
 
 /// The budgets of a cluster over units at these places.
 ///

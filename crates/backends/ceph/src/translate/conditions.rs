@@ -26,14 +26,14 @@ mod pgs;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
+use stagger_core::model::{Condition, ConditionName, Fact, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
 use super::{Baseline, HealthPolicy, blockers, is_absent};
+use crate::facts::CephFacts;
 use crate::facts::health::HealthCheck;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
-use crate::facts::{CephFacts, Fact};
 
 /// The oldest release for which `require-osd-release-N` and its like are told.
 pub(crate) const OLDEST: u32 = 16;

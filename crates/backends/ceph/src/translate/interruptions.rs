@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{IdError, Interruption, UnitId};
+use stagger_core::model::{Fact, IdError, Interruption, UnitId};
 
+use crate::facts::CephFacts;
 use crate::facts::mds::{Filesystem, FsMap};
 use crate::facts::osd::Pool;
 use crate::facts::pg::HOLE;
 use crate::facts::rgw::Gateway;
-use crate::facts::{CephFacts, Fact};
 
 /// The interruptions that a person permits, by their names and by their sorts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
 use stagger_core::check::check;
 use stagger_core::model::{
-    ClusterName, ConditionName, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
+    ClusterName, ConditionName, Fact, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
 };
 use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 

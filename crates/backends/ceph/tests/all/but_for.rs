@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
-use stagger_core::model::{ClusterName, ConditionName, Policy, Snapshot, Verdict};
+use stagger_core::model::{ClusterName, ConditionName, Fact, Policy, Snapshot, Verdict};
 use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
-use stagger_ceph::facts::{CollectError, Fact};
+use stagger_ceph::facts::CollectError;
+use stagger_core::model::Fact;
 
 use crate::cluster::{VERSIONS, facts_of, fixture, recorded};
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use stagger_ceph::config::{CephSettings, Reboot, SoftwareByKind};
 use stagger_ceph::facts::mds::{Filesystem, MetadataServer};
-use stagger_ceph::facts::{CephFacts, DaemonMetadata, Fact};
+use stagger_ceph::facts::{CephFacts, DaemonMetadata};
 use stagger_ceph::memory::hosts_of;
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
@@ -16,7 +16,7 @@ use stagger_ceph::translate::hosts::{Booted, Carried, bounds, host_name, host_un
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{
-    ClusterName, Down, Growth, IdError, Ix, Limit, Policy, Revision, Snapshot, UnitId, UnitState,
+    ClusterName, Down, Fact, Growth, IdError, Ix, Limit, Policy, Revision, Snapshot, UnitId, UnitState,
 };
 use stagger_core::plan::{Plan, PlanningInput, Selection, plan};
 use stagger_engine::cluster::{Planned, Planner as _, PlannerError};
@@ -58,7 +58,7 @@ proptest! {
     fn a_set_of_hosts_is_safe_exactly_when_all_its_daemons_are(
         world in world(), seats in proptest::collection::vec(0..HOSTS, OSDS as usize + 5),
     ) {
-        thread_local!(static BASE: Facts = recorded("18.2.7"));
+        thread_local!(static BASE: CephFacts = recorded("18.2.7"));
         let maps = maps(&world);
         let facts = BASE.with(|base| CephFacts {
             osds: maps.osds.clone(),
@@ -262,7 +262,7 @@ fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
     let all: Vec<String> = reboot::names(&facts, &daemons(&facts)).into_iter().collect();
     let goal = CephRebootGoal {
         only: Some(all[..2].iter().cloned().collect()),
-        ..RebootGoal::default()
+        ..CephRebootGoal::default()
     };
     let (planned, made) = planned_by(&facts, goal, Reboot::default()).unwrap();
     let visited: BTreeSet<String> = waves(&made).into_iter().flatten().collect();

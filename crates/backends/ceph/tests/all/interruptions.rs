@@ -232,7 +232,7 @@ fn what_is_permitted_is_one_at_a_time_and_never_where_something_is_down() {
         .find(|(_, pool)| pool.name == "rephost")
         .unwrap()
         .0;
-    let stagger_ceph::facts::Fact::Yes(pgs) = &facts.pgs else {
+    let stagger_core::model::Fact::Yes(pgs) = &facts.pgs else {
         panic!("the groups are known")
     };
     let group = pgs.iter().find(|pg| pg.id.pool == *pool).unwrap();

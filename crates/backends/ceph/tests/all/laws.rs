@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::tree::CrushTree;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::oktostop::{Maps, Oracle};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Ix, UnitId};
+use stagger_core::model::{ClusterName, Fact, Ix, UnitId};
 
 use crate::cluster::recorded;
 
@@ -151,7 +151,7 @@ proptest! {
     /// The oracle and the planner's constraint are written apart, and say the same.
     #[test]
     fn the_oracle_and_the_budgets_agree(world in world()) {
-        thread_local!(static BASE: Facts = recorded("18.2.7"));
+        thread_local!(static BASE: CephFacts = recorded("18.2.7"));
         let maps = maps(&world);
         let facts = BASE.with(|base| CephFacts {
             osds: maps.osds.clone(),

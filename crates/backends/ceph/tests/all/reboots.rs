@@ -11,12 +11,12 @@ use stagger_ceph::api::recorded::Recorded;
 use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::Reboot;
-use stagger_ceph::facts::{CephFacts, Fact};
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::memory::CephMemory;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::reboot::{CephRebootGoal, HostTask, REBOOTED};
 use stagger_ceph::target::PgGate;
-use stagger_core::model::{GuardName, Phase, Policy, UnitId};
+use stagger_core::model::{Fact, GuardName, Phase, Policy, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Planner as _, Retryability};
@@ -230,7 +230,7 @@ pub(crate) fn process_that(
         task,
     });
     let planner = CephPlanner::new(settings.clone(), PgGate::Clean);
-    let memory: Memory = planner.plan(&facts, &goal, &Policy::default()).unwrap().memory;
+    let memory: CephMemory = planner.plan(&facts, &goal, &Policy::default()).unwrap().memory;
     CephBackend::new(Arc::clone(world) as Arc<dyn CephApi>, settings, Some(memory))
 }
 

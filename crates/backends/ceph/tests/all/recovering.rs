@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::{check, may_stop};
-use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
+use stagger_core::model::{ClusterName, Fact, Policy, Snapshot, UnitId};
 use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 
 use crate::cluster::{recorded, text};

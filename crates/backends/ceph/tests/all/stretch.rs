@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{Stretch, StretchMode};
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::oktostop::{Agreement, OkToStopAnswer, Oracle, compare};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Ix, Part, Snapshot, UnitId, Verdict};
+use stagger_core::model::{ClusterName, Fact, Ix, Part, Snapshot, UnitId, Verdict};
 
 use crate::cluster::{recorded, text};
 

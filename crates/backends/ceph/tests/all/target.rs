@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::health::HealthCheck;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, GoingBack, Part, PartName, Policy};
+use stagger_core::model::{ClusterName, Fact, GoingBack, Part, PartName, Policy};
 use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};

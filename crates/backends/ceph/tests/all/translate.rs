@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::health::{Crash, HealthCheck};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
-use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
+use stagger_core::model::{ClusterName, ConditionName, Fact, Snapshot, UnitId, Verdict};
 
 use crate::cluster::{VERSIONS, fixture, recorded};
 

@@ -36,7 +36,7 @@ pub fn read(request: &str, kvm_node_memory: u64) -> Result<GanetiCluster, Reques
     let request: Request = serde_json::from_str(request).map_err(RequestError::Unreadable)?;
     let mut cluster = GanetiCluster {
         tags: request.cluster_tags,
-        ..Cluster::default()
+        ..GanetiCluster::default()
     };
     let mut groups = BTreeMap::new();
     for (uuid, group) in request.nodegroups.0 {

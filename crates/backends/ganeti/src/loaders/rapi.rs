@@ -134,7 +134,7 @@ impl Bodies {
         let mut cluster = GanetiCluster {
             tags: info.tags,
             ipolicy: Some(info.ipolicy.read("cluster", &info.master)?),
-            ..Cluster::default()
+            ..GanetiCluster::default()
         };
         let mut by_uuid = BTreeMap::new();
         for group in groups {

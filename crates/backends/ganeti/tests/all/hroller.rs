@@ -30,7 +30,7 @@ old4|1024|1024|1|ADMIN_down|Y|node4||ext|
 fn asks() -> HrollerOptions {
     HrollerOptions {
         shared_secondary: Standbys::Exclude,
-        ..Options::default()
+        ..HrollerOptions::default()
     }
 }
 
@@ -108,12 +108,12 @@ fn its_refusals_are_those_of_hroller() {
     let one = |name: &str| vec![name.to_owned()];
     let group = select(NodeSelection {
         groups: one("west"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(said(&cell, &group), "Error: Cannot find target group.");
     let offline = select(NodeSelection {
         leave_out: one("node9"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(
         said(&cell, &offline),
@@ -121,7 +121,7 @@ fn its_refusals_are_those_of_hroller() {
     );
     let tag = select(NodeSelection {
         tags: one("odd"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(said(&cell, &tag), "Error: Cannot create node graph");
     let mut none = cell.clone();
@@ -191,7 +191,7 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
         selection: NodeSelection {
             tags: vec!["even".to_owned()],
             leave_out: vec!["node4".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };
@@ -267,7 +267,7 @@ fn differences_are_those_of_this_answer() {
     let one = |names: &[&str]| HrollerOptions {
         selection: NodeSelection {
             nodes: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };
@@ -412,7 +412,7 @@ fn what_standbys_have_room_for_never_takes_more_groups_than_keeping_them_apart()
             let options = HrollerOptions {
                 shared_secondary,
                 skip_non_redundant,
-                ..Options::default()
+                ..HrollerOptions::default()
             };
             answer(&cluster, &options).map_or(0, |answer| answer.groups.len())
         };
@@ -465,13 +465,13 @@ fn options_mean_together_what_they_mean_in_hroller() {
     let names = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let tags = select(NodeSelection {
         tags: names("odd even"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(nodes(&tags), "node4,node1");
     // The last that was given comes first.
     let wrong = select(NodeSelection {
         leave_out: names("node8 node1 node9"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(nodes(&wrong), "wrong node name(s) set as offline: node9,node8");
 }
@@ -497,7 +497,7 @@ web|1024|0|1|running|Y|n1||rbd||1|-|N
     let options = HrollerOptions {
         selection: NodeSelection {
             leave_out: vec!["n3".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };

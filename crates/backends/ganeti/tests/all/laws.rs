@@ -209,7 +209,7 @@ fn described(facts: &GanetiFacts) -> GanetiCluster {
         }],
         nodes: nodes.collect(),
         instances: instances.collect(),
-        ..Cluster::default()
+        ..GanetiCluster::default()
     }
 }
 

@@ -481,7 +481,7 @@ fn a_baseline_that_was_stored_is_read_and_written_as_it_was() {
     let stored = r#"{"wished":{"moving":{},"ignore_ipolicy":true,"durations":{}},"rebooted":"boot-after","boots":{"n1":"a"},"up":["u1"],"master":"n1"}"#;
     let mut expected: serde_json::Value = serde_json::from_str(stored).unwrap();
     expected["wished"]["moving"] = serde_json::to_value(EvacuationGoal::default().moving).unwrap();
-    let baseline: Memory = serde_json::from_value(expected.clone()).unwrap();
+    let baseline: GanetiMemory = serde_json::from_value(expected.clone()).unwrap();
     assert!(baseline.goal.ignore_ipolicy);
     assert_eq!(serde_json::to_value(&baseline).unwrap(), expected);
 }

@@ -113,7 +113,7 @@ pub(crate) fn told(cluster: &GanetiCluster, wish: &GanetiRebootGoal) -> String {
 pub(crate) fn with(moving: EvacuationPolicy) -> GanetiRebootGoal {
     GanetiRebootGoal {
         moving,
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     }
 }
 
@@ -378,7 +378,7 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
     let cluster = made(3, &[("web", 1024, "running", 2, None, "rbd", "")]);
     let wish = GanetiRebootGoal {
         local_storage: vec![Template::Rbd],
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     assert_eq!(
         told(&cluster, &wish)
@@ -400,7 +400,7 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
     );
     let wrong = GanetiRebootGoal {
         local_storage: vec![Template::Gluster],
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     assert!(
         reboot(&cluster, &wrong)
@@ -422,9 +422,9 @@ fn only_what_is_selected_is_visited_and_emptied() {
     let wish = GanetiRebootGoal {
         selection: NodeSelection {
             nodes: vec!["node2".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let (snapshot, target, made) = planned(&cluster, &wish);
     let guests: Vec<_> = made

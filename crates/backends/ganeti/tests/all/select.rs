@@ -40,17 +40,17 @@ fn nodes_are_selected_by_group_tag_pattern_and_name() {
     assert_eq!(names(&all), "node1 node10 node2 node3");
     let groups = |of: &[&str]| NodeSelection {
         groups: words(of),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&groups(&["east", "u3"])), "node1 node10 node2");
     let tags = |of: &[&str]| NodeSelection {
         tags: words(of),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&tags(&["even"])), "node1 node3");
     let matching = |pattern: &str| NodeSelection {
         matching: Some(Regex::new(pattern).unwrap()),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&matching("^node[23]$")), "node2 node3");
     assert_eq!(names(&matching("1")), "node1 node10");
@@ -59,7 +59,7 @@ fn nodes_are_selected_by_group_tag_pattern_and_name() {
         tags: words(&["even"]),
         nodes: words(&["node1", "node2", "node3"]),
         leave_out: words(&["node3"]),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&mixed), "node1");
     assert_eq!(
@@ -74,28 +74,28 @@ fn what_fits_nothing_is_refused_with_what_there_is() {
     assert_eq!(
         refused(NodeSelection {
             groups: words(&["south"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "there is no node group \"south\"; there are: east, west, north"
     );
     assert_eq!(
         refused(NodeSelection {
             tags: words(&["odd"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node has the tag \"odd\""
     );
     assert_eq!(
         refused(NodeSelection {
             matching: Some(Regex::new("^x").unwrap()),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node has a name that matches \"^x\""
     );
     assert_eq!(
         refused(NodeSelection {
             leave_out: words(&["nod3"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "there is no node \"nod3\"; the nearest is node3"
     );
@@ -103,7 +103,7 @@ fn what_fits_nothing_is_refused_with_what_there_is() {
         refused(NodeSelection {
             groups: words(&["west"]),
             leave_out: words(&["node3"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node is all that is asked for: in group west, without node3"
     );

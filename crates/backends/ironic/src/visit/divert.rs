@@ -7,10 +7,11 @@ use stagger_engine::cluster::BackendError;
 
 use crate::balancer::ServerState;
 use crate::config::{Conductor, IronicConfig, PROMPT, Service, ServiceRole};
-use crate::facts::{Fact, IronicFacts};
+use crate::facts::IronicFacts;
 use crate::rabbitmq::{Exchange, Routing, RoutingChange};
 use crate::rings::{goes_by_word, rings, stand_ins};
 use crate::visit::perform::Performer;
+use stagger_core::model::Fact;
 
 /// So often a change to the routing is tried: each may be repeated.
 const TRIES: u32 = 3;

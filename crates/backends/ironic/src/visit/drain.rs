@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::template::filled;
 
 use crate::balancer::{BalancerStatus, ServerState};
 use crate::commands;
 use crate::config::{BalancerServer, Conductor, InFlight, IronicTiming, Service, ServiceRole, StopMode};
-use crate::facts::{DatabaseFacts, Fact};
+use crate::facts::DatabaseFacts;
 use crate::in_flight;
 use crate::observe::balancer;
 use crate::rings::goes_by_word;

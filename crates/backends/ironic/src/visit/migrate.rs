@@ -10,8 +10,8 @@ use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template::filled;
 
-use crate::facts::Fact;
 use crate::visit::perform::Performer;
+use stagger_core::model::Fact;
 
 /// What one batch came to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use stagger_core::model::{Phase, Revision, UnitId, UnitState};
+use stagger_core::model::{Fact, Phase, Revision, UnitId, UnitState};
 use stagger_engine::cluster::{BackendError, Call};
 
 use crate::client::IronicClient;
 use crate::commands::{self, filled};
 use crate::config::{IronicSettings, Service, ServiceRole};
-use crate::facts::{ApiReport, Fact, IronicFacts};
+use crate::facts::{ApiReport, IronicFacts};
 use crate::goal::UpgradeGoal;
 use crate::observe::{look, pin};
 use crate::records::{Record, RecordState, RecordStore};
@@ -98,7 +98,7 @@ impl<'a> Performer<'a> {
         }
         let before = facts
             .records
-            .yes()
+            .get()
             .and_then(|records| records.services.get(service.name));
         let has_it =
             before.is_some_and(|record| record.release == release && record.state == RecordState::Runs);
@@ -190,7 +190,7 @@ impl<'a> Performer<'a> {
 
     /// Whether a service of the same wave is losing its pin: it runs the new code with it and without it.
     fn is_being_unpinned(&self, name: &str, facts: &IronicFacts) -> bool {
-        let record = facts.records.yes().and_then(|records| records.services.get(name));
+        let record = facts.records.get().and_then(|records| records.services.get(name));
         record.is_some_and(|record| {
             record.state == RecordState::Changing
                 && record.pin.is_none()

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template;
@@ -10,7 +10,6 @@ use stagger_engine::template;
 use crate::client::IronicClient;
 use crate::commands::filled;
 use crate::config::ServiceRole;
-use crate::facts::Fact;
 use crate::observe::release_code;
 use crate::records::{Record, RecordState};
 use crate::runs::runs;

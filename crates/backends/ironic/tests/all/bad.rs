@@ -1,9 +1,9 @@
 //! What nothing is begun on, each with its reason, and all reasons at once.
 
 use stagger_conformance::lock::claim;
+use stagger_core::model::Fact;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
-use stagger_ironic::facts::Fact;
 use stagger_ironic::goal::UpgradeGoal;
 
 use crate::common::{call, goal, setup};

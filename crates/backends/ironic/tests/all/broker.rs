@@ -8,10 +8,10 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::IntoResponse as _;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use stagger_core::model::Fact;
 use stagger_ironic::balancer::ServerState;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic};
 use stagger_ironic::config::{IronicSettings, RabbitMq};
-use stagger_ironic::facts::Fact;
 use stagger_ironic::rabbitmq::{Exchange, RoutingChange};
 
 use crate::common::setup;

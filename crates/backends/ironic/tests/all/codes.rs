@@ -1,7 +1,7 @@
 //! A release of which this program knows nothing: its own code says what it is.
 
+use stagger_core::model::Fact;
 use stagger_core::plan::PlannedPart;
-use stagger_ironic::facts::Fact;
 use stagger_ironic::observe::release_code;
 
 use crate::common::{Setup, setup};

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stagger_core::model::{Policy, RunId};
+use stagger_core::model::{Fact, Policy, RunId};
 use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::config::{IronicConfig, IronicSettings, IronicTiming};
-use stagger_ironic::facts::{Fact, IronicFacts};
+use stagger_ironic::facts::IronicFacts;
 use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::target::{Upgrade, upgrade};

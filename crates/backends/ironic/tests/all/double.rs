@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
 use stagger_ironic::code::ReleaseCode;
-use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, Fact, NodeCount, Rows};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::rabbitmq::{Exchange, QueueReport, Routing, RoutingChange};
 use stagger_ironic::releases::Releases;

@@ -3,13 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use stagger_core::model::{UnitState, Verdict};
+use stagger_core::model::{Fact, UnitState, Verdict};
 use stagger_ironic::balancer::{BalancerStatus, ServerReport, ServerState};
 use stagger_ironic::conditions;
 use stagger_ironic::config::IronicConfig;
-use stagger_ironic::facts::{
-    ApiReport, ConductorReport, ConductorRow, DatabaseFacts, Fact, IronicFacts, Rows,
-};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, IronicFacts, Rows};
 use stagger_ironic::goal::WantedRelease;
 use stagger_ironic::records::{IronicRecords, Record, RecordState};
 use stagger_ironic::releases::Releases;
@@ -99,7 +97,7 @@ fn facts() -> impl Strategy<Value = IronicFacts> {
                 online: true,
             },
         )]),
-        ..Database::default()
+        ..DatabaseFacts::default()
     });
     let records = proptest::collection::btree_map("c1|c2|a1|a2", record(), 0..4);
     let marks = proptest::collection::btree_set("schema|unpin|migrate|check", 0..3);
@@ -182,7 +180,7 @@ fn well() -> IronicFacts {
             revision: "66bd9c5604d5".to_owned(),
             rows: BTreeMap::from([("nodes".to_owned(), rows)]),
             conductors: ["c1", "c2"].map(row).into(),
-            ..Database::default()
+            ..DatabaseFacts::default()
         }),
         balancer: Fact::Yes(BalancerStatus {
             servers: servers.map(up).into(),
@@ -207,22 +205,22 @@ proptest! {
         let snapshot = make();
         prop_assert_eq!(snapshot.digest(), make().digest());
         let verdict = |name: &str| snapshot.condition(&name.parse().unwrap()).verdict;
-        if facts.database.yes().is_none() {
+        if facts.database.get().is_none() {
             for name in [conditions::DATABASE_ANSWERS, conditions::ROWS_HAVE_VERSIONS, conditions::ROWS_READABLE,
                 conditions::SCHEMA_UPGRADED, conditions::ROWS_CURRENT] {
                 prop_assert_ne!(verdict(name), Verdict::Yes, "{}", name);
             }
         }
-        if facts.conductors.yes().is_none() {
+        if facts.conductors.get().is_none() {
             for name in [conditions::CONDUCTORS_SERVE, conditions::NO_OLD_SERVICE] {
                 prop_assert_ne!(verdict(name), Verdict::Yes, "{}", name);
             }
         }
-        if facts.balancer.yes().is_none() {
+        if facts.balancer.get().is_none() {
             prop_assert_ne!(verdict(conditions::PREPARED), Verdict::Yes);
             prop_assert!(snapshot.units().iter().all(|unit| unit.state != UnitState::Serving));
         }
-        if facts.records.yes().is_none() {
+        if facts.records.get().is_none() {
             prop_assert!(snapshot.units().iter().all(|unit| unit.revision.is_none()));
             prop_assert_ne!(verdict(conditions::UNPIN_BEGUN), Verdict::Yes);
         }

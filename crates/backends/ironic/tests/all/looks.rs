@@ -12,13 +12,14 @@ use axum::routing::get;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
+use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
 use stagger_engine::secrets;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, IronicSettings};
 use stagger_ironic::credentials::{Auth, HttpBasic};
-use stagger_ironic::facts::{ApiReport, Fact};
+use stagger_ironic::facts::ApiReport;
 use stagger_ironic::observe::look;
 use stagger_ironic::records::RecordStore;
 
@@ -163,10 +164,10 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     // A header in whatever case counts; where there is none, the page itself.
     assert_eq!(facts.apis["a1"], ApiReport::Offers("1.101".parse().unwrap()));
     assert_eq!(facts.apis["a2"], ApiReport::Offers("1.96".parse().unwrap()));
-    let conductors = facts.conductors.yes().unwrap();
+    let conductors = facts.conductors.get().unwrap();
     assert!(conductors["c1:8089"].alive && !conductors["c2:8089"].alive);
     assert_eq!(conductors["c2:8089"].group, "b");
-    let database = facts.database.yes().unwrap();
+    let database = facts.database.get().unwrap();
     assert_eq!(database.revision, "21c48150dea9");
     let nodes = &database.rows["nodes"];
     assert_eq!(
@@ -206,7 +207,7 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     );
     assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
     assert!(!database.conductors["c2:8089"].online);
-    let shown = facts.balancer.yes().unwrap();
+    let shown = facts.balancer.get().unwrap();
     assert_eq!(shown.servers.len(), 2);
     assert_eq!(facts.pins["c1"], Fact::Yes(Some("2024.2".to_owned())));
     assert_eq!(facts.pins["c2"], Fact::Yes(None));
@@ -271,7 +272,7 @@ async fn muting_halts_the_heartbeat_and_writes_only_where_it_may() {
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
     world.write_offline("c1:8089").await.unwrap();
     let database = world.database().await;
-    assert!(!database.yes().unwrap().conductors["c1:8089"].online);
+    assert!(!database.get().unwrap().conductors["c1:8089"].online);
 }
 
 #[tokio::test]
@@ -285,7 +286,7 @@ async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
     assert!(why.contains("no keystone"), "{why}");
     real.settings.cluster.token = Some("echo secret".to_owned());
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
-    assert!(world.conductors().await.yes().is_some());
+    assert!(world.conductors().await.get().is_some());
 }
 
 /// An Ironic that wants this header of whoever asks, beside a Keystone that gives a new token each time, good for so long.

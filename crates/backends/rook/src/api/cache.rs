@@ -135,7 +135,7 @@ impl ObjectCache {
     fn gather(&self, changes: u64) -> CacheIndex {
         let mut found = CacheIndex {
             changes,
-            ..Found::default()
+            ..CacheIndex::default()
         };
         for deployment in self.deployments.state() {
             match daemons::unit_of(&deployment) {

@@ -58,7 +58,7 @@ pub struct MaintenanceStatus {
 
 /// A condition of the CephMaintenance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, rename = "Condition")]
 pub struct MaintenanceCondition {
     /// `UpToDate`, `Progressing`, `Blocked`, `Available`, `Degraded`.
     #[serde(rename = "type")]

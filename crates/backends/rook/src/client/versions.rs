@@ -52,6 +52,7 @@ pub struct Program {
 /// The daemons of one kind that run the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Row")]
 pub struct DaemonRow {
     /// Their kind.
     pub kind: String,

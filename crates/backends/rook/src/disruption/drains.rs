@@ -207,13 +207,13 @@ pub fn decide(seen: DrainInput<'_>, memory: &DrainMemory) -> DesiredBudgets {
                 return DesiredBudgets {
                     memory: DrainMemory {
                         empty: gone.clone(),
-                        ..Memory::default()
+                        ..DrainMemory::default()
                     },
                     budget: Some(OsdDisruptionBudget {
                         without: down,
                         max_unavailable: 1,
                     }),
-                    ..Wanted::default()
+                    ..DesiredBudgets::default()
                 };
             }
             Err(why) => why_not_any = Some(why),
@@ -263,9 +263,9 @@ pub fn decide(seen: DrainInput<'_>, memory: &DrainMemory) -> DesiredBudgets {
         open: EvictableOsds::Only(free),
         memory: DrainMemory {
             empty,
-            ..Memory::default()
+            ..DrainMemory::default()
         },
-        ..Wanted::default()
+        ..DesiredBudgets::default()
     };
     let fell = domains_of(counted.iter().copied());
     for domain in chosen

@@ -132,7 +132,7 @@ pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeRepor
     let mut status = NodeReport {
         status: Stage::Starting.word().to_owned(),
         pvc_backed_osd: wish.claim.is_some(),
-        ..NodeStatus::default()
+        ..NodeReport::default()
     };
     report(client, wish, &status).await?;
     Stage::Orchestrating.word().clone_into(&mut status.status);

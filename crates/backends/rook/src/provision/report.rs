@@ -200,7 +200,7 @@ mod tests {
         let claim = JobTarget::Claim("set1-data-0x".to_owned());
         let status = NodeReport {
             pvc_backed_osd: true,
-            ..NodeStatus::default()
+            ..NodeReport::default()
         };
         let map: ConfigMap = serde_json::from_value(status_map("rook-ceph", &claim, &status)).unwrap();
         assert_eq!(map.name_any(), "rook-ceph-osd-set1-data-0x-status");

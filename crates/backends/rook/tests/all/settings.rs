@@ -97,7 +97,7 @@ fn that_an_update_waits_for_healthy_groups_all_the_same_is_said_where_rook_would
     for (said, remarked) in [(json!(null), 0), (json!(true), 0), (json!(false), 1)] {
         let settings = read(json!({ "upgradeOSDRequiresHealthyPGs": said }));
         let about = |remark: &&_| {
-            let remark: &stagger_rook::api::policy::Remark = remark;
+            let remark: &stagger_rook::api::policy::FieldWarning = remark;
             remark.field == "spec.upgradeOSDRequiresHealthyPGs"
         };
         assert_eq!(settings.remarks.iter().filter(about).count(), remarked, "{said}");

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::{HOLE, Pg};
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_ceph::facts::{CephFacts, Fact};
 use stagger_ceph::memory::hosts_of;
 use stagger_ceph::translate::hosts::host_unit;
-use stagger_core::model::{Ix, Snapshot, UnitId};
+use stagger_core::model::{Fact, Ix, Snapshot, UnitId};
 use stagger_sim::ClusterCopy;
 use stagger_sim::copy::{CopiedGroup, CopiedPool};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use stagger_ceph::config::CephSettings;
-use stagger_ceph::facts::{CephFacts, Fact};
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::memory::CephMemory;
 use stagger_ceph::reboot::{self, CephRebootGoal, HostTask};
-use stagger_core::model::{ClusterName, Kind, Snapshot};
+use stagger_core::model::{ClusterName, Fact, Kind, Snapshot};
 use stagger_core::run::Event;
 use stagger_engine::database::StoreLocation;
 

@@ -1,11 +1,11 @@
 //! The conditions on placement groups.
 
-use stagger_core::model::Verdict;
+use stagger_core::model::{Fact, Verdict};
 
 use super::{VerdictReason, some, yes};
+use crate::facts::CephFacts;
 use crate::facts::pg::{Pg, PgMap};
 use crate::facts::pg_state::PgState;
-use crate::facts::{CephFacts, Fact};
 
 /// `pgs-known`, `pg-stats-fresh`, `pgs-clean` and `pgs-not-degraded`.
 pub(super) fn all(facts: &CephFacts) -> Vec<(&'static str, VerdictReason)> {

@@ -175,7 +175,7 @@ mod tests {
                 "osd.0 down (host0 may go on draining)".to_owned(),
             )]),
             noout: BTreeMap::from([("host0".to_owned(), seconds(1800))]),
-            ..Wanted::default()
+            ..DesiredBudgets::default()
         };
         let osds = [osd(0, false), osd(1, true), osd(2, true), osd(3, true)];
         Observation::new(seconds(0), &osds, &wanted, recovery)

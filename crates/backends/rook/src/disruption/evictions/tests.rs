@@ -78,7 +78,7 @@ fn open(osds: impl IntoIterator<Item = u32>, at: Timestamp) -> Evidence {
         .collect();
     let wanted = DesiredBudgets {
         open: EvictableOsds::Only(osds.into_iter().collect()),
-        ..Wanted::default()
+        ..DesiredBudgets::default()
     };
     Evidence::Observed {
         observation: Observation::new(at, &all, &wanted, None),

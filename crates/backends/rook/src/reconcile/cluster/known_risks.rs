@@ -47,7 +47,7 @@ mod tests {
             metadata: BTreeMap::from([("osd".to_owned(), metadata)]),
             daemons: ClusterAnswer::Yes(BTreeMap::from([("osd".to_owned(), 3)])),
             settings: ClusterAnswer::Yes(Vec::new()),
-            ..Cluster::unknown("it was not asked")
+            ..RiskFacts::unknown("it was not asked")
         };
         let accepted: BTreeSet<String> = accepted.iter().map(|&id| id.to_owned()).collect();
         judge(&shipped().unwrap(), &way, &cluster, &accepted)

@@ -377,12 +377,13 @@ impl ClusterReconciler {
     ) -> Result<(), Blocked> {
         let store = self.store();
         let replayed = supervisor::replay(&store, run).await?;
-        let memory: Memory = serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
-            Blocked::until_changed(
-                "JournalUnreadable",
-                format!("run {run} keeps no memory of Rook: {error}"),
-            )
-        })?;
+        let memory: RookMemory =
+            serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
+                Blocked::until_changed(
+                    "JournalUnreadable",
+                    format!("run {run} keeps no memory of Rook: {error}"),
+                )
+            })?;
         if memory.beside.is_none() {
             self.no_other_operator().await?;
         }
