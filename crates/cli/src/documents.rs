@@ -107,7 +107,7 @@ pub(crate) struct PlanFile<'a> {
     #[schemars(default)]
     pub(crate) flags: Vec<String>,
     /// Known risks of the way to its target, those that apply first.
-    #[serde(skip_serializing_if = "<[Finding]>::is_empty")]
+    #[serde(skip_serializing_if = "<[RiskFinding]>::is_empty")]
     #[schemars(default)]
     pub(crate) risks: &'a [RiskFinding],
     /// How long it takes by earlier runs of the cluster; absent: nothing is known of these.

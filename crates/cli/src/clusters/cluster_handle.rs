@@ -26,11 +26,11 @@ use crate::planning::PlanRequest;
 use crate::print;
 
 /// What a system's planner plans by.
-pub(crate) type FactsOf<S> = <<S as System>::Planner>::Facts;
+pub(crate) type FactsOf<S> = <<S as System>::Planner as Planner>::Facts;
 /// What can be wanted of such a system.
-pub(crate) type GoalOf<S> = <<S as System>::Planner>::Goal;
+pub(crate) type GoalOf<S> = <<S as System>::Planner as Planner>::Goal;
 /// What a run on such a system remembers.
-pub(crate) type MemoryOf<S> = <<S as System>::Planner>::Memory;
+pub(crate) type MemoryOf<S> = <<S as System>::Planner as Planner>::Memory;
 
 /// What a kind of system does its own way at the command line.
 #[async_trait]
