@@ -205,7 +205,7 @@ fn reasons() -> ArgValueCompleter {
 /// Documents that `stagger schema` prints.
 fn schemas() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let names = documents::schemas(documents::Fields::Any)
+        let names = documents::schemas(documents::SchemaFields::Any)
             .into_iter()
             .map(|(name, _)| name);
         matching(current, names.map(CompletionCandidate::new))

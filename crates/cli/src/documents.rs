@@ -425,7 +425,7 @@ impl Name {
 
 /// Which fields a schema permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fields {
+pub(crate) enum SchemaFields {
     /// Also those that later releases may add: for readers.
     Any,
     /// Those of this release alone: for tests of what it prints.
@@ -433,9 +433,9 @@ pub(crate) enum Fields {
 }
 
 /// All schemas by the name of their document.
-pub(crate) fn schemas(fields: Fields) -> Vec<(&'static str, Value)> {
+pub(crate) fn schemas(fields: SchemaFields) -> Vec<(&'static str, Value)> {
     let mut all = of_this_release();
-    if fields == Fields::Any {
+    if fields == SchemaFields::Any {
         for (_, schema) in &mut all {
             permit_new_fields(schema);
         }

@@ -22,7 +22,7 @@ use stagger_core::model::{ClusterId, HostName, plain};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use self::script::{Mark, PATIENCE, PIECE, ScriptMessage, ScriptParameters};
+use self::script::{PATIENCE, PIECE, ScriptMark, ScriptMessage, ScriptParameters};
 use crate::cluster::BackendError;
 use crate::template;
 
@@ -127,7 +127,7 @@ impl Hosts {
         // It names files on the host.
         plain(key)
             .map_err(|why| BackendError::permanent(&tried, format!("the effect's key {key:?}: {why}")))?;
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).run(key, fence, command);
         let heard = self
             .converse(host, &script, &mark, &tried, Some(may_begin))
@@ -148,7 +148,7 @@ impl Hosts {
     /// The host cannot be reached. A question that was answered by another code than 0 is no error.
     pub async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
         let tried = format!("ask {host} `{question}`");
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).ask(question);
         let unread = |mut error: BackendError| {
             error.outcome_unknown = false;
@@ -187,7 +187,7 @@ impl Hosts {
     /// `only_where_it_is`: a folder that no run has used is not made now.
     async fn raise(&self, host: &str, fence: u64, only_where_it_is: bool) -> Result<(), BackendError> {
         let tried = format!("raise the fence to {fence} on {host}");
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).raise(fence, only_where_it_is);
         let heard = self.converse(host, &script, &mark, &tried, None).await?;
         if heard.result.is_some() {
@@ -200,7 +200,7 @@ impl Hosts {
         }
     }
 
-    fn of<'a>(&'a self, mark: &'a Mark) -> ScriptParameters<'a> {
+    fn of<'a>(&'a self, mark: &'a ScriptMark) -> ScriptParameters<'a> {
         ScriptParameters {
             folder: &self.folder,
             timeout: self.timeout,
@@ -231,7 +231,7 @@ impl Hosts {
         &self,
         host: &str,
         script: &str,
-        mark: &Mark,
+        mark: &ScriptMark,
         tried: &str,
         may_begin: Option<MayBegin<'_>>,
     ) -> Result<ScriptOutput, BackendError> {

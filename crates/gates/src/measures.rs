@@ -6,7 +6,7 @@ use stagger_core::model::{Condition, ConditionName, Part, Policy, Snapshot, Targ
 use stagger_engine::preflight::Check;
 
 use crate::config::{AlertGate, Endpoint, GateSettings, MetricGate};
-use crate::http::Service;
+use crate::http::HttpService;
 use crate::{alertmanager, prometheus};
 
 /// Whoever measures, and what is asked of them.
@@ -14,8 +14,8 @@ use crate::{alertmanager, prometheus};
 pub struct Measures {
     metrics: Vec<GateQuery<MetricGate>>,
     alerts: Vec<GateQuery<AlertGate>>,
-    prometheus: Option<Service>,
-    alertmanager: Option<Service>,
+    prometheus: Option<HttpService>,
+    alertmanager: Option<HttpService>,
     settings: GateSettings,
 }
 
@@ -45,7 +45,7 @@ impl Measures {
             })
         });
         let service = |key: &str, endpoint: Option<&Endpoint>| {
-            let service = endpoint.map(Service::new).transpose();
+            let service = endpoint.map(HttpService::new).transpose();
             service.map_err(|why| format!("[gates.{key}] cannot be used: {why}"))
         };
         Ok(Self {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
 
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 /// The header that names a question that is carried out once.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -74,10 +74,10 @@ pub(crate) enum Repeat {
 
 impl IdempotencyKeys {
     /// The key of a caller.
-    pub(crate) fn key(caller: &str, key: &HeaderValue) -> Result<String, Problem> {
+    pub(crate) fn key(caller: &str, key: &HeaderValue) -> Result<String, ProblemDetails> {
         match key.to_str() {
             Ok(key) if !key.is_empty() && key.len() <= LONGEST => Ok(format!("{caller}\n{key}")),
-            Ok(_) | Err(_) => Err(Problem::malformed(
+            Ok(_) | Err(_) => Err(ProblemDetails::malformed(
                 "an Idempotency-Key has 1 to 200 printable characters",
             )),
         }

@@ -42,12 +42,12 @@ pub use stores::{RunStore, StoreOpener};
 use access::Tokens;
 use idempotency::IdempotencyKeys;
 use run_processes::RunStarter;
-use runs::Runs;
+use runs::RunCatalog;
 
 /// What every answer is made from.
 #[derive(Clone)]
 struct Shared {
-    runs: Runs,
+    runs: RunCatalog,
     tokens: Arc<Tokens>,
     once: Arc<IdempotencyKeys>,
     carrier: Option<Arc<RunStarter>>,

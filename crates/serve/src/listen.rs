@@ -27,9 +27,9 @@ use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_p
 use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
 use crate::patience::{PatientAcceptor, PatientListener};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::run_processes::RunStarter;
-use crate::runs::Runs;
+use crate::runs::RunCatalog;
 use crate::stores::Stores;
 use crate::{ServeSettings, Shared, api, page};
 
@@ -151,7 +151,7 @@ pub async fn serve(
 fn router(settings: ServeSettings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
-        runs: Runs::of(Stores::of(settings.stores, &limits)),
+        runs: RunCatalog::of(Stores::of(settings.stores, &limits)),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(IdempotencyKeys::default()),
         carrier: settings.carry_on.map(|how| Arc::new(RunStarter::new(how))),
@@ -167,8 +167,8 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
             authenticate,
         ))
         .merge(page::open())
-        .fallback(|| async { Problem::nothing_there() })
-        .method_not_allowed_fallback(|| async { Problem::method() })
+        .fallback(|| async { ProblemDetails::nothing_there() })
+        .method_not_allowed_fallback(|| async { ProblemDetails::method() })
         .layer(middleware::from_fn_with_state(limits.whole, with_timeout))
         .layer(middleware::from_fn_with_state(
             authentication,

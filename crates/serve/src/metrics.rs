@@ -14,7 +14,7 @@ use stagger_core::view::RunVerdict;
 
 use crate::Shared;
 use crate::access::Caller;
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::runs::{InList, Listing};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -52,10 +52,10 @@ type Moments = Family<RunLabels, Gauge<f64, AtomicU64>>;
 pub(crate) async fn metrics(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+) -> Result<([(HeaderName, &'static str); 1], String), ProblemDetails> {
     let sees_all = caller.clusters.is_none();
     let newest = shared.runs.newest(caller).await;
-    let Listing { runs, away } = newest.map_err(|error| Problem::of(&error))?;
+    let Listing { runs, away } = newest.map_err(|error| ProblemDetails::of(&error))?;
     // Where stores are is for those who see all that is in them.
     let names = shared.runs.stores.names().filter(|_| sees_all);
     let answer = names.map(|name| (name, away.iter().all(|away| away.store != name)));

@@ -29,7 +29,7 @@ use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
 use crate::reboot;
-use crate::reboot::visit::{Send as Sending, Visit};
+use crate::reboot::visit::{HostVisit, Send as Sending};
 use crate::risks;
 use crate::source::facts_at;
 use crate::translate::hosts::host_name;
@@ -256,7 +256,7 @@ impl CephBackend {
     async fn prepare_host(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
         let CephSettings { hosts, reboot, .. } = &self.settings;
         match (host_name(unit), self.task().prepare(reboot, hosts)) {
-            (Some(host), Some(command)) => Visit::prepare(hosts, call, host, &command).await,
+            (Some(host), Some(command)) => HostVisit::prepare(hosts, call, host, &command).await,
             _ => Ok(String::new()),
         }
     }
@@ -278,7 +278,7 @@ impl CephBackend {
             boots.remove(host);
         };
         forget();
-        let visit = Visit {
+        let visit = HostVisit {
             api: &*self.api,
             shell: &self.settings.hosts,
             reboot: &self.settings.reboot,

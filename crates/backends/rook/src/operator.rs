@@ -32,7 +32,7 @@ use crate::api::cluster::CephCluster;
 use crate::api::maintenance::{CephMaintenance, Desired, Manage};
 use crate::api::names::LEASE;
 use crate::api::sparing_client::sparing_client;
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
 use crate::observability::writer;
@@ -84,7 +84,7 @@ pub async fn run(
     webhook: Option<Webhook>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
-    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(LoopHealth::default()));
     let server = match options.metrics {
         Some(address) => Some(Server::begin(address, Arc::clone(&metrics), Arc::clone(&health)).await?),
         None => None,

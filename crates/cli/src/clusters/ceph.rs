@@ -29,16 +29,16 @@ use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
-use self::reboot::Reached;
-use super::cluster_handle::{ClusterHandle, ManagedSystem, PlanContext, System};
+use self::reboot::HostAccess;
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem, PlanContext};
 use super::guards::GuardHolder;
 use super::reachable;
-use crate::args::{self, Action, Goal, PolicyFlags};
+use crate::args::{self, GoalAction, GoalArgs, PolicyFlags};
 use crate::error::CliError;
 use crate::planning::{PlanRequest, make_plan, refusal};
 
 /// What a Ceph does its own way.
-pub(crate) struct Ceph {
+pub(crate) struct CephSystem {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
     /// Commands were given for it.
@@ -54,19 +54,19 @@ pub(crate) struct Ceph {
 }
 
 #[async_trait]
-impl System for Ceph {
+impl ClusterSystem for CephSystem {
     type Planner = CephPlanner;
 
     const KIND: &'static str = "a Ceph cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<CephGoal, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<CephGoal, CliError> {
         match &goal.action {
-            Action::Reboot(_) if self.of_rook => Err(CliError::usage(
+            GoalAction::Reboot(_) if self.of_rook => Err(CliError::usage(
                 "`reboot` and `patch` are for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("Kubernetes drains a node for its reboot, as Rook permits: docs/guides/kubernetes.md")),
-            Action::Reboot(reboot) => {
-                Goal::reboot_of_hosts(reboot)?;
+            GoalAction::Reboot(reboot) => {
+                GoalArgs::reboot_of_hosts(reboot)?;
                 let task = if reboot.patches {
                     HostTask::Patch
                 } else {
@@ -77,32 +77,32 @@ impl System for Ceph {
                     ..CephRebootGoal::default()
                 }))
             }
-            Action::Restart(_) if self.of_rook => Err(CliError::usage(
+            GoalAction::Restart(_) if self.of_rook => Err(CliError::usage(
                 "`restart` is for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("`kubectl rollout restart` restarts the pods of a Deployment, which Rook lays out")),
-            Action::Restart(restart) => Ok(CephGoal::Reboot(CephRebootGoal {
+            GoalAction::Restart(restart) => Ok(CephGoal::Reboot(CephRebootGoal {
                 task: HostTask::Restart {
                     kinds: restart.daemons.clone(),
                     token: token(),
                 },
                 ..CephRebootGoal::default()
             })),
-            Action::Exec(exec) => Ok(CephGoal::Reboot(CephRebootGoal {
+            GoalAction::Exec(exec) => Ok(CephGoal::Reboot(CephRebootGoal {
                 task: HostTask::Command {
-                    command: Goal::command_on_hosts(exec, &self.settings.hosts)?,
+                    command: GoalArgs::command_on_hosts(exec, &self.settings.hosts)?,
                     token: token(),
                 },
                 ..CephRebootGoal::default()
             })),
-            Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
+            GoalAction::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
         }
     }
 
     async fn goal_by_asking(
         &self,
         wanted: CephGoal,
-        goal: &Goal,
+        goal: &GoalArgs,
         planner: &CephPlanner,
         facts: &CephFacts,
     ) -> Result<CephGoal, CliError> {
@@ -121,14 +121,14 @@ impl System for Ceph {
         }
         let mut settings = self.settings.clone();
         settings.reboot = task.commands(&settings.reboot, &settings.hosts);
-        let reached = self.answers.then_some(Reached {
+        let reached = self.answers.then_some(HostAccess {
             settings: &settings,
             journals: self.journals.as_ref(),
         });
         let found = match &goal.action {
-            Action::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
-            Action::Upgrade(_) | Action::Restart(_) | Action::Exec(_) => {
-                reboot::ask(reached, &args::Reboot::default(), hosts).await?
+            GoalAction::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
+            GoalAction::Upgrade(_) | GoalAction::Restart(_) | GoalAction::Exec(_) => {
+                reboot::ask(reached, &args::RebootArgs::default(), hosts).await?
             }
         };
         let only = found.only.clone().or(only);
@@ -205,7 +205,7 @@ impl System for Ceph {
 }
 
 #[async_trait]
-impl ManagedSystem for Ceph {
+impl ManagedSystem for CephSystem {
     fn backend(
         &self,
         memory: Option<CephMemory>,
@@ -260,7 +260,7 @@ impl ManagedSystem for Ceph {
         }
         found.extend(preflight::look(settings, &facts, to).await);
         if let Some(release) = to {
-            match opened.plan(facts, &Goal::upgrade_to(release)).await {
+            match opened.plan(facts, &GoalArgs::upgrade_to(release)).await {
                 Err(refused) => found.extend(reachable("target", Some(refused))),
                 Ok(PlanContext { planning, .. }) => found.extend(reachable_by(planning)),
             }
@@ -274,7 +274,7 @@ impl ManagedSystem for Ceph {
     }
 }
 
-impl Ceph {
+impl CephSystem {
     /// The version that a release means, by what its hosts can install; the release as it was given where they do not say.
     async fn version_of(&self, release: String, facts: &CephFacts) -> String {
         if !self.answers || offered::is_a_version(&release) {

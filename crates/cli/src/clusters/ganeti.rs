@@ -24,9 +24,9 @@ use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 use stagger_ganeti::source::ClusterFacts;
 
-use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem};
 use super::guards::GuardHolder;
-use crate::args::{Cli, Goal};
+use crate::args::{Cli, GoalArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -37,7 +37,7 @@ pub(crate) use htools::{bodies_at, cluster_at, luxi_at, request_at, text_at};
 pub(crate) use source::recovery_backend;
 
 /// What a Ganeti does its own way.
-pub(crate) struct Ganeti<'a> {
+pub(crate) struct GanetiSystem<'a> {
     /// Names the journals of earlier runs.
     cli: &'a Cli,
     /// What messages call it: by its name, or by that of a file.
@@ -46,7 +46,7 @@ pub(crate) struct Ganeti<'a> {
     settings: Option<GanetiSettings>,
 }
 
-impl Ganeti<'_> {
+impl GanetiSystem<'_> {
     fn settings(&self) -> Result<&GanetiSettings, CliError> {
         self.settings.as_ref().ok_or_else(|| {
             CliError::new(
@@ -107,12 +107,12 @@ fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
 }
 
 #[async_trait]
-impl System for Ganeti<'_> {
+impl ClusterSystem for GanetiSystem<'_> {
     type Planner = GanetiPlanner;
 
     const KIND: &'static str = "a Ganeti cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<MaintenanceGoal, CliError> {
         let asked = goal.maintenance(&self.called)?;
         if self.settings.is_none() {
             goal::refuse_live_flags(&asked)?;
@@ -123,7 +123,7 @@ impl System for Ganeti<'_> {
     async fn goal_by_asking(
         &self,
         wanted: MaintenanceGoal,
-        goal: &Goal,
+        goal: &GoalArgs,
         _planner: &GanetiPlanner,
         facts: &ClusterFacts,
     ) -> Result<MaintenanceGoal, CliError> {
@@ -150,7 +150,7 @@ impl System for Ganeti<'_> {
 }
 
 #[async_trait]
-impl ManagedSystem for Ganeti<'_> {
+impl ManagedSystem for GanetiSystem<'_> {
     fn backend(
         &self,
         memory: Option<GanetiMemory>,
@@ -165,7 +165,7 @@ impl ManagedSystem for Ganeti<'_> {
         Ok(Arc::new(GanetiBackend::new(settings, memory)?))
     }
 
-    async fn may_begin(&self, goal: &Goal, facts: &ClusterFacts) -> Result<(), CliError> {
+    async fn may_begin(&self, goal: &GoalArgs, facts: &ClusterFacts) -> Result<(), CliError> {
         let visit = goal.maintenance(&self.called)?.visit;
         if visit.move_non_redundant && self.settings()?.cluster.visits.relocate.is_none() {
             return Err(CliError::usage(

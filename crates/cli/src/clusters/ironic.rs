@@ -23,28 +23,28 @@ use stagger_ironic::versions::versions;
 use stagger_risks::{ClusterAnswer, Risk, RiskFinding, UpgradePath, judge};
 use stagger_sim::ClusterCopy;
 
-use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem};
 use super::{POLL, VersionReport, reachable, unusable};
-use crate::args::{Cli, Goal};
+use crate::args::{Cli, GoalArgs};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
 
 /// What an Ironic does its own way.
-pub(crate) struct Ironic {
+pub(crate) struct IronicSystem {
     settings: IronicSettings,
     /// Whether it can be asked; of an inventory nothing is.
     answers: bool,
 }
 
-impl ClusterHandle<Ironic> {
+impl ClusterHandle<IronicSystem> {
     /// That of this configuration.
     pub(super) fn of_config(config: Config, settings: IronicSettings) -> Result<Self, CliError> {
         Ok(Self {
             source: Box::new(LiveIronic::new(&settings)?),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic {
+            system: IronicSystem {
                 settings,
                 answers: true,
             },
@@ -73,7 +73,7 @@ impl ClusterHandle<Ironic> {
         Ok(Self {
             source: Box::new(kept),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic {
+            system: IronicSystem {
                 settings,
                 answers: false,
             },
@@ -84,12 +84,12 @@ impl ClusterHandle<Ironic> {
 }
 
 #[async_trait]
-impl System for Ironic {
+impl ClusterSystem for IronicSystem {
     type Planner = IronicPlanner;
 
     const KIND: &'static str = "an Ironic cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<WantedRelease, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<WantedRelease, CliError> {
         Ok(WantedRelease::new(&goal.upgrade(Self::KIND)?.to))
     }
 
@@ -97,7 +97,7 @@ impl System for Ironic {
     async fn goal_by_asking(
         &self,
         wanted: WantedRelease,
-        _goal: &Goal,
+        _goal: &GoalArgs,
         _planner: &IronicPlanner,
         _facts: &IronicFacts,
     ) -> Result<WantedRelease, CliError> {
@@ -161,7 +161,7 @@ impl System for Ironic {
 }
 
 #[async_trait]
-impl ManagedSystem for Ironic {
+impl ManagedSystem for IronicSystem {
     fn backend(
         &self,
         goal: Option<UpgradeGoal>,
@@ -185,7 +185,7 @@ impl ManagedSystem for Ironic {
         };
         checks.extend(preflight::of_facts(&facts));
         if let Some(to) = to {
-            let planned = opened.plan(facts, &Goal::upgrade_to(to)).await;
+            let planned = opened.plan(facts, &GoalArgs::upgrade_to(to)).await;
             checks.extend(reachable("target", planned.err()));
         }
         Ok(checks)

@@ -10,7 +10,7 @@ use stagger_versioned::store::StoreError as RowsError;
 use stagger_versioned::store::migrate::{End, Failed, Limits, Progress};
 
 use super::place;
-use crate::args::{Cli, Db, OnlineDataMigrations};
+use crate::args::{Cli, DbCommand, OnlineDataMigrationsArgs};
 use crate::documents::{self, MigrationReport, MigrationRows, StoreReport, StoredRows};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -20,17 +20,17 @@ use crate::print;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `db`
-pub(crate) async fn db(cli: &Cli, args: &Db) -> Result<Exit, CliError> {
+pub(crate) async fn db(cli: &Cli, args: &DbCommand) -> Result<Exit, CliError> {
     let place = place(cli)?;
     match args {
-        Db::Upgrade => upgrade(cli, &place).await,
-        Db::Version => {
+        DbCommand::Upgrade => upgrade(cli, &place).await,
+        DbCommand::Version => {
             show(cli, &store_report(&place).await?);
             Ok(Exit::Done)
         }
-        Db::Copy { to } => copy(&place, to),
-        Db::Check => check(cli, &place).await,
-        Db::OnlineDataMigrations(args) => migrate(cli, &place, args).await,
+        DbCommand::Copy { to } => copy(&place, to),
+        DbCommand::Check => check(cli, &place).await,
+        DbCommand::OnlineDataMigrations(args) => migrate(cli, &place, args).await,
     }
 }
 
@@ -172,7 +172,11 @@ fn copy(place: &StoreLocation, to: &Path) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-async fn migrate(cli: &Cli, place: &StoreLocation, args: &OnlineDataMigrations) -> Result<Exit, CliError> {
+async fn migrate(
+    cli: &Cli,
+    place: &StoreLocation,
+    args: &OnlineDataMigrationsArgs,
+) -> Result<Exit, CliError> {
     let database = look(place).await?;
     let revision = database.revision().await.map_err(|error| failed(&error))?;
     if revision < place.newest() {
@@ -219,7 +223,7 @@ async fn migrate(cli: &Cli, place: &StoreLocation, args: &OnlineDataMigrations) 
 
 fn migration_report(
     cli: &Cli,
-    args: &OnlineDataMigrations,
+    args: &OnlineDataMigrationsArgs,
     place: &StoreLocation,
     (end, migrations): (End, Vec<MigrationRows>),
 ) -> Exit {

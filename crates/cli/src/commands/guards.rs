@@ -31,7 +31,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// `guards`
-pub(crate) async fn guards(cli: &Cli, args: &args::Guards) -> Result<Exit, CliError> {
+pub(crate) async fn guards(cli: &Cli, args: &args::GuardsArgs) -> Result<Exit, CliError> {
     if args.watch {
         return watch(cli).await;
     }
@@ -169,9 +169,9 @@ async fn look(cli: &Cli, beats: &mut Heartbeats) -> Result<HeldGuards, CliError>
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.
 #[derive(Debug)]
-pub(crate) struct Watcher(#[expect(dead_code, reason = "its pipe is what matters")] Child);
+pub(crate) struct GuardWatcher(#[expect(dead_code, reason = "its pipe is what matters")] Child);
 
-impl Watcher {
+impl GuardWatcher {
     /// Starts it, in a process group of its own.
     pub(crate) fn start(cli: &Cli) -> Result<Option<Self>, CliError> {
         let Some(holder) = clusters::of_config(cli)?.guards()? else {

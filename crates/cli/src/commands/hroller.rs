@@ -35,12 +35,12 @@ pub(crate) fn hroller_args() -> Option<Vec<String>> {
 pub(crate) async fn run_as_hroller(words: &[String]) -> ExitCode {
     match strict::Request::read(words) {
         Ok(request) => strict::hroller(None, &request).await.into(),
-        Err(strict::Ended(code)) => code.into(),
+        Err(strict::ExitCode(code)) => code.into(),
     }
 }
 
 /// `hroller`
-pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
+pub(crate) async fn hroller(cli: &Cli, args: &args::HrollerArgs) -> Exit {
     if args.help_completion {
         print::out(getopt::completion().trim_end());
         return Exit::Done;
@@ -109,7 +109,7 @@ fn refused(error: &CliError) -> Exit {
     Exit::No
 }
 
-async fn groups(cli: &Cli, args: &args::Hroller) -> Result<HrollerOutput, CliError> {
+async fn groups(cli: &Cli, args: &args::HrollerArgs) -> Result<HrollerOutput, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan reboot --json` prints a plan as a document"));
@@ -158,7 +158,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<HrollerOutput, CliErr
     })
 }
 
-async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<GanetiCluster, CliError> {
+async fn cluster(cli: &Cli, args: &args::HrollerArgs) -> Result<GanetiCluster, CliError> {
     let sources = [
         args.text_data.is_some(),
         args.master.is_some(),

@@ -60,7 +60,7 @@ fn store(remote: &Remote, cluster: ClusterName) -> KubeStore {
 }
 
 /// `status`
-pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, CliError> {
     let (client, place) = (connect(&args.kube).await?, place(&args.kube));
     let told = match Remote::find(client.clone(), &place).await {
         Ok(remote) => remote.told().await?,
@@ -101,7 +101,7 @@ fn exit(told: &MaintenanceStatus) -> Exit {
 }
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {
+pub(crate) async fn versions(cli: &Cli, args: &args::VersionsArgs) -> Result<Exit, CliError> {
     let client = connect(&args.kube).await?;
     let versions = client::versions(&client, &place(&args.kube)).await?;
     if cli.json {

@@ -9,7 +9,7 @@ use stagger_core::explain::explain;
 use stagger_core::model::{Kind, Limit, MoveKind, Snapshot, USUAL_VISIT};
 use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
 
-use crate::args::{self, Cli, Goal, PlanFlags};
+use crate::args::{self, Cli, GoalArgs, PlanFlags};
 use crate::clusters::{self, Cluster};
 use crate::documents::{self, CheckReport, PlanFile};
 use crate::error::CliError;
@@ -23,7 +23,7 @@ use crate::show;
 use crate::show::plan::{Detail, PlanNotes, counted};
 
 /// `plan`
-pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
+pub(crate) async fn show_plan(cli: &Cli, args: &args::PlanArgs) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
@@ -34,7 +34,7 @@ pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliE
 /// Writes a plan to the file that is given, and shows it.
 async fn print_plan(
     cli: &Cli,
-    goal: &Goal,
+    goal: &GoalArgs,
     args: &PlanFlags,
     cluster: &dyn Cluster,
     input: &PlanRequest,
@@ -182,7 +182,7 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
 }
 
 /// `check`
-pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, CliError> {
+pub(crate) async fn check_plan(cli: &Cli, args: &args::CheckArgs) -> Result<Exit, CliError> {
     let file = SavedPlan::read(&args.plan)?;
     // A goal beside the file says what else it is judged for.
     let goal = match &args.goal {
@@ -233,7 +233,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
 }
 
 /// `explain`
-pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit, CliError> {
+pub(crate) async fn explain_unit(cli: &Cli, args: &args::ExplainArgs) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, args.goal.with()).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;

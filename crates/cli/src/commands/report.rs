@@ -8,7 +8,7 @@ use stagger_report::page::RunReport;
 use stagger_report::sentences::told;
 use stagger_report::{History, page, verify};
 
-use super::journal::{Journal, journal, no_start};
+use super::journal::{NamedJournal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -18,14 +18,14 @@ use crate::print;
 use crate::state::{artifacts, store};
 
 /// `report`
-pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
+pub(crate) async fn report(cli: &Cli, args: &args::ReportArgs) -> Result<Exit, CliError> {
     if cli.json {
         let error = CliError::usage("a report is an HTML page; there is no JSON of it");
         return Err(
             error.hint("`status --json`, `verify --json` and `history RUN --json` have what it is made of")
         );
     }
-    let Journal { entries, from } = journal(cli, &args.of).await?;
+    let NamedJournal { entries, from } = journal(cli, &args.of).await?;
     let verification = verify(&entries).ok_or_else(|| no_start(&from))?;
     // Of a journal that somebody has damaged there is a report too.
     let (readable, broken) = match told(&entries) {

@@ -12,7 +12,7 @@ use crate::print;
 use crate::risks::known;
 
 /// `risks`
-pub(crate) async fn risks(cli: &Cli, args: &args::ListRisks) -> Result<Exit, CliError> {
+pub(crate) async fn risks(cli: &Cli, args: &args::ListRisksArgs) -> Result<Exit, CliError> {
     let is_named = args.from.from.is_some() || args.from.on.is_given();
     let report = if is_named || config::path(cli).is_ok() {
         let cluster = clusters::open(cli, &args.from).await?;

@@ -16,9 +16,9 @@ use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::guards::Watcher;
+use super::guards::GuardWatcher;
 use super::{artifacts, place, state_folder, store, user, which};
-use crate::args::{Cli, Goal, Run};
+use crate::args::{Cli, GoalArgs, RunArgs};
 use crate::clusters::{self, RunInput};
 use crate::config;
 use crate::documents;
@@ -37,7 +37,7 @@ use crate::show::plan::{Detail, PlanNotes};
 use stagger_report::sentences;
 
 /// `run`
-pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
+pub(crate) async fn run(cli: &Cli, args: &RunArgs) -> Result<Exit, CliError> {
     let args = match (&args.file, &args.goal) {
         (Some(path), None) => {
             let file = SavedPlan::read(path)?;
@@ -65,7 +65,7 @@ pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
 
 /// What is to be done.
 struct Request {
-    goal: Goal,
+    goal: GoalArgs,
     /// To which plans was agreed before they were made; `None`: somebody is asked.
     agreed: Option<Consent>,
     /// In whose name, if not in that of whoever started this process.
@@ -287,7 +287,7 @@ async fn carry_out(
     lease: Lease,
 ) -> Result<Exit, CliError> {
     let run = driver.run().start().run.clone();
-    let _watcher = match Watcher::start(cli) {
+    let _watcher = match GuardWatcher::start(cli) {
         Ok(watcher) => watcher,
         Err(error) => {
             lease.leave().await;

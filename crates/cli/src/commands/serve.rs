@@ -14,7 +14,7 @@ use stagger_serve::{
 };
 
 use super::{stop_asked, user};
-use crate::args::{AddToken, Cli, Serve, Site, Token};
+use crate::args::{AddTokenArgs, Cli, ServeArgs, Site, TokenCommand};
 use crate::config;
 use crate::documents::{self, TokenList, TokenRow};
 use crate::error::CliError;
@@ -23,7 +23,7 @@ use crate::print;
 use crate::state::{place, place_of, state_folder};
 
 /// `serve`
-pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
+pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError> {
     if args.openapi {
         print::json(&openapi());
         return Ok(Exit::Done);
@@ -66,7 +66,7 @@ struct Served {
 }
 
 /// That of this command line first.
-fn sites(cli: &Cli, args: &Serve) -> Result<Vec<Served>, CliError> {
+fn sites(cli: &Cli, args: &ServeArgs) -> Result<Vec<Served>, CliError> {
     let mut words = Vec::new();
     for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
         if let Some(path) = given {
@@ -154,7 +154,7 @@ fn carry_on(cli: &Cli, sites: &[Served]) -> Result<RunLauncher, CliError> {
     })
 }
 
-fn listen(cli: &Cli, args: &Serve) -> Result<Listen, CliError> {
+fn listen(cli: &Cli, args: &ServeArgs) -> Result<Listen, CliError> {
     if let (Some(address), Some(certificate), Some(key)) = (args.listen, &args.certificate, &args.key) {
         let tls = Tls {
             certificate: certificate.clone(),
@@ -178,10 +178,10 @@ fn token_file(cli: &Cli) -> Result<PathBuf, CliError> {
 }
 
 /// `token`
-pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
+pub(crate) fn token(cli: &Cli, args: &TokenCommand) -> Result<Exit, CliError> {
     let tokens = Tokens::of(&token_file(cli)?);
     match args {
-        Token::Add(AddToken {
+        TokenCommand::Add(AddTokenArgs {
             name,
             role,
             clusters,
@@ -199,8 +199,8 @@ pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
             print::out(&token);
             print::talk("it is shown only once: only its digest is kept");
         }
-        Token::List => list(cli, &tokens)?,
-        Token::Revoke { name } => {
+        TokenCommand::List => list(cli, &tokens)?,
+        TokenCommand::Revoke { name } => {
             tokens.revoke(name)?;
             print::talk(&format!("{name} is revoked"));
         }

@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::forecasts::Outlook;
 use crate::print;
 use crate::state::which;
-use crate::watch_screen::{Act, Screen, ScreenData, draw, key};
+use crate::watch_screen::{KeyAction, Screen, ScreenData, draw, key};
 
 /// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ struct Source<'a> {
 }
 
 /// `watch`
-pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, CliError> {
+pub(crate) async fn watch_run(cli: &Cli, args: &args::WatchArgs) -> Result<Exit, CliError> {
     let store = store_of(cli, &args.kube).await?;
     let run = which(&*store, args.run.as_ref()).await?;
     let mut source = Source {
@@ -136,9 +136,9 @@ async fn on_screen(
         match timeout(KEYS, typed.recv()).await {
             Ok(Some(Ok(Event::Key(pressed)))) if pressed.kind == KeyEventKind::Press => {
                 match key(&mut screen, &shown, pressed) {
-                    Act::Nothing => {}
-                    Act::Quit => return Ok(shown.view.verdict),
-                    Act::Ask(command) => screen.told = Some(source.ask(&command).await),
+                    KeyAction::Nothing => {}
+                    KeyAction::Quit => return Ok(shown.view.verdict),
+                    KeyAction::Ask(command) => screen.told = Some(source.ask(&command).await),
                 }
             }
             Ok(Some(Ok(_))) | Err(_) => {}

@@ -3,7 +3,7 @@
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Group, GroupWave, PlanningInput};
-use crate::evacuation::{Limit, Partition, PlacementContext, WavePlacement};
+use crate::evacuation::{HostBudget, Partition, PlacementContext, WavePlacement};
 use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 /// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
@@ -217,7 +217,7 @@ fn one_at_a_time(
     maintenance: &Maintenance,
     down: &Down,
     units: &[Ix],
-) -> Vec<Limit> {
+) -> Vec<HostBudget> {
     let snapshot = ask.snapshot;
     let is_down = |unit: &UnitId| snapshot.find(unit).is_none_or(|unit| down.has(unit));
     maintenance
@@ -228,7 +228,7 @@ fn one_at_a_time(
                 .zip(units)
                 .filter(|(_, unit)| one.units.binary_search(&snapshot.unit(**unit).id).is_ok())
                 .map(|(at, _)| (at, 1));
-            Limit {
+            HostBudget {
                 members: members.collect(),
                 most: u32::from(!one.units.iter().any(is_down)),
                 loose: None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::waves::{DomainRule, NarrowBudgets, Problem, Wide};
-use crate::evacuation::Limit;
+use crate::evacuation::HostBudget;
 use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 
 /// One group of a stage as the solver takes it, and how to say its answers in words.
@@ -42,7 +42,7 @@ pub(super) fn pose<'a>(
     policy: &Policy,
     frame: Frame,
     units: &[Ix],
-    guests: &[Limit],
+    guests: &[HostBudget],
 ) -> Posed<'a> {
     let mut local = vec![None; snapshot.units().len()];
     for (at, unit) in units.iter().enumerate() {
@@ -206,7 +206,7 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 
 impl Posed<'_> {
     /// The same problem with what guests ask loosened, so that nothing that is possible breaks it.
-    pub(super) fn loosened(&self, guests: &[Limit]) -> Problem {
+    pub(super) fn loosened(&self, guests: &[HostBudget]) -> Problem {
         let mut budgets = NarrowBudgets::default();
         for (budget, behind) in self.problem.budgets.iter().zip(&self.budgets) {
             match behind {

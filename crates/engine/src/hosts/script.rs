@@ -22,7 +22,7 @@ const LONGER: u64 = 30;
 /// The script's own lines begin with a word that nobody knew before: what a command prints is not taken for
 /// them, whatever it prints.
 #[derive(Debug, Clone)]
-pub(super) struct Mark(String);
+pub(super) struct ScriptMark(String);
 
 /// What the script itself says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) enum ScriptMessage<'a> {
     Result(&'a str),
 }
 
-impl Mark {
+impl ScriptMark {
     /// A new one.
     pub(super) fn draw() -> Self {
         Self(format!("stagger-{}", random_hex(8)))
@@ -68,7 +68,7 @@ impl Mark {
 pub(super) struct ScriptParameters<'a> {
     pub(super) folder: &'a Path,
     pub(super) timeout: u64,
-    pub(super) mark: &'a Mark,
+    pub(super) mark: &'a ScriptMark,
     pub(super) patience: u64,
     pub(super) piece: u64,
 }

@@ -98,13 +98,13 @@ async fn commands_of_one_holder_run_side_by_side() {
 /// A script that was started by hand, and what it says.
 struct ByHand {
     child: tokio::process::Child,
-    mark: Mark,
+    mark: ScriptMark,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
     stdin: Option<tokio::process::ChildStdin>,
 }
 
 async fn by_hand(hosts: &Hosts, shell: &str, patience: u64, command: &str) -> ByHand {
-    let mark = Mark::draw();
+    let mark = ScriptMark::draw();
     let of = ScriptParameters {
         patience,
         piece: 1,

@@ -75,7 +75,7 @@ impl PlanShape {
 
 /// A phase of a unit's turn, in the order in which they come; or the gates of its wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum SamplePhase {
     Prepare,
     Enter,
     Change,
@@ -83,7 +83,7 @@ pub(super) enum Phase {
     Gates,
 }
 
-impl Phase {
+impl SamplePhase {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
@@ -119,7 +119,7 @@ pub struct EarlierRun {
     /// What draws are made of.
     pub samples: Samples,
     /// How long phases took.
-    pub(super) phases: BTreeMap<(Kind, Phase), Vec<i64>>,
+    pub(super) phases: BTreeMap<(Kind, SamplePhase), Vec<i64>>,
 }
 
 /// How long things took in one run, in milliseconds.
@@ -215,7 +215,7 @@ impl EarlierRun {
         let mut back = wave.time.from;
         for turn in &wave.turns {
             for span in turn.spans.iter().filter(|span| span.end == Some(SpanEnd::Done)) {
-                if let (Some(phase), Some(to)) = (Phase::of(span.doing), span.time.to) {
+                if let (Some(phase), Some(to)) = (SamplePhase::of(span.doing), span.time.to) {
                     let took = milliseconds(span.time.from, to);
                     self.phases.entry((kind.clone(), phase)).or_default().push(took);
                 }
@@ -231,7 +231,7 @@ impl EarlierRun {
             return;
         };
         self.phases
-            .entry((kind.clone(), Phase::Gates))
+            .entry((kind.clone(), SamplePhase::Gates))
             .or_default()
             .push(milliseconds(back, over));
         let only_here = match (wave.forecast, shortest) {

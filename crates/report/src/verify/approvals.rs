@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Phase, UnitId};
 use stagger_core::run::{Action, Answer, Event};
 
-use super::effects::{Effects, End};
+use super::effects::{EffectEnd, Effects};
 use super::{Breach, Journal};
 
 /// What both judges have said in the open wave.
@@ -43,7 +43,7 @@ pub(super) fn two_judges(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut broken = Vec::new();
     for entry in journal.entries {
         for (action, end) in effects.ended_by(&entry.event).unwrap_or_default() {
-            if let Some(unit) = stops(action).filter(|_| end == End::NotBegun) {
+            if let Some(unit) = stops(action).filter(|_| end == EffectEnd::NotBegun) {
                 said.begun.remove(unit);
             }
         }

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, Phase, UnitId};
 use stagger_core::run::{Action, Event};
 
-use super::effects::{Effects, End};
+use super::effects::{EffectEnd, Effects};
 use super::{Breach, Journal};
 
 /// A guard that was taken.
@@ -33,14 +33,14 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         units,
                         expires,
                     },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     count += 1;
                     let expires = SignedDuration::from_secs(i64::from(*expires));
                     let until = entry.at.saturating_add(expires).unwrap_or(Timestamp::MAX);
                     guards.insert((guard, units), GuardSpan { until, tried: false });
                 }
-                (Action::DropGuard { guard, units }, End::Done) => {
+                (Action::DropGuard { guard, units }, EffectEnd::Done) => {
                     guards.remove(&(guard, units.as_slice()));
                 }
                 (Action::DropGuard { guard, units }, _) => {
@@ -54,7 +54,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         phase: Phase::Enter,
                         ..
                     },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     count += 1;
                     entered.insert(unit, false);
@@ -67,7 +67,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     }
                     | Action::Restart { unit }
                     | Action::GoBack { unit, .. },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     // Who is started once more or goes back is in service then.
                     entered.remove(unit);
@@ -80,7 +80,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     }
                     | Action::Restart { unit }
                     | Action::GoBack { unit, .. },
-                    End::Failed,
+                    EffectEnd::Failed,
                 ) => {
                     if let Some(tried) = entered.get_mut(unit) {
                         *tried = true;

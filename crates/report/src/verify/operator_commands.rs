@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use stagger_core::model::{Door, Doors, PartName, Phase};
 use stagger_core::run::{Action, Command, Event};
 
-use super::plans::Newest;
+use super::plans::NewestPlan;
 use super::{Breach, Journal};
 
 pub(super) fn points_of_no_return(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
-    let mut newest = Newest::default();
+    let mut newest = NewestPlan::default();
     let mut approved: BTreeSet<&PartName> = BTreeSet::new();
     let mut count = 0;
     let mut broken = Vec::new();

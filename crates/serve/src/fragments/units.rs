@@ -29,7 +29,7 @@ type Host<'a> = (&'a str, Vec<&'a str>);
 
 /// The map as a script draws it: domains with their hosts.
 #[derive(Debug, Serialize)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct MapLayout<'a> {
     groups: Vec<(&'a str, Vec<Host<'a>>)>,
     /// Word and shape of each state, by the digit that stands for it in `states`.
     legend: Vec<(&'static str, &'static str)>,
@@ -50,7 +50,7 @@ impl<'a> Map<'a> {
         cells.map(digit).collect()
     }
 
-    pub(crate) fn layout(&self) -> Layout<'_> {
+    pub(crate) fn layout(&self) -> MapLayout<'_> {
         let groups = self.groups.iter().map(|group| {
             let hosts = group.hosts.iter().map(|(host, units)| {
                 let names = units.iter().map(|(unit, _)| unit.as_str());
@@ -58,7 +58,7 @@ impl<'a> Map<'a> {
             });
             (group.name, hosts.collect())
         });
-        Layout {
+        MapLayout {
             groups: groups.collect(),
             legend: UnitProgress::ALL
                 .iter()

@@ -18,7 +18,7 @@ use super::PageError;
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::commands::{ask, refused, role_of};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::run_path::{RunPath, permitted};
 use crate::runs::ReadRun;
 
@@ -207,20 +207,22 @@ pub(super) async fn command(
     run: RunPath,
     wish: Result<Form<CommandForm>, FormRejection>,
 ) -> Result<Redirect, PageError> {
-    let Path(run) = run.map_err(Problem::from)?;
-    let Form(CommandForm { command, plan, door }) = wish.map_err(Problem::from)?;
+    let Path(run) = run.map_err(ProblemDetails::from)?;
+    let Form(CommandForm { command, plan, door }) = wish.map_err(ProblemDetails::from)?;
     let command = match (command.as_str(), door) {
         ("pause", _) => Command::Pause,
         ("resume", _) => Command::Resume,
         ("abort", _) => Command::Abort,
         ("rollback", _) => Command::Rollback,
         ("approve", Some(door)) => Command::Approve { door },
-        _ => return Err(Problem::malformed("no form of this page asks for that").into()),
+        _ => return Err(ProblemDetails::malformed("no form of this page asks for that").into()),
     };
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let now = seen.journal.reading.run.plan().map(|plan| plan.id.clone());
     if matches!(command, Command::Approve { .. }) && (plan.is_none() || plan != now) {
-        return Err(Problem::moved("it follows another plan than the one that you saw: look again").into());
+        return Err(
+            ProblemDetails::moved("it follows another plan than the one that you saw: look again").into(),
+        );
     }
     if let Some(problem) = refused(&seen, &command) {
         return Err(problem.into());

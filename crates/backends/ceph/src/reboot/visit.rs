@@ -30,7 +30,7 @@ const TAKES_OVER: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What a host's turn is made of.
-pub(crate) struct Visit<'a> {
+pub(crate) struct HostVisit<'a> {
     pub(crate) api: &'a dyn CephApi,
     pub(crate) shell: &'a Hosts,
     pub(crate) reboot: &'a Reboot,
@@ -72,7 +72,7 @@ impl Power {
     }
 }
 
-impl Visit<'_> {
+impl HostVisit<'_> {
     /// Lays out on a host what its turn needs. Nothing stops.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use super::{HrollerError, RebootGroup, master_names};
 use crate::loaders::text;
 use crate::model::{GanetiCluster, GanetiNode, GroupIx, Ipolicy, Resources, Template};
 use graph::{Colours, Graph, smallest, statistics};
-use placement::{Kind, State, clear_in_parts, migrate_off};
+use placement::{Kind, PlacementState, clear_in_parts, migrate_off};
 
 /// What hroller is asked, in its own options.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +67,7 @@ pub struct Colouring<'a> {
 }
 
 /// Nodes that go together, and the cluster once they are cleared.
-type Part = (Vec<u32>, State);
+type Part = (Vec<u32>, PlacementState);
 
 impl<'a> StrictInput<'a> {
     /// The question about a cluster.
@@ -216,7 +216,7 @@ impl Colouring<'_> {
             online,
             ..
         } = self.question;
-        let start = State::new(cluster);
+        let start = PlacementState::new(cluster);
         let targets: Vec<u32> = (0_u32..)
             .zip(online)
             .filter_map(|(at, online)| online.then_some(at))
@@ -256,7 +256,7 @@ impl Colouring<'_> {
     }
 
     /// The largest first, that of the master last, and the master last in it.
-    fn in_order(&self, start: &State, parts: Vec<Part>) -> Vec<RebootGroup> {
+    fn in_order(&self, start: &PlacementState, parts: Vec<Part>) -> Vec<RebootGroup> {
         let cluster = self.question.cluster;
         let is_master = |at: u32| {
             let node = &cluster.nodes[at as usize];

@@ -22,7 +22,7 @@ pub(crate) use image::is_taken_up;
 pub use image::{ClusterImage, RookImageStatus};
 pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, not_done as servers_not_done};
 pub(crate) use monitors::unwatched;
-pub(crate) use settle::{Settle, settle};
+pub(crate) use settle::{SettleAction, settle};
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -539,13 +539,13 @@ mod tests {
         };
         let let_go = |units: &[&str]| {
             let units = units.iter().map(|unit| UnitId::new(*unit).unwrap());
-            Settle::LetGo(units.collect())
+            SettleAction::LetGo(units.collect())
         };
         let done = Daemons::from([daemon("osd.1", NEW, &held()), daemon("osd.2", NEW, &json!({}))]);
         assert_eq!(settle(true, &done, NEW), let_go(&["osd.1"]));
         let half = Daemons::from([daemon("osd.1", NEW, &json!({})), daemon("osd.2", OLD, &held())]);
         match settle(true, &half, NEW) {
-            Settle::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
+            SettleAction::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
             other => panic!("{other:?}"),
         }
         // The second half of our mark goes where somebody has taken the first one away.
@@ -558,14 +558,17 @@ mod tests {
         assert_eq!(settle(false, &half, NEW), let_go(&["osd.2"]));
         // All of it went back.
         let back = Daemons::from([daemon("osd.1", OLD, &held()), daemon("osd.2", OLD, &held())]);
-        assert_eq!(settle(true, &back, NEW), Settle::ImageBefore(OLD.to_owned()));
+        assert_eq!(
+            settle(true, &back, NEW),
+            SettleAction::ImageBefore(OLD.to_owned())
+        );
         assert_eq!(settle(true, &back, OLD), let_go(&["osd.1", "osd.2"]));
         // Rook takes back what it has updated itself.
         let mut with_servers = back.clone();
         with_servers.extend([daemon("mds.fs-a", NEW, &json!({}))]);
         assert_eq!(
             settle(true, &with_servers, NEW),
-            Settle::ImageBefore(OLD.to_owned())
+            SettleAction::ImageBefore(OLD.to_owned())
         );
         // By a CephMaintenance that is gone; and what a person holds is theirs.
         let theirs = Daemons::from([

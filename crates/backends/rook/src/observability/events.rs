@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::agent::agents::AgentRollout;
 use crate::api::settings::PolicySettings;
-use crate::observability::status::{ClusterStatus, Drained, Provisioning};
+use crate::observability::status::{ClusterStatus, DrainStatus, Provisioning};
 use crate::provision::ProvisioningWarning;
 
 /// Who reports.
@@ -103,7 +103,7 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<Even
             .filter(|(object, _)| !known.is_some_and(|known| known.contains_key(*object)));
         news.extend(new.map(|(_, note)| bad("Observe", reason, note.clone())));
     }
-    let nothing = Drained::default();
+    let nothing = DrainStatus::default();
     let nothing_new = Provisioning::default();
     news.extend(of_provisioning(
         before.provisioning.as_ref().unwrap_or(&nothing_new),
@@ -137,7 +137,7 @@ fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<EventRecord
     remarks.chain(fields).collect()
 }
 
-fn of_drains(before: &Drained, now: &Drained) -> Vec<EventRecord> {
+fn of_drains(before: &DrainStatus, now: &DrainStatus) -> Vec<EventRecord> {
     let mut news = Vec::new();
     for domain in now.draining.difference(&before.draining) {
         news.push(match now.noout.get(domain) {
@@ -299,12 +299,12 @@ pub(crate) fn of_settings(settings: &PolicySettings) -> Vec<EventRecord> {
 }
 
 /// Sends Events of one object in the background.
-pub(crate) struct Events {
+pub(crate) struct EventPublisher {
     tell: mpsc::Sender<EventRecord>,
     task: JoinHandle<()>,
 }
 
-impl Events {
+impl EventPublisher {
     /// Of that object; `identity` tells one operator from another.
     pub(crate) fn new(client: &Client, identity: &str, object: ObjectReference) -> Self {
         let reporter = Reporter {
@@ -325,7 +325,7 @@ impl Events {
     }
 }
 
-impl Drop for Events {
+impl Drop for EventPublisher {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -11,14 +11,14 @@ use serde_json::Value;
 use stagger_ceph::api::{Body, CephAnswer, CephApi, CephApiError, QueryTarget};
 use tower::{Layer, Service};
 
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
 
 /// Counts requests to the API server; one that it grants shows that it is there.
 #[derive(Clone)]
 pub(crate) struct Requests {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<LoopHealth>,
 }
 
 impl<S> Layer<S> for Requests {

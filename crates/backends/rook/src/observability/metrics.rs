@@ -403,7 +403,7 @@ mod tests {
     use stagger_core::model::Reason;
 
     use super::*;
-    use crate::observability::status::Drained;
+    use crate::observability::status::DrainStatus;
 
     /// Of a cluster that has done, and is at, all that is measured.
     fn full() -> (Arc<Metrics>, ClusterMetrics) {
@@ -422,10 +422,10 @@ mod tests {
         cluster.status(&ClusterStatus {
             phase: "Blocked".to_owned(),
             reason: "NeedsAPerson".to_owned(),
-            drains: Some(Drained {
+            drains: Some(DrainStatus {
                 draining: BTreeSet::from(["a".to_owned()]),
                 waiting: BTreeSet::from(["b".to_owned(), "c".to_owned()]),
-                ..Drained::default()
+                ..DrainStatus::default()
             }),
             ..ClusterStatus::default()
         });

@@ -32,7 +32,7 @@ pub(crate) struct ClusterStatus {
     /// The run after which a person asked to try again.
     pub(crate) retry_after: Option<String>,
     /// What is blocked by drains, and why.
-    pub(crate) drains: Option<Drained>,
+    pub(crate) drains: Option<DrainStatus>,
     /// What is told of new OSDs.
     pub(crate) provisioning: Option<Provisioning>,
     /// What is told of OSDs that might be removed.
@@ -80,7 +80,7 @@ pub(crate) type Troubles = BTreeMap<&'static str, BTreeMap<String, String>>;
 /// What drains come to, as the status has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Drained {
+pub(crate) struct DrainStatus {
     /// The failure domains of which nothing may be evicted, at most 20.
     pub(crate) blocked: Vec<String>,
     /// How many they are.

@@ -21,7 +21,7 @@ use crate::executor::goal::{SUPERSEDED, is_superseded};
 use crate::executor::migrations;
 use crate::executor::wave_exposure::WaveExposure;
 use crate::observability::conditions;
-use crate::observability::events::{self, EventRecord, Events};
+use crate::observability::events::{self, EventPublisher, EventRecord};
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::status::{ClusterStatus, LookedAt, Troubles};
 
@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Who else hears what is told: people, by Events, and Prometheus.
 pub(crate) struct Watchers {
-    pub(crate) events: Events,
+    pub(crate) events: EventPublisher,
     pub(crate) metrics: Arc<ClusterMetrics>,
 }
 
 /// Writes the status in the background, the newest only.
-pub(crate) struct Writer {
+pub(crate) struct StatusWriter {
     tell: Arc<watch::Sender<ClusterStatus>>,
     watchers: Arc<Watchers>,
     exposed: Arc<WaveExposure>,
@@ -44,7 +44,7 @@ pub(crate) struct Writer {
     task: JoinHandle<()>,
 }
 
-impl Writer {
+impl StatusWriter {
     /// Of that CephMaintenance, from what was told before.
     pub(crate) fn new(client: &Client, of: &CephMaintenance, watchers: Watchers) -> Self {
         let now = read(of);
@@ -131,7 +131,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StatusWriter {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
     use crate::client::status::{self, Leader};
-    use crate::observability::status::Drained;
+    use crate::observability::status::DrainStatus;
 
     fn view() -> RunView {
         RunView {
@@ -402,13 +402,13 @@ mod tests {
             gave_up: Some("ceph:v21".to_owned()),
             retry_after: Some("r0".to_owned()),
             heard: Some("pause#1".to_owned()),
-            drains: Some(Drained {
+            drains: Some(DrainStatus {
                 blocked: vec!["a".to_owned()],
                 blocked_count: 1,
                 why: "b is drained".to_owned(),
                 draining: ["b".to_owned()].into(),
                 noout: [("b".to_owned(), Timestamp::UNIX_EPOCH)].into(),
-                ..Drained::default()
+                ..DrainStatus::default()
             }),
             ..ClusterStatus::default()
         };

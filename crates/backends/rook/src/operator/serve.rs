@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::OperatorError;
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::metrics::Metrics;
 
 /// What `/metrics` speaks.
@@ -26,7 +26,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 struct Endpoints {
     metrics: Arc<Metrics>,
-    health: Arc<Health>,
+    health: Arc<LoopHealth>,
 }
 
 /// Answers until it is ended or dropped.
@@ -40,7 +40,7 @@ impl Server {
     pub(super) async fn begin(
         address: SocketAddr,
         metrics: Arc<Metrics>,
-        health: Arc<Health>,
+        health: Arc<LoopHealth>,
     ) -> Result<Self, OperatorError> {
         let listener = TcpListener::bind(address)
             .await
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_path_answers_and_a_taken_port_is_named() {
-        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(LoopHealth::default()));
         let address = free().await;
         let server = Server::begin(address, Arc::clone(&metrics), Arc::clone(&health))
             .await

@@ -25,7 +25,7 @@ use tokio::process::Command;
 
 use crate::api::access::{AccessError, Programs, files, mon_host};
 use crate::provision::{JobTarget, NodeReport, OsdInfo, Stage, status_map};
-use verdict::{ClusterOsd, Verdict, uuid_of, verdict};
+use verdict::{ClusterOsd, DeviceVerdict, uuid_of, verdict};
 
 const MANAGER: &str = "stagger-osd-prepare";
 /// Where Ceph looks for an OSD's own folder.
@@ -209,12 +209,12 @@ impl Work<'_> {
         let uuid = uuid_of(&self.wish.fsid, &self.wish.at(), device);
         let known = self.known().await?;
         match verdict(content, label.as_ref(), &self.wish.fsid, &uuid, &known) {
-            Verdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
-            Verdict::Make => {
+            DeviceVerdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
+            DeviceVerdict::Make => {
                 let id = self.make(path, &uuid).await?;
                 Ok(self.info(id, uuid, device))
             }
-            Verdict::Refuse(why) => Err(PrepareError::Device(why)),
+            DeviceVerdict::Refuse(why) => Err(PrepareError::Device(why)),
         }
     }
 

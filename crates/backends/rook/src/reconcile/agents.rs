@@ -24,7 +24,7 @@ use crate::api::names::MANAGER;
 use crate::api::nodes::NodeCache;
 use crate::api::watches::{Watches, is_seen};
 use crate::observability::blocked::Blocked;
-use crate::observability::events::{self, Events};
+use crate::observability::events::{self, EventPublisher};
 use crate::reconcile::Shared;
 use crate::reconcile::owner;
 
@@ -112,7 +112,7 @@ struct Tend {
     pods: Store<Pod>,
     nodes: Arc<NodeCache>,
     /// Once it is known of what object they are.
-    events: Option<Events>,
+    events: Option<EventPublisher>,
     /// The nodes that there were when lists of devices were last looked through.
     swept: BTreeSet<String>,
 }
@@ -172,7 +172,11 @@ impl Tend {
         if self.events.is_none() {
             let options = &self.shared.options;
             let object = set.object_ref(&());
-            self.events = Some(Events::new(&self.shared.client, &options.identity, object));
+            self.events = Some(EventPublisher::new(
+                &self.shared.client,
+                &options.identity,
+                object,
+            ));
         }
         let observed = set.status.as_ref().and_then(|status| status.observed_generation);
         if observed < set.metadata.generation {

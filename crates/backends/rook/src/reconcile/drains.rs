@@ -25,7 +25,7 @@ use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::ceph_judge::{AsProven, CephJudge, Status, groups};
+use self::ceph_judge::{AsProven, CephJudge, DrainCephStatus, groups};
 use self::consistent::shows_all_that_go;
 use self::daemons::{osds, others};
 use crate::api::cache::ObjectCache;
@@ -43,7 +43,7 @@ use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
 use crate::executor::wave_exposure::{ExposedOsds, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::reconcile::Shared;
 
 /// How often it is looked again while something is down.
@@ -100,7 +100,7 @@ struct Proven {
 
 impl Proven {
     /// What that status would prove, if each OSD may go by that map.
-    fn by(status: &Status, desired: &Desired) -> Option<Self> {
+    fn by(status: &DrainCephStatus, desired: &Desired) -> Option<Self> {
         Some(Self {
             epoch: status.well_at()?,
             quorum: status.quorum_names.clone(),
@@ -110,12 +110,12 @@ impl Proven {
 }
 
 /// What sees to the drains of one cluster.
-pub(crate) struct Drains {
+pub(crate) struct DrainReconciler {
     shared: Shared,
     namespace: String,
     name: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     /// What a run has down, or may stop.
@@ -156,14 +156,14 @@ fn ceph_of(shared: &Shared, namespace: &str, name: &str, metrics: &Arc<ClusterMe
     })
 }
 
-impl Drains {
+impl DrainReconciler {
     /// For the cluster of that name.
     pub(crate) fn new(
         shared: Shared,
         namespace: &str,
         name: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
         let connect = ceph_of(&shared, namespace, name, &metrics);
@@ -326,7 +326,7 @@ impl Drains {
         // One of these that is refused keeps none of the OSDs' from being what it should.
         let of_others = budgets.fixed(&others, &self.watched).await;
         let proven = self.proven.take();
-        let recovery = status.as_ref().ok().and_then(Status::recovery);
+        let recovery = status.as_ref().ok().and_then(DrainCephStatus::recovery);
         let looked = match status {
             Ok(status) => self.see(desired, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
@@ -468,7 +468,7 @@ impl Drains {
         wave: &ExposedOsds,
         kept: &StateMap,
         proven: Option<Proven>,
-        status: &Status,
+        status: &DrainCephStatus,
     ) -> Result<DrainObservation, BackendError> {
         let serves = |osd: &OsdState| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && osds(&self.watched, None).iter().all(serves);
@@ -505,7 +505,7 @@ impl Drains {
         })
     }
 
-    async fn status(&mut self) -> Result<Status, BackendError> {
+    async fn status(&mut self) -> Result<DrainCephStatus, BackendError> {
         let tried = "ask Ceph for its status";
         let api = self.api().await?;
         let text = api

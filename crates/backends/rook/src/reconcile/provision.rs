@@ -27,7 +27,7 @@ use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::observability::health::Pulse;
 use crate::observability::status::Provisioning;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::provision::{
     self, Act, DeployedOsd, Failed, JobState, JobTarget, NewOsd, NodeReport, On, Owner, Prepare, PrepareJob,
     ProvisioningDecision, ProvisioningState, ProvisioningWarning, claimed, decide, requested_devices,
@@ -44,7 +44,7 @@ pub(crate) struct Provision {
     shared: Shared,
     namespace: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     /// Where devices could not be prepared.
     failed: BTreeMap<JobTarget, Failed>,
     pulse: Pulse,
@@ -82,7 +82,7 @@ impl Provision {
         shared: Shared,
         namespace: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
     ) -> Self {
         Self {
             pulse: shared.health.begins(format!("new OSDs of {namespace}")),

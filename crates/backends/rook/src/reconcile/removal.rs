@@ -24,7 +24,7 @@ use crate::api::rook_operator;
 use crate::api::settings::PolicySettings;
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::provision::removal::{RemovalCandidate, SafeToDestroy, candidates, states};
 use crate::reconcile::Shared;
 
@@ -41,7 +41,7 @@ pub(crate) struct Removal {
     namespace: String,
     name: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     api: Option<Arc<dyn CephApi>>,
@@ -53,7 +53,7 @@ impl Removal {
         namespace: &str,
         name: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
         Self {

@@ -9,9 +9,9 @@ use stagger_core::model::{Capacity, IdError, Kind, Revision, UnitId, UnitState};
 use super::copied_state::{CopiedState, recovery, visit};
 use super::ground_truth::GroundTruth;
 use super::guests::GuestHosts;
-use super::placement::{self, Pg};
+use super::placement::{self, PlacedPg};
 use super::restored_journal::JournalState;
-use super::{Daemon, EPOCH, FaultState, ScheduledEvent, SimulatedCluster};
+use super::{EPOCH, FaultState, ScheduledEvent, SimDaemon, SimulatedCluster};
 use crate::copy::ClusterCopy;
 use crate::rng::hash;
 use crate::scenario::{InjectedFault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
@@ -36,7 +36,7 @@ impl SimulatedCluster {
         let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
             let destroyed = spec.destroyed.contains(&id);
             let up = !destroyed && !spec.down.contains(&id);
-            daemons.push(Daemon {
+            daemons.push(SimDaemon {
                 destroyed,
                 group: 0,
                 kind: Kind::new(kind)?,
@@ -166,7 +166,7 @@ impl SimulatedCluster {
         let daemons = units.map(|(at, unit)| {
             let up = unit.state == UnitState::Serving;
             let runs = unit.revision.clone().unwrap_or_else(|| unknown.clone());
-            Daemon {
+            SimDaemon {
                 id: unit.id.clone(),
                 kind: unit.kind.clone(),
                 host: places.get(ClusterCopy::host_of(unit)).copied().unwrap_or(0),
@@ -194,7 +194,7 @@ impl SimulatedCluster {
                 turn: 0,
             }
         });
-        let pgs = copy.groups.iter().map(|group| Pg {
+        let pgs = copy.groups.iter().map(|group| PlacedPg {
             pool: group.pool,
             number: group.seed,
             shards: group.shards.iter().map(|unit| unit.map(|ix| ix.0)).collect(),
@@ -263,7 +263,7 @@ impl SimulatedCluster {
         Some(GuestHosts::of_capacity(capacity, units.collect::<Option<_>>()?))
     }
 
-    fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {
+    fn of(spec: SimSpec, daemons: Vec<SimDaemon>, pgs: Vec<PlacedPg>, begin: Timestamp) -> Self {
         let mut on_osd = vec![Vec::new(); daemons.len()];
         for (at, pg) in pgs.iter().enumerate() {
             for (shard, osd) in pg.shards.iter().enumerate() {

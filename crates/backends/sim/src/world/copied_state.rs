@@ -13,7 +13,7 @@ use stagger_core::run::Answer;
 
 use super::error::ObserveError;
 use super::pg_availability::PgAvailabilities;
-use super::{Daemon, SimulatedCluster};
+use super::{SimDaemon, SimulatedCluster};
 use crate::copy::ClusterCopy;
 
 /// The ways to move, the names of their durations, and how many seconds a plan reckons with where nothing is known.
@@ -293,7 +293,7 @@ impl SimulatedCluster {
         let wanted: u32 = wanted.parse().ok()?;
         let all_run = |kind: &str| {
             let of_kind = self.daemons.iter().filter(|d| d.kind.as_str() == kind);
-            let runs = |daemon: &Daemon| major(daemon.runs.as_str()).is_some_and(|now| now >= wanted);
+            let runs = |daemon: &SimDaemon| major(daemon.runs.as_str()).is_some_and(|now| now >= wanted);
             of_kind.clone().count() > 0 && of_kind.clone().all(runs)
         };
         let holds = match what {

@@ -69,7 +69,7 @@ pub(super) fn with_daemons(
 }
 
 /// How a cluster's hosts are reached, and where journals of earlier runs are.
-pub(super) struct Reached<'a> {
+pub(super) struct HostAccess<'a> {
     pub(super) settings: &'a CephSettings,
     /// `None`: there is no place for any.
     pub(super) journals: Option<&'a StoreLocation>,
@@ -77,12 +77,12 @@ pub(super) struct Reached<'a> {
 
 /// The goal with what these hosts answer. `reached`: `None`, where the cluster was recorded.
 pub(super) async fn ask(
-    reached: Option<Reached<'_>>,
-    asked: &args::Reboot,
+    reached: Option<HostAccess<'_>>,
+    asked: &args::RebootArgs,
     mut hosts: BTreeSet<String>,
 ) -> Result<CephRebootGoal, CliError> {
     let is_narrowed = asked.needs_reboot.is_some() || asked.since.is_some() || asked.up_for.is_some();
-    let Some(Reached { settings, journals }) = reached else {
+    let Some(HostAccess { settings, journals }) = reached else {
         if is_narrowed {
             return Err(CliError::usage(
                 "--needs-reboot, --up-for and --since need hosts that answer; this cluster is a recorded one",

@@ -20,7 +20,7 @@ use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
 use tempfile::TempDir;
 
-use super::Ceph;
+use super::CephSystem;
 use crate::args::{Cli, FactsFrom, RookCluster};
 use crate::clusters::cluster_handle::ClusterHandle;
 use crate::clusters::{read_inventory, unusable};
@@ -31,7 +31,7 @@ use crate::print;
 use crate::risks::known;
 use crate::state::place;
 
-impl ClusterHandle<Ceph> {
+impl ClusterHandle<CephSystem> {
     /// What the command line names, of a command that is for a Ceph alone.
     pub(crate) async fn open(cli: &Cli, from: &FactsFrom) -> Result<Self, CliError> {
         if from.on.is_given() {
@@ -138,7 +138,7 @@ impl ClusterHandle<Ceph> {
         let source = source.keeping(CONFIGURATION, move |answer| settings_of_risks(&files, answer));
         let gate = config.as_ref().map(Config::pg_gate).unwrap_or_default();
         Self {
-            system: Ceph {
+            system: CephSystem {
                 api,
                 settings: settings.clone(),
                 is_configured: config.is_some(),

@@ -12,12 +12,12 @@ use stagger_ganeti::selection::NodeSelection;
 use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
-use crate::clusters::goals::{Maintenance, Work};
+use crate::clusters::goals::{NodeMaintenance, Work};
 use crate::config::nearest_of;
 use crate::error::CliError;
 
 /// What is wanted of a cluster.
-pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, CliError> {
+pub(super) fn maintenance(asked: &NodeMaintenance<'_>) -> Result<MaintenanceGoal, CliError> {
     let args = asked.visit;
     let task = match asked.work {
         Work::Reboot => Task::Reboot,
@@ -64,7 +64,7 @@ fn for_each_node(flag: &str, command: &str) -> Result<String, CliError> {
 }
 
 /// Refuses what only a cluster that answers can tell.
-pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> {
+pub(super) fn refuse_live_flags(args: &NodeMaintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
             "--needs-reboot and --since need a cluster that answers; this one is in a file",
@@ -90,7 +90,7 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<NodeSelection, CliError> 
     })
 }
 
-fn moving(args: &args::Visit) -> EvacuationPolicy {
+fn moving(args: &args::VisitArgs) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {

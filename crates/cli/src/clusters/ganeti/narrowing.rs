@@ -14,8 +14,8 @@ use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::selection::{NodeSelection, SelectError};
 use stagger_ganeti::source::ClusterFacts;
 
-use super::Ganeti;
-use crate::clusters::goals::Maintenance;
+use super::GanetiSystem;
+use crate::clusters::goals::NodeMaintenance;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::{place, store};
@@ -23,12 +23,12 @@ use crate::state::{place, store};
 /// So many runs before tell how long things take.
 const RUNS: usize = 5;
 
-impl Ganeti<'_> {
+impl GanetiSystem<'_> {
     /// The goal for those nodes that need a reboot. Things take as long as they did in the runs before, unless flags say how long.
     pub(super) async fn narrowed(
         &self,
         mut wanted: MaintenanceGoal,
-        reboot: &Maintenance<'_>,
+        reboot: &NodeMaintenance<'_>,
         facts: &ClusterFacts,
     ) -> Result<MaintenanceGoal, CliError> {
         let selection = &mut wanted.reboot.selection;

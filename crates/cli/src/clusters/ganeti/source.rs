@@ -13,7 +13,7 @@ use stagger_ganeti::loaders::rapi::{FILES, without_parameters};
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::source::{LiveGaneti, RecordedError, RecordedGaneti};
 
-use super::Ganeti;
+use super::GanetiSystem;
 use super::htools::{no_text, text_of};
 use crate::args::Cli;
 use crate::clusters::cluster_handle::ClusterHandle;
@@ -23,7 +23,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::state_folder;
 
-impl<'a> ClusterHandle<Ganeti<'a>> {
+impl<'a> ClusterHandle<GanetiSystem<'a>> {
     /// That of this configuration.
     pub(in crate::clusters) fn of_config(
         cli: &'a Cli,
@@ -38,7 +38,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
         Ok(Self {
             source: Box::new(LiveGaneti::new(&settings)?),
             planner: GanetiPlanner::new(cluster.name.clone(), cluster.visits.clone()),
-            system: Ganeti {
+            system: GanetiSystem {
                 cli,
                 called: cluster.name.to_string(),
                 settings: Some(settings),
@@ -100,7 +100,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
         Ok(Self {
             planner: GanetiPlanner::new(recorded.name().clone(), visits),
             source: Box::new(recorded),
-            system: Ganeti {
+            system: GanetiSystem {
                 cli,
                 called: path.display().to_string(),
                 settings: None,

@@ -10,7 +10,7 @@ mod limits;
 mod partition;
 mod wave;
 
-pub(crate) use limits::Limit;
+pub(crate) use limits::HostBudget;
 pub(crate) use partition::{Partition, WavePlacement};
 
 use crate::model::{
@@ -68,12 +68,12 @@ impl<'a> PlacementContext<'a> {
     }
 
     /// The budgets for these hosts.
-    pub(crate) fn limits(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn limits(&self, hosts: &[u32]) -> Vec<HostBudget> {
         limits::limits(self, hosts)
     }
 
     /// Budgets that keep apart hosts with a standby in common, where its room is all that would bind them.
-    pub(crate) fn standbys_apart(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn standbys_apart(&self, hosts: &[u32]) -> Vec<HostBudget> {
         match self.moving.standbys {
             Standbys::Capacity => limits::standbys_apart(self, hosts),
             Standbys::Exclude => Vec::new(),

@@ -37,7 +37,7 @@ pub use bound::{BoundReason, LowerBound};
 pub use problem::{DomainRule, Impossible, NarrowBudget, NarrowBudgets, Problem, Rule, WaveViolation, Wide};
 
 use conflict_graph::ConflictGraph;
-use rng::Rng;
+use rng::SearchRng;
 
 /// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
 /// it is left out. On maps of ten thousand units, of three copies and erasure-coded, with caps and without,
@@ -172,7 +172,7 @@ pub fn solve_until(
                 why: BoundReason::Eigenvalues { units: found.units },
             };
         }
-        let mut rng = Rng::new(search.seed);
+        let mut rng = SearchRng::new(search.seed);
         let effort = Effort {
             tenure,
             steps_left: &mut steps_left,
@@ -255,7 +255,7 @@ struct Effort<'a> {
     tenure: Tenure,
     /// Counted down.
     steps_left: &'a mut u64,
-    rng: &'a mut Rng,
+    rng: &'a mut SearchRng,
     /// Whether to end before the steps are used.
     stop: &'a mut dyn FnMut() -> bool,
 }
@@ -295,7 +295,7 @@ mod tests {
     /// asked there by `solve`; on large ones nobody knows the fewest.)
     #[test]
     fn the_search_is_seldom_beaten_by_trying_all_splits() {
-        let mut rng = Rng::new(3);
+        let mut rng = SearchRng::new(3);
         let (mut cases, mut beaten) = (0, 0);
         while cases < 2000 {
             let problem = random(&mut rng);
@@ -307,7 +307,7 @@ mod tests {
             let fewest = exact::waves(&ties).len();
             let built = construct(&ties, None);
             let mut steps = 2000;
-            let mut seeded = Rng::new(1);
+            let mut seeded = SearchRng::new(1);
             let effort = Effort {
                 tenure: Tenure::Published,
                 steps_left: &mut steps,
@@ -325,7 +325,7 @@ mod tests {
         assert!(beaten * 100 <= cases, "beaten {beaten} times");
     }
 
-    fn random(rng: &mut Rng) -> Problem {
+    fn random(rng: &mut SearchRng) -> Problem {
         let units = exact::UNITS;
         let mut caps: Vec<u32> = (0..rng.below(3)).map(|_| 1 + rng.below(5)).collect();
         caps.sort_unstable();

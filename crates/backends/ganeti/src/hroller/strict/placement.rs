@@ -57,7 +57,7 @@ impl fmt::Display for UnplacedInstance {
 
 /// Where every instance is, and what every node has left.
 #[derive(Debug, Clone)]
-pub(super) struct State {
+pub(super) struct PlacementState {
     nodes: Vec<FreeResources>,
     /// By instance: its primary and its secondary.
     places: Vec<(u32, Option<u32>)>,
@@ -165,7 +165,7 @@ fn signed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-impl State {
+impl PlacementState {
     /// As the cluster is. Memory that a node does not have free, and no instance uses, is nobody's.
     pub(super) fn new(cluster: &GanetiCluster) -> Self {
         let mut nodes: Vec<FreeResources> = (0_u32..)
@@ -347,11 +347,11 @@ struct Before {
 /// What has no place even where its node goes alone.
 pub(super) fn clear_in_parts(
     cluster: &GanetiCluster,
-    start: &State,
+    start: &PlacementState,
     kind: Kind,
     nodes: &[u32],
     targets: &[u32],
-) -> Result<Vec<(Vec<u32>, State)>, UnplacedInstance> {
+) -> Result<Vec<(Vec<u32>, PlacementState)>, UnplacedInstance> {
     let mut parts = Vec::new();
     let mut rest = nodes.to_vec();
     while !rest.is_empty() {
@@ -386,7 +386,7 @@ pub(super) fn clear_in_parts(
 /// One whose secondary has no room.
 pub(super) fn migrate_off(
     cluster: &GanetiCluster,
-    state: &mut State,
+    state: &mut PlacementState,
     nodes: &[u32],
 ) -> Result<(), UnplacedInstance> {
     let mirrored = |at: &usize| cluster.instances[*at].template == Template::Drbd;
@@ -426,7 +426,7 @@ pub(super) fn migrate_off(
 
 /// Unused memory by node, for who warns: what is free by the report and by the sum, the lesser.
 pub(super) fn free_memory(cluster: &GanetiCluster) -> BTreeMap<u32, i64> {
-    let state = State::new(cluster);
+    let state = PlacementState::new(cluster);
     (0_u32..)
         .zip(state.nodes.iter().map(|left| left.memory))
         .collect()

@@ -120,21 +120,21 @@ fn what_is_wrong_with_an_object_is_told_once() {
     assert_eq!(of_status(&later, &ClusterStatus::default()), []);
 }
 
-fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> Drained {
+fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> DrainStatus {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
     let until = Timestamp::UNIX_EPOCH;
-    Drained {
+    DrainStatus {
         why: "osd.1 down".to_owned(),
         draining: names(draining),
         waiting: names(waiting),
         noout: names(noout).into_iter().map(|name| (name, until)).collect(),
-        ..Drained::default()
+        ..DrainStatus::default()
     }
 }
 
 #[test]
 fn a_drain_is_told_when_it_begins_blocks_another_and_is_over() {
-    let none = Drained::default();
+    let none = DrainStatus::default();
     let one = drains(&["a"], &["a"], &[]);
     let two = drains(&["a"], &["a"], &["b"]);
     assert_eq!(
@@ -243,10 +243,10 @@ fn a_note_fits() {
 fn drains_survive_the_status() {
     let drained = drains(&["a"], &["a"], &["b"]);
     let value = serde_json::to_value(&drained).unwrap();
-    assert_eq!(serde_json::from_value::<Drained>(value).unwrap(), drained);
+    assert_eq!(serde_json::from_value::<DrainStatus>(value).unwrap(), drained);
     let old: BTreeMap<String, Value> = BTreeMap::new();
     assert_eq!(
-        serde_json::from_value::<Drained>(json!(old)).unwrap(),
-        Drained::default()
+        serde_json::from_value::<DrainStatus>(json!(old)).unwrap(),
+        DrainStatus::default()
     );
 }

@@ -44,7 +44,7 @@ use crate::observability::blocked::Blocked;
 use crate::observability::events;
 use crate::observability::health::Pulse;
 use crate::observability::last_run;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::reconcile::Shared;
 use crate::reconcile::commands::OperatorCommands;
 
@@ -435,7 +435,7 @@ impl ClusterReconciler {
 struct OperatorSignals<'a> {
     wishes: OperatorCommands,
     asked: &'a CommandQueue,
-    writer: &'a Writer,
+    writer: &'a StatusWriter,
     pulse: &'a mut Pulse,
     poll: Duration,
     told: &'a mut watch::Receiver<Arc<Desired>>,

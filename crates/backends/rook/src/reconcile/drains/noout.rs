@@ -13,7 +13,7 @@ use stagger_ceph::facts::osd::OsdMap;
 use stagger_ceph::facts::tree::CrushTree;
 use stagger_engine::cluster::BackendError;
 
-use super::Drains;
+use super::DrainReconciler;
 use crate::disruption::drains::DesiredBudgets;
 use crate::disruption::state_map::{self, StateMap};
 
@@ -45,7 +45,7 @@ impl Change {
     }
 }
 
-impl Drains {
+impl DrainReconciler {
     /// First written down, then set; first taken back, then forgotten. What is written is written under the version that
     /// was read: who slept while another operator wrote gets no further than that.
     pub(super) async fn ensure_noout(

@@ -6,13 +6,13 @@ use stagger_engine::cluster::BackendError;
 use tokio::time::Instant;
 
 use super::daemons::waiting;
-use super::{DRAIN_BLOCKED, Drains, NOT_SEEN_TO, PATIENCE};
+use super::{DRAIN_BLOCKED, DrainReconciler, NOT_SEEN_TO, PATIENCE};
 use crate::api::names;
 use crate::disruption::budgets;
 use crate::disruption::drains::{DesiredBudgets, EvictableOsds, OsdState};
-use crate::observability::status::Drained;
+use crate::observability::status::DrainStatus;
 
-impl Drains {
+impl DrainReconciler {
     /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.
     pub(super) fn tell_unclear(&self) {
         let (_, wrong) = self.watched.daemons();
@@ -106,7 +106,7 @@ impl Drains {
         // Of a domain that is waited for it is known what keeps just that one.
         let first = waiting.first().and_then(|domain| wanted.blocked.get(domain));
         let why = first.or_else(|| wanted.blocked.values().next());
-        let told = something.then(|| Drained {
+        let told = something.then(|| DrainStatus {
             blocked: wanted.blocked.keys().take(20).cloned().collect(),
             blocked_count: wanted.blocked.len(),
             why: why.cloned().unwrap_or_default(),
