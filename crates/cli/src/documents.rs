@@ -33,7 +33,7 @@ use stagger_versioned::chain::Unreadable;
 
 use crate::error::CliError;
 
-pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
+pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, RehearsalRisk, Time};
 pub(crate) use risks::{KnownRisks, RiskRow};
 pub(crate) use serve::{TokenList, TokenRow};
 pub(crate) use stores::{

@@ -53,7 +53,7 @@ pub trait CephApi: Send + Sync {
     /// this process does not live to see it.
     ///
     /// # Errors
-    /// No answer could be had. An answer that says no is an [`CephAnswer`] with its `rc`.
+    /// No answer could be had. An answer that says no is a [`CephAnswer`] with its `rc`.
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.

@@ -17,7 +17,7 @@ use crate::backend::GanetiBackend;
 use crate::guards::{self, GanetiHeldGuard};
 use crate::lock;
 use crate::rapi::fence;
-use crate::recovery::leftovers::{Leftovers, may_give_back};
+use crate::recovery::leftovers::{GanetiLeftovers, may_give_back};
 use crate::target::WATCHER;
 use crate::visit::PlannedMoves;
 use crate::visit::visitor::Visitor;
@@ -41,11 +41,11 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn leftovers(&self) -> Result<Leftovers, BackendError> {
+    pub async fn leftovers(&self) -> Result<GanetiLeftovers, BackendError> {
         let (facts, _) = self.look().await?;
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look at the filters", false))?;
-        Ok(Leftovers::of(&facts, &filters))
+        Ok(GanetiLeftovers::of(&facts, &filters))
     }
 
     /// Gives back what runs have left: on that node, or in the whole cluster. `claim` names this process, and stands in the lock
@@ -228,7 +228,7 @@ impl GanetiBackend {
     /// Takes away what filters remember, once nobody needs it.
     async fn forget_records(
         &self,
-        left: &Leftovers,
+        left: &GanetiLeftovers,
         may_wake: bool,
         raised: Instant,
         recovered: &mut Recovered,

@@ -262,7 +262,7 @@ impl Remote {
         ))
     }
 
-    /// Leaves a command for the operator, and gives it was written.
+    /// Leaves a command for the operator, and gives it as it was written.
     ///
     /// # Errors
     /// The API server refuses it, or does not answer.

@@ -26,7 +26,7 @@ pub mod worlds;
 pub use backend::Sim;
 pub use clock::{ClockError, ClockSpeed, VirtualClock};
 pub use copy::ClusterCopy;
-pub use rehearse::{Rehearsal, RehearsalReport, rehearse};
+pub use rehearse::{CopyRehearsal, RehearsalReport, rehearse};
 pub use scenario::{Scenario, SimSpec};
 pub use simulate::{Class, SimEnding, SimError, SimReport, SimulationFinding, simulate};
 pub use target::target;

@@ -21,7 +21,7 @@ use run::RehearsalRunner;
 
 /// What is rehearsed.
 #[derive(Debug, Clone)]
-pub struct Rehearsal {
+pub struct CopyRehearsal {
     /// The cluster.
     pub copy: Arc<ClusterCopy>,
     /// What is wanted of it.
@@ -60,7 +60,7 @@ pub struct FailureRun {
 ///
 /// # Errors
 /// A name is not valid, a run cannot be started or driven, or no thread can be.
-pub fn rehearse(what: &Rehearsal) -> Result<RehearsalReport, RehearseError> {
+pub fn rehearse(what: &CopyRehearsal) -> Result<RehearsalReport, RehearseError> {
     let courses = RehearsalRunner::new(what);
     let undisturbed = courses.run(0, Vec::new())?;
     let failures = failures(what, &undisturbed);
@@ -100,7 +100,7 @@ pub fn rehearse(what: &Rehearsal) -> Result<RehearsalReport, RehearseError> {
 }
 
 /// Which OSD fails in each run, and when: drawn over all that serve, and over the length of the first run.
-fn failures(what: &Rehearsal, undisturbed: &RehearsalRun) -> Vec<(UnitId, u32)> {
+fn failures(what: &CopyRehearsal, undisturbed: &RehearsalRun) -> Vec<(UnitId, u32)> {
     let osds: Vec<&UnitId> = what.copy.osds().map(|osd| &osd.id).collect();
     let seconds = u64::try_from(undisturbed.took.as_secs()).unwrap_or(0);
     if osds.is_empty() || undisturbed.waves == 0 || seconds == 0 {

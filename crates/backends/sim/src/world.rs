@@ -21,7 +21,7 @@ mod placement;
 mod restored_journal;
 
 pub(crate) use monitor::Tolerance;
-pub use pg_availability::{Exposure, WaveName};
+pub use pg_availability::{PgExposure, WaveName};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -20,7 +20,7 @@ use stagger_ganeti::goal::MaintenanceGoal;
 use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::preflight;
-use stagger_ganeti::recovery::leftovers::Leftovers;
+use stagger_ganeti::recovery::leftovers::GanetiLeftovers;
 use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 use stagger_ganeti::source::ClusterFacts;
 
@@ -227,7 +227,7 @@ impl ManagedSystem for GanetiSystem<'_> {
         }
         // What could not be given back of guards is told too.
         let filters = opened.system.looker()?.rapi().filters().await;
-        let left = Leftovers::of(&live, &filters.unwrap_or_default()).of_run(run);
+        let left = GanetiLeftovers::of(&live, &filters.unwrap_or_default()).of_run(run);
         if !left.nothing_is_away() {
             lines.push(format!(
                 "this run still holds:\n{}",

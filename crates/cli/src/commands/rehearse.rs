@@ -11,7 +11,7 @@ use stagger_sim::{ClusterCopy, RehearsalReport, SimEnding};
 use super::plan;
 use crate::args::{Cli, GoalWith, RehearsalFlags};
 use crate::clusters::{self, RehearsalInput};
-use crate::documents::{self, Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk, Time};
+use crate::documents::{self, Case, Exposure, Guests, Rehearsal, RehearsalOutcome, RehearsalRisk, Time};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::{PlanRequest, make_plan};
@@ -30,7 +30,7 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     let (seed, osds) = (args.seed.unwrap_or(1), copy.osds_up());
     let runs = args.runs.unwrap_or_else(|| usual_runs(osds));
     let scratch = super::simulate::scratch()?;
-    let what = stagger_sim::Rehearsal {
+    let what = stagger_sim::CopyRehearsal {
         copy: Arc::clone(&copy),
         target,
         policy: with_open_doors(policy),
@@ -135,10 +135,10 @@ fn report(made: &Plan, copy: &ClusterCopy, seed: u64, came: RehearsalReport) -> 
     }
 }
 
-fn risk(disturbed: Vec<FailureRun>) -> Risk {
+fn risk(disturbed: Vec<FailureRun>) -> RehearsalRisk {
     let cases: Vec<Case> = disturbed.into_iter().map(case).collect();
     let hit = || cases.iter().filter(|case| case.stopped > 0);
-    Risk {
+    RehearsalRisk {
         runs: cases.len(),
         stopped_in: hit().count(),
         longest_seconds: hit().map(|case| case.longest_seconds).max().unwrap_or(0),

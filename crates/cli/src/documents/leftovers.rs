@@ -93,7 +93,7 @@ impl From<InstanceChange> for LeftDeed {
 
 impl Leftovers {
     /// What there is, and what came of giving it back.
-    pub(crate) fn of(left: leftovers::Leftovers, recovered: Recovered) -> Self {
+    pub(crate) fn of(left: leftovers::GanetiLeftovers, recovered: Recovered) -> Self {
         let visits = left.visits.into_iter().map(|visit| LeftVisit {
             drained: visit.role == stagger_ganeti::facts::NodeRole::Drained,
             run: visit.notes.run.as_ref().map(ToString::to_string),
@@ -116,7 +116,7 @@ impl Leftovers {
     }
 }
 
-fn instance(left: leftovers::LeftInstance) -> LeftInstance {
+fn instance(left: leftovers::InstanceLeftover) -> LeftInstance {
     let (on, status) = left.now.unzip();
     LeftInstance {
         name: left.name,

@@ -35,7 +35,7 @@ pub(crate) struct Rehearsal {
     pub(crate) guests: Option<Guests>,
     /// What one more failure would mean. Nothing, if the undisturbed run passed no wave, or without OSDs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) risk: Option<Risk>,
+    pub(crate) risk: Option<RehearsalRisk>,
     /// Units that the undisturbed run skipped.
     pub(crate) left_alone: Vec<LeftAlone>,
 }
@@ -111,7 +111,8 @@ pub(crate) struct Guests {
 /// What one more failure would mean.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Risk {
+#[schemars(rename = "Risk")]
+pub(crate) struct RehearsalRisk {
     /// Runs in each of which one more OSD died.
     pub(crate) runs: usize,
     /// In how many of them placement groups stopped serving that would have gone on without the run.

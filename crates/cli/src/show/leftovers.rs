@@ -1,10 +1,10 @@
 //! What runs have left in a Ganeti, as a person reads it.
 
 use stagger_ganeti::facts::NodeRole;
-use stagger_ganeti::recovery::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
+use stagger_ganeti::recovery::leftovers::{GanetiLeftovers, InstanceLeftover, VisitLeftover, words};
 
 /// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
-pub(crate) fn leftovers(left: &Leftovers) -> String {
+pub(crate) fn leftovers(left: &GanetiLeftovers) -> String {
     let mut lines = Vec::new();
     for visit in &left.visits {
         lines.extend(of_visit(visit));
@@ -39,7 +39,7 @@ pub(crate) fn leftovers(left: &Leftovers) -> String {
     lines.join("\n")
 }
 
-fn of_visit(visit: &LeftVisit) -> Vec<String> {
+fn of_visit(visit: &VisitLeftover) -> Vec<String> {
     let since = visit
         .notes
         .since
@@ -78,7 +78,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
     lines
 }
 
-fn of_instance(instance: &LeftInstance) -> String {
+fn of_instance(instance: &InstanceLeftover) -> String {
     let what = format!("{} {}", instance.name, instance.done.words());
     match &instance.now {
         Some((node, status)) => format!("{what}: on {node}, {status}"),

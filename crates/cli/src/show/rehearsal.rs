@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use stagger_core::model::{PartName, Terms};
 use stagger_core::view;
 
-use crate::documents::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, Risk};
+use crate::documents::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, RehearsalRisk};
 use stagger_report::duration;
 use stagger_report::names::fit;
 
@@ -134,8 +134,8 @@ fn guests(guests: &Guests, terms: &Terms) -> String {
     format!("{running} {guest}s run; {moves} moves away, and back again; {down}")
 }
 
-fn risk(risk: &Risk) -> Vec<String> {
-    let Risk {
+fn risk(risk: &RehearsalRisk) -> Vec<String> {
+    let RehearsalRisk {
         runs,
         stopped_in,
         longest_seconds,

@@ -2,11 +2,11 @@
 
 use super::Ipolicy;
 
-/// The place of a node in [`Cluster::nodes`](super::GanetiCluster::nodes).
+/// The place of a node in [`GanetiCluster::nodes`](super::GanetiCluster::nodes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeIx(pub u32);
 
-/// The place of a group in [`Cluster::groups`](super::GanetiCluster::groups).
+/// The place of a group in [`GanetiCluster::groups`](super::GanetiCluster::groups).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupIx(pub u32);
 

@@ -8,7 +8,7 @@ use stagger_engine::cluster::BackendError;
 
 use crate::backend::GanetiBackend;
 use crate::facts::GanetiFacts;
-use crate::recovery::leftovers::LeftVisit;
+use crate::recovery::leftovers::VisitLeftover;
 use crate::visit::perform::ARRIVES;
 
 /// Whether something that was sent to a node may still take it away.
@@ -22,7 +22,7 @@ enum Arrival {
     Down,
 }
 
-fn arrival(facts: &GanetiFacts, visit: &LeftVisit) -> Arrival {
+fn arrival(facts: &GanetiFacts, visit: &VisitLeftover) -> Arrival {
     let (Some(sent), Some(node)) = (&visit.notes.sent, facts.nodes.get(&visit.node)) else {
         return Arrival::Over;
     };
@@ -49,7 +49,7 @@ impl GanetiBackend {
     /// for as long as a reboot may take; one that is silent from the first look on is not.
     pub(super) async fn arrivals(
         &self,
-        visits: &[LeftVisit],
+        visits: &[VisitLeftover],
         patience: Duration,
     ) -> Result<(), BackendError> {
         let begun = Instant::now();

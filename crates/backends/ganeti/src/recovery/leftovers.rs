@@ -21,10 +21,10 @@ const BATCHES: usize = 20;
 
 /// All that is left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Leftovers {
+pub struct GanetiLeftovers {
     /// The nodes with notes, in the order in which they are given back: the newest visit first, since it may have moved what
     /// an older one had put there.
-    pub visits: Vec<LeftVisit>,
+    pub visits: Vec<VisitLeftover>,
     /// Tags of ours that this release does not know, with their nodes.
     pub unknown: Vec<(String, String)>,
     /// The drain and the watcher's pause.
@@ -61,7 +61,7 @@ pub struct RefusedRequest {
 
 /// What one run's visit has left on one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftVisit {
+pub struct VisitLeftover {
     /// The node.
     pub node: String,
     /// What is noted.
@@ -71,7 +71,7 @@ pub struct LeftVisit {
     /// Whether a reboot or a command may still be on its way to it: it answers as before one was sent.
     pub may_go_down: bool,
     /// What became of the instances that are noted.
-    pub instances: Vec<LeftInstance>,
+    pub instances: Vec<InstanceLeftover>,
     /// How it is restored, in this order.
     pub plan: Vec<JobBatch>,
     /// Why the plan ends before all of it is given back.
@@ -80,7 +80,7 @@ pub struct LeftVisit {
 
 /// An instance that a visit did something with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftInstance {
+pub struct InstanceLeftover {
     /// Its name; its id, if there is none of that id any more.
     pub name: String,
     /// What was done with it.
@@ -111,7 +111,7 @@ impl InstanceChange {
     }
 }
 
-impl Leftovers {
+impl GanetiLeftovers {
     /// What there is.
     pub fn of(facts: &GanetiFacts, filters: &[ListedFilter]) -> Self {
         let mut noted: Vec<(&str, &Notes)> = facts
@@ -133,7 +133,7 @@ impl Leftovers {
             .map(|(node, notes)| {
                 let (plan, refused) = way_back(&mut after, node, notes);
                 let this = &facts.nodes[node];
-                LeftVisit {
+                VisitLeftover {
                     node: node.to_owned(),
                     notes: notes.clone(),
                     role: this.role,
@@ -216,23 +216,23 @@ impl FilterRecords {
     }
 }
 
-fn instances(facts: &GanetiFacts, notes: &Notes) -> Vec<LeftInstance> {
+fn instances(facts: &GanetiFacts, notes: &Notes) -> Vec<InstanceLeftover> {
     let noted = [
         (InstanceChange::Away, &notes.away),
         (InstanceChange::Copied, &notes.copies),
         (InstanceChange::Stopped, &notes.stopped),
     ];
     let of = |uuid: &String| facts.instances.values().find(|instance| instance.uuid == *uuid);
-    let mut found: Vec<LeftInstance> = noted
+    let mut found: Vec<InstanceLeftover> = noted
         .into_iter()
         .flat_map(|(done, ids)| ids.iter().map(move |uuid| (done, uuid)))
         .map(|(done, uuid)| match of(uuid) {
-            Some(instance) => LeftInstance {
+            Some(instance) => InstanceLeftover {
                 name: instance.name.clone(),
                 done,
                 now: Some((instance.primary.clone(), instance.status.clone())),
             },
-            None => LeftInstance {
+            None => InstanceLeftover {
                 name: uuid.clone(),
                 done,
                 now: None,

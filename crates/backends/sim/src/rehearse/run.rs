@@ -14,13 +14,13 @@ use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
-use super::Rehearsal;
+use super::CopyRehearsal;
 use crate::backend::Sim;
 use crate::clock::{ClockError, ClockSpeed, VirtualClock};
 use crate::scenario::InjectedFault;
 use crate::simulate::SimEnding;
 use crate::world::GuestsMoved;
-use crate::world::{Exposure, WaveName};
+use crate::world::{PgExposure, WaveName};
 
 /// How a run on a copy went.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct RehearsalRun {
     /// The units that its last plan left alone.
     pub left_alone: Vec<LeftAlone>,
     /// What it came to for the placement groups.
-    pub exposure: Exposure,
+    pub exposure: PgExposure,
     /// What became of guests, where hosts have them.
     pub guests: Option<GuestsMoved>,
 }
@@ -74,11 +74,11 @@ const MOST_STEPS: u32 = 5_000;
 
 /// Makes runs of one rehearsal.
 pub(super) struct RehearsalRunner<'a> {
-    what: &'a Rehearsal,
+    what: &'a CopyRehearsal,
 }
 
 impl<'a> RehearsalRunner<'a> {
-    pub(super) fn new(what: &'a Rehearsal) -> Self {
+    pub(super) fn new(what: &'a CopyRehearsal) -> Self {
         Self { what }
     }
 
@@ -93,7 +93,7 @@ impl<'a> RehearsalRunner<'a> {
     }
 
     async fn one_run(&self, number: usize, sim: &Sim) -> Result<RehearsalRun, RehearseError> {
-        let Rehearsal {
+        let CopyRehearsal {
             target,
             policy,
             scratch,

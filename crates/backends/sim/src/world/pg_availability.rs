@@ -19,7 +19,7 @@ pub struct WaveName {
 
 /// What a run came to for the placement groups.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Exposure {
+pub struct PgExposure {
     /// How many groups were one failure away from not serving at the worst moment, that would not have
     /// been without the run.
     pub worst: u64,
@@ -170,17 +170,17 @@ impl SimulatedCluster {
     }
 
     /// What all came to, up to now.
-    pub(crate) fn exposure(&mut self) -> Exposure {
+    pub(crate) fn exposure(&mut self) -> PgExposure {
         let now = self.now;
         let Some(copy) = &mut self.copy else {
-            return Exposure::default();
+            return PgExposure::default();
         };
         let standings = &mut copy.standings;
         standings.pass(now);
         let still = standings.stopped_since.iter().filter(|(_, since)| **since < now);
         let still: Vec<u32> = still.map(|(group, _)| *group).collect();
         standings.ever_stopped.extend(&still);
-        Exposure {
+        PgExposure {
             worst: standings.worst,
             worst_wave: standings.worst_wave.clone(),
             group_seconds: standings.exposed_for / 1000,

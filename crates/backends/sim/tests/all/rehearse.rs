@@ -14,7 +14,7 @@ use stagger_core::run::Ending;
 use stagger_sim::copy::{CopiedGroup, CopiedPool};
 use stagger_sim::scenario::TargetSpec;
 use stagger_sim::target::GATES;
-use stagger_sim::{ClusterCopy, Rehearsal, RehearsalReport, SimEnding, SimSpec, rehearse, target};
+use stagger_sim::{ClusterCopy, CopyRehearsal, RehearsalReport, SimEnding, SimSpec, rehearse, target};
 
 /// A pool over twelve OSDs on six hosts: each group on OSDs of `size` hosts one after another.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +144,7 @@ fn wanted(policy: &Policy) -> Target {
 fn rehearsed(copy: ClusterCopy, runs: u32) -> RehearsalReport {
     let scratch = tempfile::tempdir().unwrap();
     let policy = policy();
-    let what = Rehearsal {
+    let what = CopyRehearsal {
         copy: Arc::new(copy),
         target: wanted(&policy),
         policy,

@@ -5,7 +5,7 @@ use stagger_ganeti::downtime::downtimes;
 use stagger_ganeti::goal::{MaintenanceGoal, Task};
 use stagger_ganeti::ignored_tags::ignored_tags;
 use stagger_ganeti::model::GanetiCluster;
-use stagger_ganeti::recovery::leftovers::Leftovers;
+use stagger_ganeti::recovery::leftovers::GanetiLeftovers;
 use stagger_ganeti::release::untested;
 use stagger_ganeti::source::ClusterFacts;
 use stagger_report::duration;
@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 pub(super) fn warnings(facts: &ClusterFacts, visits: Option<&Visits>, task: &Task) -> Vec<String> {
     let mut warnings = Vec::new();
     if let (Some(live), Some(visits)) = (&facts.live, visits) {
-        warnings.extend(of_leftovers(&Leftovers::of(live, &[])));
+        warnings.extend(of_leftovers(&GanetiLeftovers::of(live, &[])));
         if task.is_reboot() && visits.reboot_method() == RebootMethod::Powercycle {
             warnings.push(
                 "nodes are powercycled (`reboot = \"powercycle\"`): nothing is synchronized or unmounted before, so what was just \
@@ -71,7 +71,7 @@ pub(super) fn of_hold(task: &Task) -> Option<String> {
 }
 
 /// Which nodes carry notes of other runs: nothing of them is touched.
-fn of_leftovers(left: &Leftovers) -> impl Iterator<Item = String> {
+fn of_leftovers(left: &GanetiLeftovers) -> impl Iterator<Item = String> {
     left.visits.iter().map(|visit| {
         let since = visit
             .notes
