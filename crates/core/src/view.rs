@@ -260,7 +260,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
             (Verdict::Held, reason.to_string())
         }
         Some(reason) => (Verdict::Running, reason.to_string()),
-        None => (Verdict::Running, "running".to_owned()),
+        None => (Verdict::Running, "in progress".to_owned()),
     }
 }
 
