@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_ceph::oktostop::{Agreement, Maps, Proof, Theirs, compare, load};
+use stagger_ceph::oktostop::{Agreement, Maps, OkToStopAnswer, Proof, compare, load};
 
 use crate::ceph::Cluster;
 use crate::command::say;
@@ -128,7 +128,7 @@ fn ask(cluster: &Cluster, maps: &Maps, seed: u64, count: usize) -> Result<Tally>
             "osd ok-to-stop",
             json!({ "ids": ids }),
         ))?;
-        let theirs = Theirs::read(answer.out.as_bytes(), "ok-to-stop")
+        let theirs = OkToStopAnswer::read(answer.out.as_bytes(), "ok-to-stop")
             .with_context(|| format!("Ceph answered {} about {ids:?}: {}", answer.rc, answer.err))?;
         tally.sets += 1;
         tally.yes += usize::from(ours.ok());

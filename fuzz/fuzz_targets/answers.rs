@@ -8,11 +8,11 @@ use stagger_ceph::facts::mgr::MgrMap;
 use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{self, OsdMap};
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::rgw::Status;
+use stagger_ceph::facts::rgw::CephStatus;
 use stagger_ceph::facts::tree::CrushTree;
-use stagger_ceph::facts::versions::Versions;
+use stagger_ceph::facts::versions::DaemonVersions;
 use stagger_ceph::facts::{ParseError, read_metadata};
-use stagger_ceph::oktostop::Theirs;
+use stagger_ceph::oktostop::OkToStopAnswer;
 
 type Parser = fn(&[u8]) -> Result<(), ParseError>;
 
@@ -27,11 +27,11 @@ const PARSERS: [Parser; 13] = [
     |b| read_metadata(b, "it").map(drop),
     |b| MgrMap::read(b, "it").map(drop),
     |b| FsMap::read(b, "it").map(drop),
-    |b| Status::read(b, "it").map(drop),
+    |b| CephStatus::read(b, "it").map(drop),
     |b| Health::read(b, "it").map(drop),
-    |b| Versions::read(b, "it").map(drop),
+    |b| DaemonVersions::read(b, "it").map(drop),
     |b| {
-        Theirs::read(b, "it")
+        OkToStopAnswer::read(b, "it")
             .map(drop)
             .and(read_crashes(b, "it").map(drop))
     },

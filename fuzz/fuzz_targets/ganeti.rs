@@ -8,10 +8,10 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 use stagger_core::model::ClusterName;
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::facts::{Answers, facts};
+use stagger_ganeti::facts::{RapiAnswers, facts};
 use stagger_ganeti::goal::EvacuationGoal;
 use stagger_ganeti::loaders::{iallocator, text};
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::translate::live::live_snapshot;
 use stagger_ganeti::translate::{View, snapshot};
 
@@ -23,7 +23,7 @@ fn name() -> ClusterName {
 }
 
 /// What a reader gives makes a snapshot.
-fn is_of_use(cluster: &Cluster) {
+fn is_of_use(cluster: &GanetiCluster) {
     let view = View {
         name: name(),
         at: Timestamp::UNIX_EPOCH,
@@ -39,7 +39,7 @@ fn answers(bytes: &[u8]) {
         return;
     };
     let mut take = |what: &str| all.get_mut(what).map(Value::take).unwrap_or_default();
-    let answers = Answers {
+    let answers = RapiAnswers {
         jobs: take("jobs"),
         info: take("info"),
         groups: take("groups"),

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use stagger_ironic::balancer::BalancerStatus;
-use stagger_ironic::config::Server;
+use stagger_ironic::config::BalancerServer;
 use stagger_ironic::releases::Releases;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -32,7 +32,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (Some(backend), Some(server)) = (cells.next(), cells.next()) else {
             continue;
         };
-        let server = Server { backend, server };
+        let server = BalancerServer { backend, server };
         assert!(
             shown
                 .peers(&server)

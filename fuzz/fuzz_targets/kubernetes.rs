@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use stagger_rook::api::cluster::{CephCluster, CephClusterSpec};
 use stagger_rook::api::maintenance::{CephMaintenance, CephMaintenanceSpec, Desired};
-use stagger_rook::api::settings::Settings;
+use stagger_rook::api::settings::PolicySettings;
 use stagger_rook::executor::goal::Goal;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -28,8 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
         maintenance: CephMaintenance::new("m", maintenance),
     };
     for release_changes in [true, false] {
-        let settings = Settings::read(&desired, release_changes);
-        assert_eq!(settings, Settings::read(&desired, release_changes));
+        let settings = PolicySettings::read(&desired, release_changes);
+        assert_eq!(settings, PolicySettings::read(&desired, release_changes));
         let Some(wish) = Goal::of(&desired, release_changes) else {
             continue;
         };

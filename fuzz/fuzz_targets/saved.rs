@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
 use stagger_ceph::api::saved::FromSaved;
-use stagger_ceph::facts::{CollectOptions, Known, collect};
+use stagger_ceph::facts::{CollectOptions, Fact, collect};
 use stagger_ceph::oktostop::Maps;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
@@ -47,7 +47,7 @@ fuzz_target!(|bytes: &[u8]| {
     ) else {
         return;
     };
-    if let Known::Yes(pgs) = &facts.pgs {
+    if let Fact::Yes(pgs) = &facts.pgs {
         let maps = Maps {
             pgs: pgs.clone(),
             osds: facts.osds.clone(),

@@ -1,7 +1,8 @@
-//! Which modules of a crate use which: no circles, and where a crate has rooms, only those that a room may know.
+//! Which modules of a crate use which: no circles, and where a crate has rooms, only those that a room may know. And no
+//! two exported types of the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use syn::visit::{self, Visit};
@@ -119,6 +120,50 @@ pub(crate) fn modules(root: &Path) -> Result<()> {
         "modules use each other in a circle; part them:\n{}",
         wrong.join("\n")
     );
+    unique_types(root)
+}
+
+/// An exported type of the product is the only one of its name, in all of its crates: a name in a message, a document
+/// or a review is then enough to know the type. The library of versioned objects is a product of its own.
+fn unique_types(root: &Path) -> Result<()> {
+    let mut places = BTreeMap::new();
+    let is_product = |folder: &&str| folder.starts_with("crates/") && !folder.starts_with("crates/versioned");
+    for folder in CRATES.into_iter().filter(is_product) {
+        let src = root.join(folder).join("src");
+        for path in rust_files(&src)? {
+            let inner = path.strip_prefix(&src).unwrap_or(&path).with_extension("");
+            if inner.iter().any(|name| name == "tests") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            let names = exported_types(&text).with_context(|| format!("read {}", path.display()))?;
+            let place = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+            add_types(&mut places, &place, names);
+        }
+    }
+    are_unique(&places)
+}
+
+/// The files in which types of a name are defined; one that defines two is in it twice.
+type TypePlaces = BTreeMap<String, Vec<String>>;
+
+fn add_types(places: &mut TypePlaces, place: &str, names: Vec<String>) {
+    for name in names {
+        places.entry(name).or_default().push(place.to_owned());
+    }
+}
+
+fn are_unique(places: &TypePlaces) -> Result<()> {
+    let shared: Vec<_> = places
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    ensure!(
+        shared.is_empty(),
+        "exported types of the same name; name each by what it is:\n{}",
+        shared.join("\n")
+    );
     Ok(())
 }
 
@@ -193,7 +238,8 @@ struct Source {
     lines: usize,
 }
 
-fn read(src: &Path) -> Result<Vec<Source>> {
+/// The Rust files in a folder.
+fn rust_files(src: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut left = vec![src.to_owned()];
     while let Some(path) = left.pop() {
@@ -201,11 +247,16 @@ fn read(src: &Path) -> Result<Vec<Source>> {
             for entry in std::fs::read_dir(&path).with_context(|| format!("read {}", path.display()))? {
                 left.push(entry?.path());
             }
-            continue;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
         }
-        if path.extension().is_none_or(|end| end != "rs") {
-            continue;
-        }
+    }
+    Ok(found)
+}
+
+fn read(src: &Path) -> Result<Vec<Source>> {
+    let mut found = Vec::new();
+    for path in rust_files(src)? {
         let inner = path.strip_prefix(src).unwrap_or(&path).with_extension("");
         let mut module: Vec<String> = inner
             .iter()
@@ -292,18 +343,18 @@ fn resolved(module: &[String], path: &[String], all: &BTreeSet<&[String]>) -> Ve
 /// # Errors
 /// It is no Rust.
 pub(crate) fn paths(text: &str) -> syn::Result<BTreeSet<Vec<String>>> {
-    let mut seen = Seen::default();
-    seen.visit_file(&syn::parse_file(text)?);
-    Ok(seen.paths)
+    let mut visitor = PathVisitor::default();
+    visitor.visit_file(&syn::parse_file(text)?);
+    Ok(visitor.paths)
 }
 
 /// The paths in a file, but in its tests.
 #[derive(Default)]
-struct Seen {
+struct PathVisitor {
     paths: BTreeSet<Vec<String>>,
 }
 
-impl Seen {
+impl PathVisitor {
     fn tree(&mut self, before: &[String], tree: &syn::UseTree) {
         let with = |name: &syn::Ident| [before, &[name.to_string()]].concat();
         match tree {
@@ -323,15 +374,18 @@ impl Seen {
     }
 }
 
-impl<'ast> Visit<'ast> for Seen {
+fn is_test(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && attribute
+                .parse_args::<syn::Path>()
+                .is_ok_and(|path| path.is_ident("test"))
+    })
+}
+
+impl<'ast> Visit<'ast> for PathVisitor {
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
-        let is_test = module.attrs.iter().any(|attribute| {
-            attribute.path().is_ident("cfg")
-                && attribute
-                    .parse_args::<syn::Path>()
-                    .is_ok_and(|path| path.is_ident("test"))
-        });
-        if !is_test {
+        if !is_test(&module.attrs) {
             visit::visit_item_mod(self, module);
         }
     }
@@ -345,6 +399,31 @@ impl<'ast> Visit<'ast> for Seen {
         self.paths.insert(segments.collect());
         visit::visit_path(self, path);
     }
+}
+
+/// The names of the types that a file's code has for other crates, but for its tests.
+fn exported_types(text: &str) -> syn::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut left = syn::parse_file(text)?.items;
+    while let Some(item) = left.pop() {
+        let (attributes, visibility, name) = match &item {
+            syn::Item::Struct(item) => (&item.attrs, &item.vis, &item.ident),
+            syn::Item::Enum(item) => (&item.attrs, &item.vis, &item.ident),
+            syn::Item::Trait(item) => (&item.attrs, &item.vis, &item.ident),
+            syn::Item::Type(item) => (&item.attrs, &item.vis, &item.ident),
+            syn::Item::Mod(module) => {
+                if let (false, Some((_, items))) = (is_test(&module.attrs), &module.content) {
+                    left.extend(items.iter().cloned());
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        if matches!(visibility, syn::Visibility::Public(_)) && !is_test(attributes) {
+            found.push(name.to_string());
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -446,6 +525,33 @@ mod tests {
         assert_eq!(
             circles(&found["x"]),
             BTreeSet::from(["y".to_owned(), "z".to_owned(), "w".to_owned()])
+        );
+    }
+
+    #[test]
+    fn an_exported_type_has_a_name_of_its_own() {
+        let one = "pub struct A; pub(crate) struct B; struct C; pub enum D {} pub mod e { pub trait F {} } \
+                   impl F for A { type G = A; } #[cfg(test)] mod tests { pub struct H; } #[cfg(test)] pub struct I;";
+        let mut names = exported_types(one).unwrap();
+        names.sort();
+        assert_eq!(names, ["A", "D", "F"]);
+        let mut places = TypePlaces::new();
+        add_types(&mut places, "one.rs", names);
+        add_types(
+            &mut places,
+            "two.rs",
+            exported_types("pub struct B; pub type G = u8;").unwrap(),
+        );
+        are_unique(&places).unwrap();
+        add_types(
+            &mut places,
+            "three.rs",
+            exported_types("pub type A = u8;").unwrap(),
+        );
+        let shared = are_unique(&places).unwrap_err().to_string();
+        assert_eq!(
+            shared,
+            "exported types of the same name; name each by what it is:\nA: one.rs, three.rs"
         );
     }
 

@@ -13,17 +13,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{
-    Compat, Exec, Ganeti, GanetiGuards, GanetiInit, Guards, Hroller, Nodes, NonDrbd, Reboot, Recover,
-    SharedSecondary, Visit,
+    Compat, ExecArgs, GanetiCommand, GanetiGuardsArgs, GanetiInitArgs, GuardsArgs, HrollerArgs, Nodes,
+    NonDrbd, RebootArgs, RecoverArgs, SharedSecondary, VisitArgs,
 };
-pub(crate) use goal::{Action, Goal, GoalWith, PolicyFlags, RiskFlags, Select, Upgrade};
+pub(crate) use goal::{GoalAction, GoalArgs, GoalWith, PolicyFlags, RiskFlags, Select, UpgradeArgs};
 pub(crate) use help::{command, command_here};
 pub(crate) use kube::{OperatorCluster, OperatorRequest, RookCluster};
-pub(crate) use operator::{Agent, Operator, Prepare, Switch};
-pub(crate) use outcome::{CallOutcome, Confirm, HostState, Settle};
-pub(crate) use serve::{AddToken, Serve, Site, Token};
+pub(crate) use operator::{AgentArgs, OperatorArgs, PrepareArgs, Switch};
+pub(crate) use outcome::{CallOutcome, ConfirmArgs, HostState, SettleArgs};
+pub(crate) use serve::{AddTokenArgs, ServeArgs, Site, TokenCommand};
 use stagger_core::model::{PartName, RunId, UnitId};
-pub(crate) use stores::{Db, Lint, Migrations, OnlineDataMigrations, ReportFormat};
+pub(crate) use stores::{DbCommand, LintCommand, MigrationsArgs, OnlineDataMigrationsArgs, ReportFormat};
 
 /// Where the flags of every command stand: behind its own, before `--help`.
 const LAST: usize = 900;
@@ -43,56 +43,56 @@ pub(crate) struct Cli {
     pub(crate) json: bool,
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Show current cluster state.
     #[command(after_help = "Example: stagger observe --save cluster.json")]
-    Observe(Observe),
+    Observe(ObserveArgs),
     /// Show what a run would change, wave by wave, and what it would skip.
     #[command(after_help = "Example: stagger plan upgrade --to 18.2.7 --max-in-parallel 10% --out plan.json")]
-    Plan(Plan),
+    Plan(PlanArgs),
     /// Verify a plan independently of the planner.
     #[command(after_help = "Example: stagger check plan.json")]
-    Check(Check),
+    Check(CheckArgs),
     /// Carry out an upgrade, a reboot or a maintenance, wave by wave.
     #[command(after_help = "Examples: stagger run plan.json\n          stagger run upgrade --to 18.2.7")]
-    Run(Run),
+    Run(RunArgs),
     /// Resume a run that was interrupted, held or paused.
     #[command(after_help = "Example: stagger resume")]
     Resume(RunRequest),
     /// Show the state of a run.
     #[command(after_help = "Example: stagger status")]
-    Status(Status),
+    Status(StatusArgs),
     /// Watch a run live, from any terminal: what is down, why, and what is waited for.
     #[command(after_help = "Examples: stagger watch\n          stagger watch --plain | tee run.log")]
-    Watch(Watch),
+    Watch(WatchArgs),
     /// Show which daemon runs which release.
     #[command(after_help = "Example: stagger versions --all")]
-    Versions(Versions),
+    Versions(VersionsArgs),
     /// List runs, or show the events of one.
     #[command(after_help = "Example: stagger history lab-20260101-000000")]
-    History(History),
+    History(HistoryArgs),
     /// Verify that a journal keeps the laws, independently of the engine that wrote it.
     #[command(after_help = "Examples: stagger verify\n          stagger verify --from journal.jsonl")]
-    Verify(Verify),
+    Verify(VerifyArgs),
     /// Make an HTML page of a run: verdict, laws, waves over time, what was waited for and decided.
     #[command(after_help = "Example: stagger report --out run.html")]
-    Report(Report),
+    Report(ReportArgs),
     /// Serve runs to a browser and to programs: over a socket of your own, or over TLS with tokens.
     #[command(
         after_help = "Examples: stagger serve\n          stagger serve --listen 0.0.0.0:8443 --certificate c.pem --key k.pem"
     )]
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Manage the access tokens of `serve`.
     #[command(subcommand)]
-    Token(Token),
+    Token(TokenCommand),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
-    Explain(Explain),
+    Explain(ExplainArgs),
     /// Rehearse an upgrade or a reboot on an in-memory copy of the cluster, or play a scenario.
     #[command(after_help = "Example: stagger simulate upgrade --to 18.2.7 --runs 20")]
     Simulate(Simulate),
@@ -107,7 +107,7 @@ pub(crate) enum Command {
     Pause(RunRequest),
     /// Approve a point of no return.
     #[command(after_help = "Example: stagger approve last-mon")]
-    Approve(Approve),
+    Approve(ApproveArgs),
     /// Finish the current wave, clean up, and stop.
     #[command(after_help = "Example: stagger abort")]
     Abort(RunRequest),
@@ -116,13 +116,13 @@ pub(crate) enum Command {
     Rollback(RunRequest),
     /// Confirm that a host is off: calls in doubt there count as failed.
     #[command(after_help = "Example: stagger confirm host3 is-off")]
-    Confirm(Confirm),
+    Confirm(ConfirmArgs),
     /// Settle a call whose outcome is unknown.
     #[command(after_help = "Example: stagger settle 17 done")]
-    Settle(Settle),
+    Settle(SettleArgs),
     /// Show or pack the diagnostics that were collected on failure.
     #[command(after_help = "Example: stagger artifacts --bundle run.tar.gz")]
-    Artifacts(Artifacts),
+    Artifacts(ArtifactsArgs),
     /// Explain the reason of a refusal or a hold, or list all reasons.
     #[command(after_help = "Example: stagger reason gates-shut")]
     Reason {
@@ -131,28 +131,28 @@ pub(crate) enum Command {
     },
     /// List known risks of releases, those that apply to this cluster first.
     #[command(after_help = "Example: stagger risks --to 20.2.4")]
-    Risks(ListRisks),
+    Risks(ListRisksArgs),
     /// Ceph-specific commands.
     #[command(subcommand)]
-    Ceph(Ceph),
+    Ceph(CephCommand),
     /// Compute the reboot groups of a Ganeti cluster (hroller-compatible). Exit 0 and 1, as hroller.
-    Hroller(Hroller),
+    Hroller(HrollerArgs),
     /// Configure a Ganeti cluster, and list drains, filters and locks that runs hold in it.
     #[command(subcommand)]
-    Ganeti(Ganeti),
+    Ganeti(GanetiCommand),
     /// Manage recorded releases and pins of an Ironic cluster.
     #[command(subcommand)]
-    Ironic(Ironic),
+    Ironic(IronicCommand),
     /// Check the configuration, or print it with its defaults.
     #[command(subcommand)]
     #[command(after_help = "Example: stagger config check --to 18.2.7")]
-    Config(Config),
+    Config(ConfigCommand),
     /// Manage the journal store: schema, versions, migrations.
     #[command(subcommand)]
-    Db(Db),
+    Db(DbCommand),
     /// Lint the database migrations of a program.
     #[command(subcommand)]
-    Lint(Lint),
+    Lint(LintCommand),
     /// Print the JSON schema of a document, or list all documents.
     Schema {
         /// The document: plan, run, …
@@ -165,13 +165,13 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Crds,
     /// Run the Kubernetes operator for Rook-managed Ceph clusters.
-    Operator(Operator),
+    Operator(OperatorArgs),
     #[command(hide = true)]
     /// Run the node agent of an operator: list devices, keep the logs of ended containers.
-    Agent(Agent),
+    Agent(AgentArgs),
     /// Prepare OSDs on this node.
     #[command(subcommand, hide = true)]
-    Osd(Osd),
+    Osd(OsdCommand),
     /// Print the script by which a shell completes commands, flags, runs, units and reasons.
     #[command(after_help = "Example: source <(stagger completions bash)")]
     Completions {
@@ -187,7 +187,7 @@ pub(crate) enum Command {
 
 /// `ironic`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Ironic {
+pub(crate) enum IronicCommand {
     /// Record what a service runs, where an ended run left that open. Contradictions are refused.
     Record {
         /// The service, as named in the configuration.
@@ -203,7 +203,7 @@ pub(crate) enum Ironic {
 
 /// `config`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// Check what a run needs: cluster, hosts, commands, rights, store. Changes nothing. Exit 0 if a run can start, 1 if not.
     Check {
         /// Also check whether the cluster can be upgraded to this release.
@@ -217,12 +217,12 @@ pub(crate) enum Config {
     Show,
     /// Write a first configuration, filled in from the cluster.
     #[command(after_help = "Example: stagger config init ceph --out stagger.toml")]
-    Init(Init),
+    Init(InitArgs),
 }
 
 /// `config init`
 #[derive(Debug, Args)]
-pub(crate) struct Init {
+pub(crate) struct InitArgs {
     /// The kind of cluster. Ceph is queried through this machine's `ceph` command, Ironic through its API (with the token in
     /// `OS_TOKEN`, if it needs one).
     pub(crate) kind: InitKind,
@@ -261,7 +261,7 @@ pub(crate) struct FactsFrom {
 
 /// `observe`
 #[derive(Debug, Args)]
-pub(crate) struct Observe {
+pub(crate) struct ObserveArgs {
     #[command(flatten)]
     /// Where facts come from.
     pub(crate) from: FactsFrom,
@@ -272,7 +272,7 @@ pub(crate) struct Observe {
 
 /// `versions`
 #[derive(Debug, Args)]
-pub(crate) struct Versions {
+pub(crate) struct VersionsArgs {
     /// Read from an inventory of `observe --save`, a folder of `ceph … -f json` outputs, or a Ganeti text file.
     #[arg(long, value_name = "PATH", conflicts_with = "OperatorCluster")]
     pub(crate) from: Option<PathBuf>,
@@ -291,7 +291,7 @@ pub(crate) struct Versions {
     subcommand_help_heading = "Goals",
     disable_help_subcommand = true
 )]
-pub(crate) struct Plan {
+pub(crate) struct PlanArgs {
     /// What is to be done.
     #[command(subcommand)]
     pub(crate) goal: GoalWith<PlanFlags>,
@@ -319,7 +319,7 @@ pub(crate) struct PlanFlags {
     disable_help_subcommand = true,
     override_usage = "stagger check [OPTIONS] <PLAN> [GOAL]"
 )]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// A plan of `plan --out`.
     pub(crate) plan: PathBuf,
     #[command(flatten)]
@@ -344,7 +344,7 @@ pub(crate) struct NoFlags {}
     arg_required_else_help = true,
     override_usage = "stagger run [OPTIONS] <PLAN>\n       stagger run [OPTIONS] <GOAL>"
 )]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Run exactly this plan of `plan --out`, or refuse and say what has changed since.
     #[arg(value_name = "PLAN", required = true)]
     pub(crate) file: Option<PathBuf>,
@@ -380,7 +380,7 @@ pub(crate) struct RunRequest {
 
 /// A run or all.
 #[derive(Debug, Args)]
-pub(crate) struct History {
+pub(crate) struct HistoryArgs {
     /// The run [default: list all].
     pub(crate) run: Option<RunId>,
     #[command(flatten)]
@@ -404,7 +404,7 @@ pub(crate) struct JournalOf {
 
 /// `verify`
 #[derive(Debug, Args)]
-pub(crate) struct Verify {
+pub(crate) struct VerifyArgs {
     #[command(flatten)]
     /// Whose journal.
     pub(crate) of: JournalOf,
@@ -412,7 +412,7 @@ pub(crate) struct Verify {
 
 /// `watch`
 #[derive(Debug, Args)]
-pub(crate) struct Watch {
+pub(crate) struct WatchArgs {
     /// The run [default: the newest].
     pub(crate) run: Option<RunId>,
     /// Print a line for each event, as where there is no terminal.
@@ -425,7 +425,7 @@ pub(crate) struct Watch {
 
 /// `report`
 #[derive(Debug, Args)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     #[command(flatten)]
     /// Whose journal.
     pub(crate) of: JournalOf,
@@ -436,7 +436,7 @@ pub(crate) struct Report {
 
 /// `status`
 #[derive(Debug, Args)]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     /// The run [default: the newest].
     #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
@@ -455,7 +455,7 @@ pub(crate) struct Status {
     subcommand_help_heading = "Goals",
     disable_help_subcommand = true
 )]
-pub(crate) struct Explain {
+pub(crate) struct ExplainArgs {
     /// The unit: osd.3.
     pub(crate) unit: UnitId,
     /// What is to be done.
@@ -502,7 +502,7 @@ pub(crate) struct RehearsalFlags {
 /// `approve`
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
-pub(crate) struct Approve {
+pub(crate) struct ApproveArgs {
     /// The run [default: the newest].
     #[arg(conflicts_with = "OperatorCluster")]
     pub(crate) run: Option<RunId>,
@@ -516,7 +516,7 @@ pub(crate) struct Approve {
 
 /// `risks`
 #[derive(Debug, Args)]
-pub(crate) struct ListRisks {
+pub(crate) struct ListRisksArgs {
     /// Only those on the way to this release [default: to any].
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: Option<String>,
@@ -530,7 +530,7 @@ pub(crate) struct ListRisks {
 
 /// `artifacts`
 #[derive(Debug, Args)]
-pub(crate) struct Artifacts {
+pub(crate) struct ArtifactsArgs {
     /// The run [default: the newest].
     pub(crate) run: Option<RunId>,
     /// Pack them with the journal into this file, without secrets.
@@ -540,7 +540,7 @@ pub(crate) struct Artifacts {
 
 /// `ceph`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Ceph {
+pub(crate) enum CephCommand {
     /// Check whether these OSDs may stop together, by stagger's own check. Exit 0 yes, 1 no, 2 unknown id.
     #[command(after_help = "Example: stagger ceph ok-to-stop 3 7")]
     OkToStop {
@@ -555,14 +555,14 @@ pub(crate) enum Ceph {
         from: FactsFrom,
     },
     /// List what runs hold in the cluster, as `noout`, and until when.
-    Guards(Guards),
+    Guards(GuardsArgs),
 }
 
 /// `osd`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Osd {
+pub(crate) enum OsdCommand {
     /// Prepare OSDs on devices of this node and report them, as an operator's Job does.
-    Prepare(Prepare),
+    Prepare(PrepareArgs),
 }
 
 #[cfg(test)]
@@ -571,17 +571,17 @@ mod tests {
 
     use clap::{CommandFactory as _, Parser as _};
 
-    use super::{Cli, Command, Plan};
+    use super::{Cli, CliCommand, PlanArgs};
 
     #[test]
     fn the_arguments_of_every_command_fit_together() {
         Cli::command().debug_assert();
     }
 
-    fn planned(words: &[String]) -> Plan {
+    fn planned(words: &[String]) -> PlanArgs {
         let all = ["stagger", "plan"].map(str::to_owned);
         let cli = Cli::try_parse_from(all.iter().chain(words)).unwrap();
-        let Command::Plan(plan) = cli.command else {
+        let CliCommand::Plan(plan) = cli.command else {
             panic!("not a plan")
         };
         plan

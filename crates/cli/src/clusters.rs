@@ -18,10 +18,10 @@ use stagger_engine::cluster::Backend;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ironic::versions::ServiceVersions;
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 
-use crate::args::{Cli, FactsFrom, Goal};
+use crate::args::{Cli, FactsFrom, GoalArgs};
 use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanRequest;
@@ -67,7 +67,7 @@ pub(crate) struct RiskReport {
     /// All risks that are heeded.
     pub(crate) known: Vec<Risk>,
     /// What is found of those on its way.
-    pub(crate) found: Vec<Finding>,
+    pub(crate) found: Vec<RiskFinding>,
 }
 
 /// A cluster that is looked at and planned for: one that answers, or one that was recorded.
@@ -80,10 +80,10 @@ pub(crate) trait Cluster: Send + Sync {
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError>;
 
     /// What a plan to that goal is made of.
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError>;
+    async fn planning_input(&self, goal: &GoalArgs) -> Result<PlanRequest, CliError>;
 
     /// What a plan is made of, and a copy of the cluster on which it is rehearsed.
-    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError>;
+    async fn rehearsal_input(&self, goal: &GoalArgs) -> Result<RehearsalInput, CliError>;
 
     /// Which release each unit runs.
     async fn versions(&self) -> Result<VersionReport, CliError>;
@@ -102,7 +102,7 @@ pub(crate) trait Cluster: Send + Sync {
 #[async_trait]
 pub(crate) trait ManagedCluster: Cluster {
     /// What a run to that goal begins with.
-    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError>;
+    async fn run_input(&self, goal: &GoalArgs) -> Result<RunInput, CliError>;
 
     /// The backend for a run that is in the journal, by the memory that it keeps.
     fn backend_of_run(
@@ -139,16 +139,16 @@ pub(crate) async fn open<'a>(cli: &'a Cli, from: &'a FactsFrom) -> Result<Box<dy
 pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliError> {
     let config = config::read(cli)?;
     if let Some(settings) = config.ganeti() {
-        return Ok(Box::new(ClusterHandle::<ganeti::Ganeti<'_>>::of_config(
+        return Ok(Box::new(ClusterHandle::<ganeti::GanetiSystem<'_>>::of_config(
             cli, config, settings,
         )?));
     }
     if let Some(settings) = config.ironic() {
-        return Ok(Box::new(ClusterHandle::<ironic::Ironic>::of_config(
+        return Ok(Box::new(ClusterHandle::<ironic::IronicSystem>::of_config(
             config, settings,
         )?));
     }
-    Ok(Box::new(ClusterHandle::<ceph::Ceph>::of_config(
+    Ok(Box::new(ClusterHandle::<ceph::CephSystem>::of_config(
         config,
         place(cli).ok(),
     )?))
@@ -156,7 +156,7 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
 
 /// A cluster in a file or folder. Which kind is told by what is there, since nobody should have to say it twice.
 fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, CliError> {
-    if let Some(described) = ClusterHandle::<ganeti::Ganeti<'_>>::of_tools(cli, path)? {
+    if let Some(described) = ClusterHandle::<ganeti::GanetiSystem<'_>>::of_tools(cli, path)? {
         return Ok(Box::new(described));
     }
     if path.is_dir() {
@@ -164,13 +164,13 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
     }
     let inventory = read_inventory(path)?;
     match inventory.system.as_str() {
-        stagger_ceph::source::SYSTEM => Ok(Box::new(ClusterHandle::<ceph::Ceph>::recorded(
+        stagger_ceph::source::SYSTEM => Ok(Box::new(ClusterHandle::<ceph::CephSystem>::recorded(
             cli, path, &inventory,
         )?)),
-        stagger_ganeti::source::SYSTEM => Ok(Box::new(ClusterHandle::<ganeti::Ganeti<'_>>::recorded(
+        stagger_ganeti::source::SYSTEM => Ok(Box::new(ClusterHandle::<ganeti::GanetiSystem<'_>>::recorded(
             cli, path, &inventory,
         )?)),
-        stagger_ironic::source::SYSTEM => Ok(Box::new(ClusterHandle::<ironic::Ironic>::recorded(
+        stagger_ironic::source::SYSTEM => Ok(Box::new(ClusterHandle::<ironic::IronicSystem>::recorded(
             cli, path, &inventory,
         )?)),
         other => Err(CliError::usage(format!(

@@ -12,7 +12,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use stagger_core::model::Topology;
 use stagger_core::plan::Plan;
 use stagger_core::run::{Event, Run};
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
 
@@ -205,7 +205,7 @@ fn reasons() -> ArgValueCompleter {
 /// Documents that `stagger schema` prints.
 fn schemas() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let names = documents::schemas(documents::Fields::Any)
+        let names = documents::schemas(documents::SchemaFields::Any)
             .into_iter()
             .map(|(name, _)| name);
         matching(current, names.map(CompletionCandidate::new))
@@ -247,7 +247,7 @@ fn asked<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> 
 }
 
 /// Where that store is: nothing is made by asking.
-fn near() -> Option<Place> {
+fn near() -> Option<StoreLocation> {
     let mut words = vec!["stagger".to_owned()];
     for flag in ["--config", "--state"] {
         words.extend(typed(flag).map(|given| format!("{flag}={given}")));
@@ -255,6 +255,6 @@ fn near() -> Option<Place> {
     words.push("history".to_owned());
     let place = place(&Cli::try_parse_from(words).ok()?).ok()?;
     // A server may be long in answering.
-    let is_near = matches!(place, Place::File(_)) && place.exists();
+    let is_near = matches!(place, StoreLocation::File(_)) && place.exists();
     is_near.then_some(place)
 }

@@ -9,13 +9,13 @@ use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::{ClusterName, Growth, Policy};
 use stagger_engine::hosts::Hosts;
-use stagger_engine::postgres::Address;
+use stagger_engine::postgres::DatabaseAddress;
 use stagger_engine::preflight::Template;
 use stagger_engine::secrets;
 use stagger_engine::template::unknown;
-use stagger_ganeti::config::{RapiConfig, Settings as GanetiSettings};
+use stagger_ganeti::config::{GanetiSettings, RapiConfig};
 use stagger_gates::{AlertGate, Endpoint, GateSettings, Measures, MetricGate};
-use stagger_ironic::config::{IronicConfig, Settings as IronicSettings};
+use stagger_ironic::config::{IronicConfig, IronicSettings};
 
 use crate::args::{Cli, PolicyFlags};
 use crate::error::CliError;
@@ -330,7 +330,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Config, CliError> {
 }
 
 /// The database that the configuration names for journals, if there is a configuration, and it names one.
-pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
+pub(crate) fn store(cli: &Cli) -> Result<Option<DatabaseAddress>, CliError> {
     match path(cli) {
         Ok(path) => store_of(&path),
         Err(_) => Ok(None),
@@ -338,7 +338,7 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<Address>, CliError> {
 }
 
 /// The same of that configuration.
-pub(crate) fn store_of(path: &Path) -> Result<Option<Address>, CliError> {
+pub(crate) fn store_of(path: &Path) -> Result<Option<DatabaseAddress>, CliError> {
     /// Of the whole file only this is of interest: the rest may be for another release.
     #[derive(Deserialize)]
     struct Part {
@@ -356,7 +356,7 @@ pub(crate) fn store_of(path: &Path) -> Result<Option<Address>, CliError> {
                 .map_err(|why| CliError::usage(format!("read the password of the store: {why}")))?,
         ),
     };
-    match Address::new(&url, password.as_deref()) {
+    match DatabaseAddress::new(&url, password.as_deref()) {
         Ok(address) => Ok(Some(address)),
         Err(error) => {
             let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));

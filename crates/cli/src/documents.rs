@@ -27,7 +27,7 @@ use stagger_core::view::{RunView, Schema};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_report::forecast::RunForecast;
-use stagger_risks::Finding;
+use stagger_risks::RiskFinding;
 use stagger_rook::client::status::MaintenanceStatus;
 use stagger_versioned::chain::Unreadable;
 
@@ -107,9 +107,9 @@ pub(crate) struct PlanFile<'a> {
     #[schemars(default)]
     pub(crate) flags: Vec<String>,
     /// Known risks of the way to its target, those that apply first.
-    #[serde(skip_serializing_if = "<[Finding]>::is_empty")]
+    #[serde(skip_serializing_if = "<[RiskFinding]>::is_empty")]
     #[schemars(default)]
-    pub(crate) risks: &'a [Finding],
+    pub(crate) risks: &'a [RiskFinding],
     /// How long it takes by earlier runs of the cluster; absent: nothing is known of these.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) learned: Option<RunForecast>,
@@ -128,7 +128,7 @@ pub(crate) struct CheckReport {
     /// Known risks of the way to its target, those that apply first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
-    pub(crate) risks: Vec<Finding>,
+    pub(crate) risks: Vec<RiskFinding>,
 }
 
 /// `versions`: who runs what.
@@ -237,8 +237,8 @@ pub(crate) struct HeldGuard {
     pub(crate) by_others: bool,
 }
 
-impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
-    fn from(held: stagger_ceph::guards::HeldGuard) -> Self {
+impl From<stagger_ceph::guards::CephHeldGuard> for HeldGuard {
+    fn from(held: stagger_ceph::guards::CephHeldGuard) -> Self {
         Self {
             by_others: held.on.is_empty(),
             guard: held.guard,
@@ -249,8 +249,8 @@ impl From<stagger_ceph::guards::HeldGuard> for HeldGuard {
     }
 }
 
-impl From<stagger_ganeti::guards::HeldGuard> for HeldGuard {
-    fn from(held: stagger_ganeti::guards::HeldGuard) -> Self {
+impl From<stagger_ganeti::guards::GanetiHeldGuard> for HeldGuard {
+    fn from(held: stagger_ganeti::guards::GanetiHeldGuard) -> Self {
         Self {
             guard: held.guard,
             on: Vec::new(),
@@ -425,7 +425,7 @@ impl Name {
 
 /// Which fields a schema permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fields {
+pub(crate) enum SchemaFields {
     /// Also those that later releases may add: for readers.
     Any,
     /// Those of this release alone: for tests of what it prints.
@@ -433,9 +433,9 @@ pub(crate) enum Fields {
 }
 
 /// All schemas by the name of their document.
-pub(crate) fn schemas(fields: Fields) -> Vec<(&'static str, Value)> {
+pub(crate) fn schemas(fields: SchemaFields) -> Vec<(&'static str, Value)> {
     let mut all = of_this_release();
-    if fields == Fields::Any {
+    if fields == SchemaFields::Any {
         for (_, schema) in &mut all {
             permit_new_fields(schema);
         }
@@ -479,7 +479,7 @@ fn of_this_release() -> Vec<(&'static str, Value)> {
         ),
         (
             OK_TO_STOP.0,
-            OK_TO_STOP.schema::<stagger_ceph::oktostop::Report<'_>>(
+            OK_TO_STOP.schema::<stagger_ceph::oktostop::OkToStopReport<'_>>(
                 "`ceph ok-to-stop --json`: the fields of Ceph's own answer, and ours beside them.",
             ),
         ),
@@ -529,7 +529,7 @@ fn of_this_release() -> Vec<(&'static str, Value)> {
         ),
         (
             ROOK_VERSIONS.0,
-            ROOK_VERSIONS.schema::<stagger_rook::client::versions::Versions>("`versions --json` of a CephCluster."),
+            ROOK_VERSIONS.schema::<stagger_rook::client::versions::ClusterVersions>("`versions --json` of a CephCluster."),
         ),
         (
             RUN.0,

@@ -1,6 +1,6 @@
 //! Exit codes, in one place.
 
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 /// How the program ended. The numbers are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// With which a command ends that shows a run.
-    pub(crate) fn of(verdict: Verdict) -> Self {
+    pub(crate) fn of(verdict: RunVerdict) -> Self {
         match verdict {
-            Verdict::NeedsYou => Self::NeedsYou,
-            Verdict::Ended => Self::No,
-            Verdict::Interrupted => Self::Abandoned,
-            Verdict::Running | Verdict::Held | Verdict::Done => Self::Done,
+            RunVerdict::NeedsYou => Self::NeedsYou,
+            RunVerdict::Ended => Self::No,
+            RunVerdict::Interrupted => Self::Abandoned,
+            RunVerdict::Running | RunVerdict::Held | RunVerdict::Done => Self::Done,
         }
     }
 

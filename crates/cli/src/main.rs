@@ -29,13 +29,13 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _};
 use stagger_core::run::Command as RunCommand;
 
-use args::{Ceph, Cli, Command, Ganeti, Ironic, Lint, Osd};
+use args::{CephCommand, Cli, CliCommand, GanetiCommand, IronicCommand, LintCommand, OsdCommand};
 use commands::{
     agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
     osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
     succession, verify, versions, watch,
 };
-use documents::Fields;
+use documents::SchemaFields;
 use error::CliError;
 use exit::Exit;
 
@@ -140,82 +140,86 @@ fn report_usage(mut error: clap::Error) -> ExitCode {
 
 async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
     match &cli.command {
-        Command::Observe(args) => observe::observe(cli, args).await,
-        Command::Plan(args) => plan::show_plan(cli, args).await,
-        Command::Check(args) => plan::check_plan(cli, args).await,
+        CliCommand::Observe(args) => observe::observe(cli, args).await,
+        CliCommand::Plan(args) => plan::show_plan(cli, args).await,
+        CliCommand::Check(args) => plan::check_plan(cli, args).await,
         // Each backend makes them larger.
-        Command::Run(args) => Box::pin(run::run(cli, args)).await,
-        Command::Resume(args) if args.heard.kube.is_given() => {
+        CliCommand::Run(args) => Box::pin(run::run(cli, args)).await,
+        CliCommand::Resume(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &RunCommand::Resume).await
         }
-        Command::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
-        Command::Status(args) if args.kube.is_given() => kube::status(cli, args).await,
-        Command::Status(args) => history::status(cli, args).await,
-        Command::Versions(args) if args.kube.is_given() => kube::versions(cli, args).await,
-        Command::Versions(args) => versions::versions(cli, args).await,
-        Command::History(args) => history::history(cli, args).await,
-        Command::Verify(args) => verify::verify_run(cli, args).await,
-        Command::Watch(args) => watch::watch_run(cli, args).await,
-        Command::Report(args) => report::report(cli, args).await,
-        Command::Serve(args) => serve::serve(cli, args).await,
-        Command::Token(args) => serve::token(cli, args),
-        Command::Explain(args) => plan::explain_unit(cli, args).await,
-        Command::Simulate(args) => match (&args.scenario, &args.goal) {
+        CliCommand::Resume(args) => Box::pin(run::resume(cli, args.run.as_ref())).await,
+        CliCommand::Status(args) if args.kube.is_given() => kube::status(cli, args).await,
+        CliCommand::Status(args) => history::status(cli, args).await,
+        CliCommand::Versions(args) if args.kube.is_given() => kube::versions(cli, args).await,
+        CliCommand::Versions(args) => versions::versions(cli, args).await,
+        CliCommand::History(args) => history::history(cli, args).await,
+        CliCommand::Verify(args) => verify::verify_run(cli, args).await,
+        CliCommand::Watch(args) => watch::watch_run(cli, args).await,
+        CliCommand::Report(args) => report::report(cli, args).await,
+        CliCommand::Serve(args) => serve::serve(cli, args).await,
+        CliCommand::Token(args) => serve::token(cli, args),
+        CliCommand::Explain(args) => plan::explain_unit(cli, args).await,
+        CliCommand::Simulate(args) => match (&args.scenario, &args.goal) {
             (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,
             (None, Some(goal)) => rehearse::rehearse(cli, goal).await,
             (None, None) => Err(CliError::usage("neither a scenario nor a goal is given")),
         },
-        Command::Demo { fast } => demo::demo(cli, *fast).await,
-        Command::Pause(args) => send_command(cli, args, &RunCommand::Pause).await,
-        Command::Abort(args) => send_command(cli, args, &RunCommand::Abort).await,
-        Command::Rollback(args) => send_command(cli, args, &RunCommand::Rollback).await,
-        Command::Approve(args) if args.heard.kube.is_given() => {
+        CliCommand::Demo { fast } => demo::demo(cli, *fast).await,
+        CliCommand::Pause(args) => send_command(cli, args, &RunCommand::Pause).await,
+        CliCommand::Abort(args) => send_command(cli, args, &RunCommand::Abort).await,
+        CliCommand::Rollback(args) => send_command(cli, args, &RunCommand::Rollback).await,
+        CliCommand::Approve(args) if args.heard.kube.is_given() => {
             let door = args.door.clone();
             kube::ask(cli, &args.heard, &RunCommand::Approve { door }).await
         }
-        Command::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door).await,
-        Command::Confirm(args) if args.heard.kube.is_given() => {
+        CliCommand::Approve(args) => control::approve(cli, args.run.as_ref(), &args.door).await,
+        CliCommand::Confirm(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::confirm_command(args)).await
         }
-        Command::Confirm(args) => control::ask(cli, args.run.as_ref(), &control::confirm_command(args)).await,
-        Command::Settle(args) if args.heard.kube.is_given() => {
+        CliCommand::Confirm(args) => {
+            control::ask(cli, args.run.as_ref(), &control::confirm_command(args)).await
+        }
+        CliCommand::Settle(args) if args.heard.kube.is_given() => {
             kube::ask(cli, &args.heard, &control::settle_command(args)).await
         }
-        Command::Settle(args) => control::settle(cli, args).await,
-        Command::Artifacts(args) => history::show_artifacts(cli, args).await,
-        Command::Risks(args) => known_risks::risks(cli, args).await,
-        Command::Reason { reason } => reason::reason(cli, reason.as_deref()),
-        Command::Ceph(Ceph::OkToStop { ids, max, from }) => ceph::ok_to_stop(cli, ids, *max, from).await,
-        Command::Ceph(Ceph::Guards(args)) => guards::guards(cli, args).await,
-        Command::Ganeti(Ganeti::Guards(args)) => recover::guards(cli, args).await,
-        Command::Ganeti(Ganeti::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
-        Command::Ganeti(Ganeti::Resume) => Box::pin(succession::resume(cli)).await,
-        Command::Ganeti(Ganeti::Done { nodes }) => recover::done(cli, nodes).await,
-        Command::Ganeti(Ganeti::Init(args)) => init::ganeti::init(cli, args).await,
-        Command::Hroller(args) => Ok(hroller::hroller(cli, args).await),
-        Command::Ironic(Ironic::Record {
+        CliCommand::Settle(args) => control::settle(cli, args).await,
+        CliCommand::Artifacts(args) => history::show_artifacts(cli, args).await,
+        CliCommand::Risks(args) => known_risks::risks(cli, args).await,
+        CliCommand::Reason { reason } => reason::reason(cli, reason.as_deref()),
+        CliCommand::Ceph(CephCommand::OkToStop { ids, max, from }) => {
+            ceph::ok_to_stop(cli, ids, *max, from).await
+        }
+        CliCommand::Ceph(CephCommand::Guards(args)) => guards::guards(cli, args).await,
+        CliCommand::Ganeti(GanetiCommand::Guards(args)) => recover::guards(cli, args).await,
+        CliCommand::Ganeti(GanetiCommand::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
+        CliCommand::Ganeti(GanetiCommand::Resume) => Box::pin(succession::resume(cli)).await,
+        CliCommand::Ganeti(GanetiCommand::Done { nodes }) => recover::done(cli, nodes).await,
+        CliCommand::Ganeti(GanetiCommand::Init(args)) => init::ganeti::init(cli, args).await,
+        CliCommand::Hroller(args) => Ok(hroller::hroller(cli, args).await),
+        CliCommand::Ironic(IronicCommand::Record {
             service,
             release,
             pin,
         }) => ironic::record(cli, service, release, pin.as_deref()).await,
-        Command::Config(args::Config::Check { to, notify }) => {
+        CliCommand::Config(args::ConfigCommand::Check { to, notify }) => {
             Box::pin(preflight::check(cli, to.as_deref(), *notify)).await
         }
-        Command::Config(args::Config::Show) => preflight::show(cli),
-        Command::Config(args::Config::Init(args)) => init::init(cli, args).await,
-        Command::Db(args) => db::db(cli, args).await,
-        Command::Lint(Lint::Migrations(args)) => lint::migrations(cli, args),
-        Command::Lint(Lint::Explain { rule }) => lint::explain_rule(rule.as_deref()),
-        Command::Schema { document, strict } => schema(document.as_deref(), *strict),
-        Command::Crds => crds(),
-        Command::Operator(args) => operator::operator(cli, args).await,
-        Command::Agent(args) => agent::agent(args).await,
-        Command::Osd(Osd::Prepare(args)) => osd::prepare_devices(args).await,
-        Command::Completions { shell } => {
+        CliCommand::Config(args::ConfigCommand::Show) => preflight::show(cli),
+        CliCommand::Config(args::ConfigCommand::Init(args)) => init::init(cli, args).await,
+        CliCommand::Db(args) => db::db(cli, args).await,
+        CliCommand::Lint(LintCommand::Migrations(args)) => lint::migrations(cli, args),
+        CliCommand::Lint(LintCommand::Explain { rule }) => lint::explain_rule(rule.as_deref()),
+        CliCommand::Schema { document, strict } => schema(document.as_deref(), *strict),
+        CliCommand::Crds => crds(),
+        CliCommand::Operator(args) => operator::operator(cli, args).await,
+        CliCommand::Agent(args) => agent::agent(args).await,
+        CliCommand::Osd(OsdCommand::Prepare(args)) => osd::prepare_devices(args).await,
+        CliCommand::Completions { shell } => {
             print::out(complete::script(*shell)?.trim_end());
             Ok(Exit::Done)
         }
-        Command::Man { folder } => {
+        CliCommand::Man { folder } => {
             std::fs::create_dir_all(folder)?;
             clap_mangen::generate_to(Cli::command(), folder)?;
             print::talk(&format!("manual pages are in {}", folder.display()));
@@ -248,9 +252,9 @@ fn crds() -> Result<Exit, CliError> {
 /// One schema, or the names of all.
 fn schema(document: Option<&str>, strict: bool) -> Result<Exit, CliError> {
     let all = documents::schemas(if strict {
-        Fields::OfThisRelease
+        SchemaFields::OfThisRelease
     } else {
-        Fields::Any
+        SchemaFields::Any
     });
     let Some(asked) = document else {
         for (name, _) in all {

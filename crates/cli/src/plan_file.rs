@@ -6,7 +6,7 @@ use clap::Parser as _;
 use serde_json::{Map, Value};
 use stagger_core::plan::Plan;
 
-use crate::args::{Cli, Command, Goal, Run};
+use crate::args::{Cli, CliCommand, GoalArgs, RunArgs};
 use crate::documents;
 use crate::error::CliError;
 
@@ -56,7 +56,7 @@ impl SavedPlan {
     }
 
     /// What was asked for when it was made.
-    pub(crate) fn goal(&self, path: &Path) -> Result<Goal, CliError> {
+    pub(crate) fn goal(&self, path: &Path) -> Result<GoalArgs, CliError> {
         let shown = path.display();
         let Some(flags) = &self.flags else {
             return Err(
@@ -67,7 +67,7 @@ impl SavedPlan {
         let words = ["stagger", "run"].map(str::to_owned);
         let parsed = Cli::try_parse_from(words.into_iter().chain(as_goal(flags)));
         match parsed.map(|cli| cli.command) {
-            Ok(Command::Run(Run {
+            Ok(CliCommand::Run(RunArgs {
                 file: None,
                 goal: Some(goal),
                 ..

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stagger_core::check::check;
 use stagger_core::model::{PartName, Policy, Reason, Snapshot, Target, UnitId};
 use stagger_core::plan::{Plan, PlanningInput, SelectionError, out_of_reach, plan};
-use stagger_risks::Finding;
+use stagger_risks::RiskFinding;
 
 use crate::args;
 use crate::error::CliError;
@@ -22,7 +22,7 @@ pub(crate) struct PlanRequest {
     /// How bold to be.
     pub(crate) policy: Policy,
     /// Known risks of the way there. No plan changes by them.
-    pub(crate) risks: Vec<Finding>,
+    pub(crate) risks: Vec<RiskFinding>,
 }
 
 impl PlanRequest {

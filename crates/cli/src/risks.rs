@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use stagger_core::model::Reason;
 use stagger_risks::file::{SHIPPED_NAME, read};
-use stagger_risks::{Applies, Effect, Finding, Risk, merge, shipped};
+use stagger_risks::{Applies, Risk, RiskEffect, RiskFinding, merge, shipped};
 
 use crate::args::RiskFlags;
 use crate::error::CliError;
@@ -58,7 +58,7 @@ pub(crate) fn accepted(flags: &RiskFlags, known: &[Risk]) -> Result<BTreeSet<Str
 }
 
 /// Why no run is begun, by risks that apply and that nobody accepts.
-pub(crate) fn refusals(found: &[Finding]) -> Vec<Reason> {
+pub(crate) fn refusals(found: &[RiskFinding]) -> Vec<Reason> {
     let refusing = found.iter().filter(|finding| finding.refuses());
     refusing
         .map(|finding| Reason::of_backend("known-risk", finding.sentence()))
@@ -66,10 +66,10 @@ pub(crate) fn refusals(found: &[Finding]) -> Vec<Reason> {
 }
 
 /// What is told of each risk that applies or may, a line each.
-pub(crate) fn lines(found: &[Finding]) -> Vec<String> {
+pub(crate) fn lines(found: &[RiskFinding]) -> Vec<String> {
     let told = found.iter().filter(|finding| finding.applies != Applies::No);
     told.map(|finding| {
-        let Finding {
+        let RiskFinding {
             id,
             because,
             what,
@@ -84,11 +84,11 @@ pub(crate) fn lines(found: &[Finding]) -> Vec<String> {
 }
 
 /// What comes of a finding.
-fn word(finding: &Finding, because: &str) -> String {
+fn word(finding: &RiskFinding, because: &str) -> String {
     match (finding.applies, finding.effect) {
-        (Applies::Yes, Effect::Refuse) if finding.accepted => "is accepted".to_owned(),
-        (Applies::Yes, Effect::Refuse) => "refuses a run".to_owned(),
-        (Applies::Yes, Effect::Warn) => "applies".to_owned(),
+        (Applies::Yes, RiskEffect::Refuse) if finding.accepted => "is accepted".to_owned(),
+        (Applies::Yes, RiskEffect::Refuse) => "refuses a run".to_owned(),
+        (Applies::Yes, RiskEffect::Warn) => "applies".to_owned(),
         (Applies::Unknown, _) => format!("may apply ({because})"),
         (Applies::No, _) => "does not apply".to_owned(),
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use stagger_core::model::RunId;
 use stagger_engine::artifacts::Artifacts;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::store::JournalStore;
 
 use crate::args::Cli;
@@ -27,18 +27,18 @@ pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
 }
 
 /// Where journals are: the database of the configuration, or a file in the folder.
-pub(crate) fn place(cli: &Cli) -> Result<Place, CliError> {
+pub(crate) fn place(cli: &Cli) -> Result<StoreLocation, CliError> {
     Ok(match config::store(cli)? {
-        Some(address) => Place::Server(address),
-        None => Place::File(state_folder(cli)?.join("journal.db")),
+        Some(address) => StoreLocation::Server(address),
+        None => StoreLocation::File(state_folder(cli)?.join("journal.db")),
     })
 }
 
 /// The same of that configuration, with a folder of its own.
-pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<Place, CliError> {
+pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<StoreLocation, CliError> {
     Ok(match config::store_of(config)? {
-        Some(address) => Place::Server(address),
-        None => Place::File(folder.join("journal.db")),
+        Some(address) => StoreLocation::Server(address),
+        None => StoreLocation::File(folder.join("journal.db")),
     })
 }
 

@@ -6,7 +6,7 @@ mod keys;
 mod tests;
 
 pub(crate) use draw::draw;
-pub(crate) use keys::{Act, key};
+pub(crate) use keys::{KeyAction, key};
 
 use stagger_core::run::Command;
 use stagger_core::view::RunView;

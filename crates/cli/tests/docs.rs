@@ -450,9 +450,9 @@ fn the_ceph_guide_has_the_tables_of_the_sources() {
     }
     for line in stagger_ceph::going_back::TABLE {
         let takes = match line.takes {
-            stagger_ceph::going_back::Takes::Restart => "restart",
-            stagger_ceph::going_back::Takes::Convert(_) => "conversion",
-            stagger_ceph::going_back::Takes::Rebuild(_) => "rebuild",
+            stagger_ceph::going_back::RollbackCost::Restart => "restart",
+            stagger_ceph::going_back::RollbackCost::Convert(_) => "conversion",
+            stagger_ceph::going_back::RollbackCost::Rebuild(_) => "rebuild",
         };
         let start = format!("| {} | {} | {} | {takes}", line.kind, line.from, line.to);
         if !rows.iter().any(|row| row.starts_with(&start)) {

@@ -10,7 +10,7 @@ use stagger_core::run::{Command, Ending, Entry, Event, Outcome};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{NoSignals, Stopped, drive};
-use stagger_engine::driver::Parts;
+use stagger_engine::driver::DriverParts;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
@@ -80,7 +80,7 @@ impl Processes {
         let fuse = Fuse::at(self.dies_at);
         self.dies_at = 0;
         let clock = Arc::new(HastyClock::default());
-        let parts = Parts {
+        let parts = DriverParts {
             backend: backend(&clock),
             store: Box::new(FusedStore {
                 store: self.store(),
@@ -98,7 +98,7 @@ impl Processes {
         end
     }
 
-    async fn carry_out(&self, start: &RunStart, parts: Parts, fuse: &Fuse) -> End {
+    async fn carry_out(&self, start: &RunStart, parts: DriverParts, fuse: &Fuse) -> End {
         let who = Identity {
             incarnation: format!("life-{}", self.number),
             host: "ops1".to_owned(),

@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-use stagger_core::plan::waves::{Problem, Search, Wide, solve};
+use stagger_core::plan::waves::{Problem, SearchBudget, Wide, solve};
 
 struct Shape {
     units: u32,
@@ -46,20 +46,20 @@ fn main() {
     }
     println!("{name}: {units} units, {groups} budgets of {members}, limit {limit}");
 
-    let first = report(&problem, Search { seed, steps: 0 }, 0.0);
+    let first = report(&problem, SearchBudget { seed, steps: 0 }, 0.0);
     if seconds > 0.0 {
         // What a face does with `--improve 10s`: measure once, turn time into steps.
         let trial = 20_000;
-        let tried = report(&problem, Search { seed, steps: trial }, first);
+        let tried = report(&problem, SearchBudget { seed, steps: trial }, first);
         let millis = ((tried - first) * 1e3).max(1.0);
         let steps = Duration::from_secs_f64(seconds * trial as f64 / millis).as_millis() as u64;
-        report(&problem, Search { seed, steps }, first);
+        report(&problem, SearchBudget { seed, steps }, first);
     }
     println!("peak memory {}", peak_memory());
 }
 
 /// Solves, prints, answers the seconds that it took.
-fn report(problem: &Problem, search: Search, first: f64) -> f64 {
+fn report(problem: &Problem, search: SearchBudget, first: f64) -> f64 {
     let start = Instant::now();
     let solution = solve(problem, search, None);
     let seconds = start.elapsed().as_secs_f64();

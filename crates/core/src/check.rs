@@ -91,7 +91,7 @@ pub fn check(ask: &PlanningInput<'_>, plan: &Plan) -> Vec<Finding> {
     for part in &ask.target.parts {
         match part {
             Part::Stage(stage) => {
-                let judge = Judge {
+                let judge = IndependentCheck {
                     ask,
                     plan,
                     stage,
@@ -200,14 +200,14 @@ fn parts_in_order(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Findi
     }
 }
 
-struct Judge<'a> {
+struct IndependentCheck<'a> {
     ask: &'a PlanningInput<'a>,
     plan: &'a Plan,
     stage: &'a StageSpec,
     planned: Option<&'a PlannedStage>,
 }
 
-impl Judge<'_> {
+impl IndependentCheck<'_> {
     fn found(&self, fault: Fault, detail: impl Into<String>) -> Finding {
         Finding {
             fault,

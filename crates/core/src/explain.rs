@@ -1,7 +1,7 @@
 //! The words: why a unit is where it is, what holds it, and what would free it.
 
 use crate::model::{
-    Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, Turn, UnitId, UnitState,
+    GuestHandling, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, UnitId, UnitState,
 };
 use crate::plan::{Move, Plan, PlannedStage};
 
@@ -126,11 +126,11 @@ fn moved(moves: &[Move], unit: &UnitId) -> Vec<String> {
         .iter()
         .filter(|a_move| a_move.from == *unit)
         .map(|a_move| {
-            use crate::model::How;
+            use crate::model::MoveKind;
             let what = match a_move.how {
-                How::Migrate => "moves",
-                How::Relocate => "is stopped, copied and started, and so moves",
-                How::ReplaceStandby => "gets a new second copy, which moves",
+                MoveKind::Migrate => "moves",
+                MoveKind::Relocate => "is stopped, copied and started, and so moves",
+                MoveKind::ReplaceStandby => "gets a new second copy, which moves",
             };
             format!("visit: {} {what} to {}", a_move.guest, a_move.to)
         })
@@ -177,7 +177,7 @@ fn why_not(
 /// What speaks against these hosts together, as far as it does not depend on a choice: what their guests do to
 /// standbys, and what was asked for.
 fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option<String> {
-    use crate::model::{How, Migration};
+    use crate::model::{Migration, MoveKind};
     let (capacity, terms) = (snapshot.capacity()?, snapshot.terms());
     let moving = &maintenance.moving;
     let ids = || set.iter().map(|ix| &snapshot.unit(*ix).id);
@@ -194,8 +194,12 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         let mut pools: Vec<u32> = hosts
             .iter()
             .filter(|host| {
-                guests(**host)
-                    .any(|(_, guest)| matches!(moving.turn(guest), Turn::Anywhere | Turn::WithDowntime))
+                guests(**host).any(|(_, guest)| {
+                    matches!(
+                        moving.turn(guest),
+                        GuestHandling::Anywhere | GuestHandling::WithDowntime
+                    )
+                })
             })
             .map(|host| capacity.host(*host).pool)
             .collect();
@@ -212,11 +216,11 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
     let mut senders: Vec<(u32, u32)> = Vec::new();
     for host in &hosts {
         for (at, guest) in guests(*host) {
-            if let (Turn::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
+            if let (GuestHandling::ToStandby, Some(to)) = (moving.turn(guest), guest.standby) {
                 senders.push((to, *host));
                 migrations.push(Migration {
                     guest: at,
-                    how: How::Migrate,
+                    how: MoveKind::Migrate,
                     to,
                 });
             }

@@ -12,9 +12,13 @@ use crate::run::{Action, Ending, Run};
 
 /// One word that says whether you are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Verdict")
+)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum RunVerdict {
     /// It continues by itself.
     Running,
     /// It waits, and continues by itself when what it waits for is there.
@@ -29,7 +33,7 @@ pub enum Verdict {
     Ended,
 }
 
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for RunVerdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Running => "RUNNING",
@@ -56,7 +60,7 @@ pub struct RunView {
     /// What it is to do.
     pub title: String,
     /// One word.
-    pub verdict: Verdict,
+    pub verdict: RunVerdict,
     /// One sentence: why.
     pub why: String,
     /// When it continues, or gives up waiting, though nothing changes. Absent: unknown, or it does not wait.
@@ -98,12 +102,12 @@ impl RunView {
     #[must_use]
     pub fn without_a_holder(mut self, why: impl Into<String>) -> Self {
         match self.verdict {
-            Verdict::Running | Verdict::Held | Verdict::Interrupted => {
-                self.verdict = Verdict::Interrupted;
+            RunVerdict::Running | RunVerdict::Held | RunVerdict::Interrupted => {
+                self.verdict = RunVerdict::Interrupted;
                 self.why = why.into();
                 self.until = None;
             }
-            Verdict::NeedsYou | Verdict::Done | Verdict::Ended => {}
+            RunVerdict::NeedsYou | RunVerdict::Done | RunVerdict::Ended => {}
         }
         self
     }
@@ -163,7 +167,7 @@ pub struct Waiting<'a> {
 pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
     let (fence, holder) = run.holder();
     let (verdict, why) = verdict(run, waiting.map(|waiting| waiting.why));
-    let waits = matches!(verdict, Verdict::Running | Verdict::Held);
+    let waits = matches!(verdict, RunVerdict::Running | RunVerdict::Held);
     let open = run.wave().map(|wave| &wave.stage);
     let rest: &[PlannedPart] = run.plan().map_or(&[], |plan| &plan.parts);
     let waves_left = run.plan().map_or(0, Plan::waves);
@@ -221,31 +225,34 @@ pub fn all_serve(selected: bool) -> &'static str {
     }
 }
 
-fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
+fn verdict(run: &Run, waiting: Option<&Reason>) -> (RunVerdict, String) {
     match run.ended() {
         Some(Ending::Done) => {
             return (
-                Verdict::Done,
+                RunVerdict::Done,
                 all_serve(run.start().target.only.is_some()).to_owned(),
             );
         }
         Some(Ending::Incomplete { left }) => {
             let left = format!("done; {} skipped{}", left.len(), goes_on(run));
-            return (Verdict::Ended, left);
+            return (RunVerdict::Ended, left);
         }
         Some(Ending::RolledBack { reason }) => {
-            return (Verdict::Ended, format!("rolled back: {reason}{}", goes_on(run)));
+            return (
+                RunVerdict::Ended,
+                format!("rolled back: {reason}{}", goes_on(run)),
+            );
         }
-        Some(Ending::Aborted) => return (Verdict::Ended, format!("aborted{}", goes_on(run))),
+        Some(Ending::Aborted) => return (RunVerdict::Ended, format!("aborted{}", goes_on(run))),
         None => {}
     }
     if let Some((reason, _)) = run.held() {
         let by_itself = [Code::GatesShut, Code::WaveLeftAlone].contains(&reason.code);
         return (
             if by_itself {
-                Verdict::Held
+                RunVerdict::Held
             } else {
-                Verdict::NeedsYou
+                RunVerdict::NeedsYou
             },
             reason.to_string(),
         );
@@ -257,10 +264,10 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (Verdict, String) {
                 Code::OutsideWindow | Code::UnitsSetAside | Code::ClusterUnreachable
             ) =>
         {
-            (Verdict::Held, reason.to_string())
+            (RunVerdict::Held, reason.to_string())
         }
-        Some(reason) => (Verdict::Running, reason.to_string()),
-        None => (Verdict::Running, "in progress".to_owned()),
+        Some(reason) => (RunVerdict::Running, reason.to_string()),
+        None => (RunVerdict::Running, "in progress".to_owned()),
     }
 }
 

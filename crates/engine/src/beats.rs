@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 /// Notes that are watched: how they stand, and since when they have been seen so.
 #[derive(Debug, Default)]
-pub struct Beats(BTreeMap<String, (String, Instant)>);
+pub struct Heartbeats(BTreeMap<String, (String, Instant)>);
 
-impl Beats {
+impl Heartbeats {
     /// How long each note has stood as it is, as far as it was watched. `all`: every note that there is now, by its key; what
     /// is not among them is forgotten, and begins anew should it come again.
     pub fn look(
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn what_changes_or_comes_again_begins_anew_and_the_rest_stands() {
-        let (begin, mut beats) = (Instant::now(), Beats::default());
+        let (begin, mut beats) = (Instant::now(), Heartbeats::default());
         let mut look = |seconds: u64, notes: &[(&str, &str)]| {
             let all = notes
                 .iter()

@@ -12,20 +12,20 @@ use stagger_versioned::store::migrate::{Failed, Limits, Migrations, Progress, Re
 use stagger_versioned::store::{Connect, Count, Engine, Kind, Objects, Table, TableError, Update};
 use stagger_versioned::store::{Store as Rows, StoreError as RowsError};
 
-use crate::postgres::{self, Address, PostgresStore};
+use crate::postgres::{self, DatabaseAddress, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
 use crate::store::{JournalStore, Listed, StoreError};
 
 /// Where a store is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum StoreLocation {
     /// A file.
     File(PathBuf),
     /// A database on a server.
-    Server(Address),
+    Server(DatabaseAddress),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -34,7 +34,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
+impl StoreLocation {
     /// Opens the store. A file is made if it is not there, and brought to the newest schema.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Place {
     ///
     /// # Errors
     /// It is not there, or does not answer.
-    pub async fn look(&self) -> Result<Database, RowsError> {
+    pub async fn look(&self) -> Result<StoreReader, RowsError> {
         let url = match self {
             Self::File(path) => url_of(path),
             Self::Server(address) => address.secret().to_owned(),
@@ -101,7 +101,7 @@ impl Place {
             ..Connect::default()
         };
         let rows = Rows::connect(&url, connect).await?;
-        Ok(Database {
+        Ok(StoreReader {
             rows,
             before: i64::from(matches!(self, Self::File(_))),
         })
@@ -122,7 +122,7 @@ fn url_of(path: &Path) -> String {
 
 /// A store that was opened to be looked at.
 #[derive(Debug)]
-pub struct Database {
+pub struct StoreReader {
     rows: Rows,
     /// The revision of a schema that has tables, and none that says which it is.
     before: i64,
@@ -159,7 +159,7 @@ fn asked() -> Result<Table, TableError> {
     table("asked", &[("id", Kind::Integer)])
 }
 
-impl Database {
+impl StoreReader {
     /// Which revision the schema is at; 0: there is none.
     ///
     /// # Errors

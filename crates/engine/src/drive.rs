@@ -10,7 +10,7 @@ use stagger_core::model::Reason;
 use stagger_core::run::Ending;
 
 use crate::clock::Clock as _;
-use crate::driver::{DriveError, Driver, Step, Writing};
+use crate::driver::{DriveError, Driver, DriverStep, Writing};
 
 /// What a process that carries a run out hears while it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +85,10 @@ pub async fn drive(driver: &mut Driver, signals: &mut dyn Signals) -> Result<Sto
         signals.after_step();
         let until = match step.transpose()? {
             None => None,
-            Some(Step::Again) => continue,
-            Some(Step::Wait { until, .. }) => Some(until),
-            Some(Step::Over(ending)) => return Ok(Stopped::Over(ending)),
-            Some(Step::Held(reason)) => match signals.held_for() {
+            Some(DriverStep::Again) => continue,
+            Some(DriverStep::Wait { until, .. }) => Some(until),
+            Some(DriverStep::Over(ending)) => return Ok(Stopped::Over(ending)),
+            Some(DriverStep::Held(reason)) => match signals.held_for() {
                 None => return Ok(Stopped::Held(reason)),
                 Some(pause) => clock.now().checked_add(pause).ok(),
             },
@@ -119,7 +119,7 @@ pub async fn drive(driver: &mut Driver, signals: &mut dyn Signals) -> Result<Sto
 async fn step(
     driver: &mut Driver,
     signals: &mut dyn Signals,
-) -> (Option<Result<Step, DriveError>>, Option<Signal>) {
+) -> (Option<Result<DriverStep, DriveError>>, Option<Signal>) {
     let writing = driver.writing();
     let step = driver.step();
     tokio::pin!(step);

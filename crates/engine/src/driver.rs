@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Code, Reason, Snapshot, UnitId};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seen, Seq,
+    Action, Answer, Command, Decision, Ending, Entry, Event, IllegalEvent, Run, Seq, TimedObservation,
 };
 use stagger_core::view::Waiting;
 use tokio::task::JoinSet;
@@ -63,7 +63,7 @@ pub enum DriveError {
 
 /// Where a holder before us wrote what this process cannot read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unread {
+pub enum UnreadableHandover {
     /// In a journal of its own, on another machine.
     Elsewhere,
     /// In the part that this journal has lost: what it knows of its own units is old.
@@ -72,7 +72,7 @@ pub enum Unread {
 
 /// What came of one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum DriverStep {
     /// Call again at once.
     Again,
     /// Call again then, or sooner.
@@ -124,7 +124,7 @@ pub struct Driver {
     listener: Box<dyn Listener>,
     run: Run,
     fence: u64,
-    seen: Option<Sight>,
+    seen: Option<DriverObservation>,
     /// Effects under way in this process, by the place of their intents.
     under_way: JoinSet<(Seq, Answered)>,
     started: BTreeSet<Seq>,
@@ -137,13 +137,13 @@ pub struct Driver {
     lease: Option<Watch>,
     failures: u32,
     /// A holder before us wrote its intents where we cannot read them.
-    unread: Option<Unread>,
+    unread: Option<UnreadableHandover>,
     /// How long the machine was up when the lock was ours at the latest: what a holder before began, it began before.
     held_since: Duration,
 }
 
 /// An observation.
-struct Sight {
+struct DriverObservation {
     snapshot: Snapshot,
     /// The place of the journal's last event when it began.
     as_of: Seq,
@@ -152,7 +152,7 @@ struct Sight {
 }
 
 /// What a driver is made of.
-pub struct Parts {
+pub struct DriverParts {
     /// The world.
     pub backend: Arc<dyn Backend>,
     /// The journal.
@@ -170,8 +170,13 @@ impl Driver {
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub async fn begin(parts: Parts, fence: u64, holder: &str, start: Event) -> Result<Self, DriveError> {
-        let Parts {
+    pub async fn begin(
+        parts: DriverParts,
+        fence: u64,
+        holder: &str,
+        start: Event,
+    ) -> Result<Self, DriveError> {
+        let DriverParts {
             backend,
             mut store,
             clock,
@@ -181,7 +186,7 @@ impl Driver {
         let first = store.begin(backend.cluster(), fence, clock.now(), start).await?;
         let run = Run::begin(first.clone())?;
         let mut driver = Self::new(
-            Parts {
+            DriverParts {
                 backend,
                 store,
                 clock,
@@ -206,7 +211,7 @@ impl Driver {
     ///
     /// # Errors
     /// The journal cannot be read or written.
-    pub async fn resume(parts: Parts, run: Run, fence: u64, holder: &str) -> Result<Self, DriveError> {
+    pub async fn resume(parts: DriverParts, run: Run, fence: u64, holder: &str) -> Result<Self, DriveError> {
         let mut driver = Self::new(parts, run, fence);
         if driver.run.ended().is_none() {
             driver
@@ -222,8 +227,8 @@ impl Driver {
         Ok(driver)
     }
 
-    fn new(parts: Parts, run: Run, fence: u64) -> Self {
-        let Parts {
+    fn new(parts: DriverParts, run: Run, fence: u64) -> Self {
+        let DriverParts {
             backend,
             store,
             clock,
@@ -266,7 +271,7 @@ impl Driver {
 
     /// Open intents of a holder before us are unknown, so each unit may have one. Before anything is begun the fence is
     /// raised on all of them, which waits for commands that are still under way there.
-    pub fn beware_of_a_stranger(&mut self, unread: Unread) {
+    pub fn beware_of_a_stranger(&mut self, unread: UnreadableHandover) {
         self.unread = Some(unread);
     }
 
@@ -280,7 +285,7 @@ impl Driver {
         &self.run
     }
 
-    /// The time by which it is carried out: [`Step::Wait`] is meant by this.
+    /// The time by which it is carried out: [`DriverStep::Wait`] is meant by this.
     pub fn clock(&self) -> Arc<Steady> {
         Arc::clone(&self.clock)
     }
@@ -436,7 +441,7 @@ impl Driver {
     ///
     /// # Errors
     /// The journal cannot be written, or the world cannot be seen and will not be.
-    pub async fn step(&mut self) -> Result<Step, DriveError> {
+    pub async fn step(&mut self) -> Result<DriverStep, DriveError> {
         if let Some(why) = self.lease.as_ref().and_then(Watch::lost) {
             return Err(DriveError::LeaseLost(why));
         }
@@ -445,26 +450,26 @@ impl Driver {
         self.run.time_of_day_is_behind(self.clock.behind());
         self.forget_what_is_old(now);
         if let Some(unread) = self.unread {
-            let Some(Sight { snapshot, .. }) = self.seen.take() else {
+            let Some(DriverObservation { snapshot, .. }) = self.seen.take() else {
                 return self.observe(now).await;
             };
             self.rule_out_a_strangers_calls(&snapshot).await?;
             self.unread = None;
-            if unread == Unread::Lost && self.run.ended().is_none() {
+            if unread == UnreadableHandover::Lost && self.run.ended().is_none() {
                 self.append(vec![Event::JournalBehind]).await?;
                 let up_to = self.run.seq();
                 self.lease.iter().for_each(|lease| lease.compared(up_to));
                 self.forget_what_is_settled();
             }
-            return Ok(Step::Again);
+            return Ok(DriverStep::Again);
         }
-        let seen = self.seen.as_ref().map(|seen| Seen {
+        let seen = self.seen.as_ref().map(|seen| TimedObservation {
             snapshot: &seen.snapshot,
             as_of: seen.as_of,
         });
         match self.run.next(now, seen) {
             Decision::Observe => self.observe(now).await,
-            Decision::Record(events) => self.append(events).await.map(|_| Step::Again),
+            Decision::Record(events) => self.append(events).await.map(|_| DriverStep::Again),
             Decision::Judge(sets) => self.judge(sets).await,
             Decision::Act { fresh, again } => self.act(fresh, again).await,
             Decision::Wait { until, why } => {
@@ -475,25 +480,25 @@ impl Driver {
                 let again = until.map_or(soon, |until| until.min(soon));
                 self.listener
                     .waiting(again, Waiting { why: &why, until }, &self.run);
-                Ok(Step::Wait { until: again, why })
+                Ok(DriverStep::Wait { until: again, why })
             }
             Decision::Hold(reason) => {
                 // Whoever acts then acts later: what was seen until now is old by then.
                 self.seen = None;
-                Ok(Step::Held(reason))
+                Ok(DriverStep::Held(reason))
             }
-            Decision::Over(ending) => Ok(Step::Over(ending)),
+            Decision::Over(ending) => Ok(DriverStep::Over(ending)),
         }
     }
 
     /// What was seen counts as long as an approval: while effects are under way nobody looks of himself.
     fn forget_what_is_old(&mut self, now: Timestamp) {
         let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
-        let is_old = |seen: &Sight| seen.at.saturating_add(age).is_ok_and(|until| until < now);
+        let is_old = |seen: &DriverObservation| seen.at.saturating_add(age).is_ok_and(|until| until < now);
         self.seen = self.seen.take().filter(|seen| !is_old(seen));
     }
 
-    async fn observe(&mut self, now: Timestamp) -> Result<Step, DriveError> {
+    async fn observe(&mut self, now: Timestamp) -> Result<DriverStep, DriveError> {
         let as_of = self.run.seq();
         match self.backend.observe().await {
             Ok(snapshot) => {
@@ -501,8 +506,8 @@ impl Driver {
                 let at = self.clock.now();
                 // What is compared with the journal's times goes by the same clock.
                 let snapshot = snapshot.observed_again(now);
-                self.seen = Some(Sight { snapshot, as_of, at });
-                Ok(Step::Again)
+                self.seen = Some(DriverObservation { snapshot, as_of, at });
+                Ok(DriverStep::Again)
             }
             Err(error) if error.retryability == Retryability::Permanent => Err(error.into()),
             Err(error) => {
@@ -516,18 +521,18 @@ impl Driver {
                     until: Some(until),
                 };
                 self.listener.waiting(until, waiting, &self.run);
-                Ok(Step::Wait { until, why })
+                Ok(DriverStep::Wait { until, why })
             }
         }
     }
 
-    async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<Step, DriveError> {
+    async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<DriverStep, DriveError> {
         for units in sets {
             if let Some(wait) = self.look_before_judging().await? {
                 return Ok(wait);
             }
-            let Some(Sight { snapshot, at, .. }) = &self.seen else {
-                return Ok(Step::Again);
+            let Some(DriverObservation { snapshot, at, .. }) = &self.seen else {
+                return Ok(DriverStep::Again);
             };
             let facts = Some(*at);
             let ours = match self.run.may_stop(snapshot, &units) {
@@ -549,19 +554,19 @@ impl Driver {
             }])
             .await?;
         }
-        Ok(Step::Again)
+        Ok(DriverStep::Again)
     }
 
     /// What both judges agree to counts since the facts had come in: half of that is left for asking the other one, and for
     /// what is then begun. `None`: there is that much left, or it was looked anew.
-    async fn look_before_judging(&mut self) -> Result<Option<Step>, DriveError> {
+    async fn look_before_judging(&mut self) -> Result<Option<DriverStep>, DriveError> {
         let half = SignedDuration::from_millis(i64::from(self.run.start().policy.approval_age) * 500);
         let now = self.clock.now();
-        let is_fresh = |seen: &Sight| now.duration_since(seen.at) <= half;
+        let is_fresh = |seen: &DriverObservation| now.duration_since(seen.at) <= half;
         if self.seen.as_ref().is_some_and(is_fresh) {
             return Ok(None);
         }
         let looked = self.observe(now).await?;
-        Ok(matches!(looked, Step::Wait { .. }).then_some(looked))
+        Ok(matches!(looked, DriverStep::Wait { .. }).then_some(looked))
     }
 }

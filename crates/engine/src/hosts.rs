@@ -22,7 +22,7 @@ use stagger_core::model::{ClusterId, HostName, plain};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
-use self::script::{Mark, Of, PATIENCE, PIECE, Word};
+use self::script::{PATIENCE, PIECE, ScriptMark, ScriptMessage, ScriptParameters};
 use crate::cluster::BackendError;
 use crate::template;
 
@@ -94,7 +94,7 @@ const WORDS: Duration = Duration::from_secs(5);
 
 /// What was heard of a script.
 #[derive(Debug, Default)]
-struct Heard {
+struct ScriptOutput {
     output: String,
     result: Option<i32>,
     fenced: Option<String>,
@@ -127,7 +127,7 @@ impl Hosts {
         // It names files on the host.
         plain(key)
             .map_err(|why| BackendError::permanent(&tried, format!("the effect's key {key:?}: {why}")))?;
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).run(key, fence, command);
         let heard = self
             .converse(host, &script, &mark, &tried, Some(may_begin))
@@ -148,7 +148,7 @@ impl Hosts {
     /// The host cannot be reached. A question that was answered by another code than 0 is no error.
     pub async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
         let tried = format!("ask {host} `{question}`");
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).ask(question);
         let unread = |mut error: BackendError| {
             error.outcome_unknown = false;
@@ -187,7 +187,7 @@ impl Hosts {
     /// `only_where_it_is`: a folder that no run has used is not made now.
     async fn raise(&self, host: &str, fence: u64, only_where_it_is: bool) -> Result<(), BackendError> {
         let tried = format!("raise the fence to {fence} on {host}");
-        let mark = Mark::draw();
+        let mark = ScriptMark::draw();
         let script = self.of(&mark).raise(fence, only_where_it_is);
         let heard = self.converse(host, &script, &mark, &tried, None).await?;
         if heard.result.is_some() {
@@ -200,8 +200,8 @@ impl Hosts {
         }
     }
 
-    fn of<'a>(&'a self, mark: &'a Mark) -> Of<'a> {
-        Of {
+    fn of<'a>(&'a self, mark: &'a ScriptMark) -> ScriptParameters<'a> {
+        ScriptParameters {
             folder: &self.folder,
             timeout: self.timeout,
             mark,
@@ -231,10 +231,10 @@ impl Hosts {
         &self,
         host: &str,
         script: &str,
-        mark: &Mark,
+        mark: &ScriptMark,
         tried: &str,
         may_begin: Option<MayBegin<'_>>,
-    ) -> Result<Heard, BackendError> {
+    ) -> Result<ScriptOutput, BackendError> {
         let words = self.words(host, tried)?;
         let failed = |why: String| {
             BackendError::transient(tried, why).hint(format!("try it by hand: {}", words.join(" ")))
@@ -259,7 +259,7 @@ impl Hosts {
             stderr.read_to_end(&mut text).await.map(|_| text)
         });
         let longest = Duration::from_secs(self.timeout + SILENCE);
-        let mut heard = Heard::default();
+        let mut heard = ScriptOutput::default();
         let talk = async {
             let mut connecting = connecting;
             // A shell that has ended does not read: its own words say why.
@@ -281,8 +281,8 @@ impl Hosts {
                 let text = String::from_utf8_lossy(&line);
                 match mark.word(&text) {
                     None => heard.output.push_str(&text),
-                    Some(Word::Waiting) => {}
-                    Some(Word::Ready) => {
+                    Some(ScriptMessage::Waiting) => {}
+                    Some(ScriptMessage::Ready) => {
                         heard.ready = true;
                         // Asked once: a second `ready` is none of the script's.
                         let Some((may_begin, mut stdin)) = answer.take() else {
@@ -296,13 +296,13 @@ impl Hosts {
                             Err(why) => heard.withheld = Some(why),
                         }
                     }
-                    Some(Word::Late) => {
+                    Some(ScriptMessage::Late) => {
                         let late = || "its sender did not let it start in time".to_owned();
                         heard.withheld.get_or_insert_with(late);
                     }
-                    Some(Word::Fenced(newest)) => heard.fenced = Some(newest.to_owned()),
-                    Some(Word::Broken(why)) => heard.broken = Some(why.to_owned()),
-                    Some(Word::Result(code)) => {
+                    Some(ScriptMessage::Fenced(newest)) => heard.fenced = Some(newest.to_owned()),
+                    Some(ScriptMessage::Broken(why)) => heard.broken = Some(why.to_owned()),
+                    Some(ScriptMessage::Result(code)) => {
                         let code = code.trim();
                         let read = code
                             .parse()
@@ -338,13 +338,13 @@ impl Hosts {
 
 /// What came of a conversation.
 fn judge(
-    heard: Heard,
+    heard: ScriptOutput,
     status: Result<std::process::ExitStatus, String>,
     complaints: &str,
     host: &str,
     tried: &str,
     failed: &dyn Fn(String) -> BackendError,
-) -> Result<Heard, BackendError> {
+) -> Result<ScriptOutput, BackendError> {
     if let Some(why) = &heard.withheld {
         let why = format!("nothing was started: {why}; it has to be approved again");
         return Err(BackendError::expired(tried, why));

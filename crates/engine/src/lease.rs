@@ -19,13 +19,13 @@ pub struct Lease {
     fence: u64,
     watch: Watch,
     renewer: JoinHandle<()>,
-    beside: Beside,
+    beside: LeaseStore,
 }
 
 /// The store beside the driver's: there each renewal says who is at work, and from there comes what the cluster is told of
 /// the journal.
 #[derive(Clone, Default)]
-struct Beside {
+struct LeaseStore {
     store: Arc<Mutex<Option<Box<dyn JournalStore>>>>,
     /// What the cluster was last told. Held while it is told something newer: one place after another.
     told: Arc<Mutex<Option<Mark>>>,
@@ -33,13 +33,13 @@ struct Beside {
     compared: Arc<AtomicU64>,
 }
 
-impl std::fmt::Debug for Beside {
+impl std::fmt::Debug for LeaseStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Beside")
     }
 }
 
-impl Beside {
+impl LeaseStore {
     async fn is_none(&self) -> bool {
         self.store.lock().await.is_none()
     }
@@ -97,7 +97,7 @@ pub struct Watch {
     expires: Duration,
     clock: Arc<dyn Clock>,
     claim: LockRecord,
-    beside: Beside,
+    beside: LeaseStore,
 }
 
 /// So long after the cluster could not be told of the journal it is tried again.
@@ -175,7 +175,7 @@ impl Lease {
         let (renewed, alive) = watch::channel(clock.moment());
         backend.renew(&claim, fence).await?;
         let (tell, lost) = watch::channel(None);
-        let beside = Beside::default();
+        let beside = LeaseStore::default();
         let watch = Watch {
             lost,
             alive,
@@ -284,7 +284,7 @@ async fn keep(
     fence: u64,
     renewed: watch::Sender<Moment>,
     tell: watch::Sender<Option<String>>,
-    beside: Beside,
+    beside: LeaseStore,
 ) {
     let expires = backend.lock_expires();
     let margin = margin(expires);
@@ -478,7 +478,7 @@ mod tests {
                 expires,
                 clock,
                 claim: claim(),
-                beside: Beside::default(),
+                beside: LeaseStore::default(),
             },
             tell,
         )

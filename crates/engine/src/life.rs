@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// By what a process is known on its machine, also after its number was given to another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Life {
+pub struct ProcessIdentity {
     /// The machine since its last start. Two machines of one name differ in it.
     pub boot: String,
     /// In which of the machine's process namespaces its number counts: containers have their own.
@@ -16,7 +16,7 @@ pub struct Life {
 
 /// What can be said of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pulse {
+pub enum Liveness {
     /// It is there.
     Alive,
     /// It is not: nothing more is begun by it.
@@ -25,7 +25,7 @@ pub enum Pulse {
     Unknown,
 }
 
-impl Life {
+impl ProcessIdentity {
     /// Of that process, if it is one of this machine and can be seen.
     pub fn of(process: u32) -> Option<Self> {
         Some(Self {
@@ -37,16 +37,16 @@ impl Life {
 
     /// Whether the process that is said to be known by this on that host is alive. Only here: same host, same start of the
     /// machine, same namespace of processes.
-    pub(crate) fn pulse(&self, host: &str, process: u32) -> Pulse {
+    pub(crate) fn pulse(&self, host: &str, process: u32) -> Liveness {
         let is_here =
             host == hostname() && boot().as_ref() == Some(&self.boot) && pids().as_ref() == Some(&self.pids);
         // Where those of others are hidden, one that cannot be seen may be there.
         if !is_here || begun(1).is_none() {
-            return Pulse::Unknown;
+            return Liveness::Unknown;
         }
         match begun(process) {
-            Some(found) if found == self.begun => Pulse::Alive,
-            Some(_) | None => Pulse::Gone,
+            Some(found) if found == self.begun => Liveness::Alive,
+            Some(_) | None => Liveness::Gone,
         }
     }
 }

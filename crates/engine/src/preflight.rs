@@ -17,9 +17,13 @@ use crate::hosts::Hosts;
 
 /// What came of one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Outcome")
+)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// It is as it should be.
     Passed,
     /// A run can start, and may not end as intended.
@@ -36,7 +40,7 @@ pub struct Check {
     /// What: a host, a key of the configuration, the cluster.
     pub subject: String,
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// What was found.
     pub found: String,
     /// What to do about it.
@@ -47,20 +51,20 @@ pub struct Check {
 impl Check {
     /// It is as it should be.
     pub fn passed(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Passed, found)
+        Self::new(subject, CheckOutcome::Passed, found)
     }
 
     /// A run can begin all the same.
     pub fn warning(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Warning, found)
+        Self::new(subject, CheckOutcome::Warning, found)
     }
 
     /// A run would fail.
     pub fn failed(subject: impl Into<String>, found: impl Into<String>) -> Self {
-        Self::new(subject, Outcome::Failed, found)
+        Self::new(subject, CheckOutcome::Failed, found)
     }
 
-    fn new(subject: impl Into<String>, outcome: Outcome, found: impl Into<String>) -> Self {
+    fn new(subject: impl Into<String>, outcome: CheckOutcome, found: impl Into<String>) -> Self {
         Self {
             subject: subject.into(),
             outcome,
@@ -107,12 +111,12 @@ const CLOCK: Duration = Duration::from_secs(5);
 
 /// What is asked of a host: its commands, as they would be run there, each with its key.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct HostChecks {
     keys: Vec<String>,
     commands: Vec<String>,
 }
 
-impl Asked {
+impl HostChecks {
     /// One more command.
     pub fn add(&mut self, key: String, command: String) {
         self.keys.push(key);
@@ -124,7 +128,7 @@ impl Asked {
 const AT_ONCE: usize = 16;
 
 /// Asks each host once, which changes nothing there. The answers are in the order of the hosts' names.
-pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Check> {
+pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, HostChecks>) -> Vec<Check> {
     let mut waiting = asked.into_iter();
     let mut under_way = JoinSet::new();
     let mut found = BTreeMap::new();
@@ -134,7 +138,7 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, Asked>) -> Vec<Che
         {
             let hosts = hosts.clone();
             under_way.spawn(async move {
-                let Asked { keys, commands } = asked;
+                let HostChecks { keys, commands } = asked;
                 let checks = match hosts.ask(&host, &question(&hosts.folder, &commands)).await {
                     Ok(ran) => of_host(&host, &ran.output, &keys, &commands, Timestamp::now()),
                     Err(error) => vec![Check::unreachable(&host, error)],
@@ -380,7 +384,7 @@ mod tests {
             "key 1: its shell cannot read `echo 'open`",
         ];
         assert_eq!(found, wanted, "{answer}");
-        assert!(checks.iter().all(|check| check.outcome == Outcome::Failed));
+        assert!(checks.iter().all(|check| check.outcome == CheckOutcome::Failed));
     }
 
     #[test]
@@ -445,7 +449,7 @@ mod tests {
         let judged = |answer: &str| of_host("n1", answer, &[], &[], now);
         assert_eq!(
             judged("clock=1003\nwritable=yes\nroom=900000\n")[0].outcome,
-            Outcome::Passed
+            CheckOutcome::Passed
         );
         let checks = judged("clock=900\nwritable=no, ceph may not write to /var\nroom=1000\n");
         let found: Vec<String> = checks
@@ -461,7 +465,7 @@ mod tests {
             ]
         );
         let checks = judged("-bash: banner\n");
-        assert_eq!(checks[0].outcome, Outcome::Failed);
+        assert_eq!(checks[0].outcome, CheckOutcome::Failed);
         assert_eq!(checks.len(), 3, "unknown is not fine: {checks:?}");
     }
 }

@@ -20,7 +20,7 @@ use crate::store::{Mark, Presence, StoreError};
 
 /// A journal that is begun: its first event, and what that says of the run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Begun {
+pub struct JournalStart {
     /// Which run.
     pub run: RunId,
     /// Its cluster as that knows itself.
@@ -29,7 +29,7 @@ pub struct Begun {
     pub entry: Entry,
 }
 
-impl Begun {
+impl JournalStart {
     /// By that event.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ pub fn written_event(event: Event) -> Result<(Version, String, Event), Unsaved> 
 
 /// Why an event cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unread {
+pub enum UnreadableEvent {
     /// It is not as its version should be.
     Damaged(String),
     /// It is, for all that this program knows.
@@ -116,13 +116,13 @@ pub enum Unread {
 ///
 /// # Errors
 /// It is damaged, or of another release.
-pub fn read_event(version: Option<&str>, body: &str) -> Result<Event, Unread> {
+pub fn read_event(version: Option<&str>, body: &str) -> Result<Event, UnreadableEvent> {
     let version = version_of(version)
-        .map_err(|text| Unread::Damaged(format!("it has {text:?} where its version should be")))?;
+        .map_err(|text| UnreadableEvent::Damaged(format!("it has {text:?} where its version should be")))?;
     match Event::chain().load_text(version, body) {
         Ok(held) => Ok(held.value),
-        Err(Unreadable::Malformed { why, .. }) => Err(Unread::Damaged(why)),
-        Err(why) => Err(Unread::OfAnotherRelease(why.to_string())),
+        Err(Unreadable::Malformed { why, .. }) => Err(UnreadableEvent::Damaged(why)),
+        Err(why) => Err(UnreadableEvent::OfAnotherRelease(why.to_string())),
     }
 }
 
@@ -282,10 +282,10 @@ impl<'a> Reader<'a> {
         }
         let event = match read_event(version, body) {
             Ok(event) => event,
-            Err(Unread::Damaged(why)) => {
+            Err(UnreadableEvent::Damaged(why)) => {
                 return Err(self.damaged(format!("event {seq} cannot be read: {why}")));
             }
-            Err(Unread::OfAnotherRelease(why)) => {
+            Err(UnreadableEvent::OfAnotherRelease(why)) => {
                 return Err(StoreError::OfAnotherRelease {
                     what: format!("event {seq} of run {}", self.run),
                     why,

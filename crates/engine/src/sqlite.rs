@@ -21,7 +21,7 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
 use crate::cluster::LockRecord;
-use crate::rows::{self, Begun, JournalRow, Reader};
+use crate::rows::{self, JournalRow, JournalStart, Reader};
 use crate::store::{JournalStore, Listed, ListedRow, Mark, Presence, StoreError};
 
 pub use locks::SqliteLocks;
@@ -266,11 +266,11 @@ fn insert(on: &Transaction<'_>, run: &RunId, fence: u64, entry: Entry) -> Result
 }
 
 /// What comes of a question that the store may refuse; the outer error is the database's.
-type Asked<T> = Result<Result<T, StoreError>, rusqlite::Error>;
+type StoreAnswer<T> = Result<Result<T, StoreError>, rusqlite::Error>;
 
 /// Begins a journal, under the token of its cluster.
-fn begin(on: &mut Connection, cluster: &ClusterName, fence: u64, begun: Begun) -> Asked<Entry> {
-    let Begun { run, identity, entry } = begun;
+fn begin(on: &mut Connection, cluster: &ClusterName, fence: u64, begun: JournalStart) -> StoreAnswer<Entry> {
+    let JournalStart { run, identity, entry } = begun;
     let on = transaction(on)?;
     let newest: Option<i64> = on
         .query_row(
@@ -309,7 +309,7 @@ fn append(
     after: Seq,
     at: Timestamp,
     events: Vec<Event>,
-) -> Asked<Vec<Entry>> {
+) -> StoreAnswer<Vec<Entry>> {
     let on = transaction(on)?;
     let row = on
         .prepare_cached(
@@ -356,7 +356,7 @@ fn append(
 }
 
 /// The whole journal of a run, verified.
-fn journal(on: &mut Connection, run: &RunId) -> Asked<Vec<Entry>> {
+fn journal(on: &mut Connection, run: &RunId) -> StoreAnswer<Vec<Entry>> {
     // One look at both: an event that is appended meanwhile is in neither.
     let on = on.transaction()?;
     let expected: Option<i64> = on
@@ -442,7 +442,7 @@ impl JournalStore for SqliteStore {
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let begun = Begun::of(at, start)?;
+        let begun = JournalStart::of(at, start)?;
         self.with("begin", |on| begin(on, cluster, fence, begun))?
     }
 

@@ -12,7 +12,7 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::{Chain, Row, Version, Versioned};
 
 use crate::cluster::{LockError, LockRecord};
-use crate::life::Pulse;
+use crate::life::Liveness;
 
 /// A store that could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ impl Presence {
             return Some(format!("it was stopped {} s ago", ago.as_secs()));
         };
         let LockRecord { host, process, .. } = claim;
-        if claim.pulse() == Pulse::Gone {
+        if claim.pulse() == Liveness::Gone {
             return Some(format!("process {process} on {host} is gone"));
         }
         (ago >= expires).then(|| {
@@ -326,7 +326,7 @@ pub trait JournalStore: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::{Life, hostname};
+    use crate::life::{ProcessIdentity, hostname};
 
     const EXPIRES: u64 = 60;
 
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn claim(process: u32, life: Option<Life>) -> LockRecord {
+    fn claim(process: u32, life: Option<ProcessIdentity>) -> LockRecord {
         LockRecord {
             incarnation: "1".to_owned(),
             run: RunId::new("r").unwrap(),
@@ -356,12 +356,12 @@ mod tests {
         assert_eq!(stopped.as_deref(), Some("it was stopped 5 s ago"));
 
         let me = std::process::id();
-        let mut another = Life::of(me).unwrap();
+        let mut another = ProcessIdentity::of(me).unwrap();
         another.begun -= 1;
         let gone = presence(Some(claim(me, Some(another))), 0).nobody();
         assert!(gone.is_some_and(|why| why.ends_with("is gone")));
 
-        for life in [None, Life::of(me)] {
+        for life in [None, ProcessIdentity::of(me)] {
             let claim = claim(me, life);
             assert_eq!(presence(Some(claim.clone()), EXPIRES - 1).nobody(), None);
             let late = presence(Some(claim), EXPIRES).nobody();

@@ -8,9 +8,9 @@ use stagger_core::model::{ClusterId, ClusterName, Policy, RunId, Target, Topolog
 use stagger_core::run::{Command, Event, Run, Start};
 
 use crate::cluster::{Backend, BackendError, Holder, LockError, LockRecord};
-use crate::driver::{DriveError, Driver, Notice, Parts, Unread};
+use crate::driver::{DriveError, Driver, DriverParts, Notice, UnreadableHandover};
 use crate::lease::Lease;
-use crate::life::{Life, Pulse, hostname};
+use crate::life::{Liveness, ProcessIdentity, hostname};
 use crate::protocol;
 use crate::store::{JournalStore, StoreError};
 
@@ -98,7 +98,7 @@ impl Identity {
             since,
             // Only of ourselves: the number of another, as tests give, may be somebody's.
             life: (process == std::process::id())
-                .then(|| Life::of(process))
+                .then(|| ProcessIdentity::of(process))
                 .flatten(),
         }
     }
@@ -133,7 +133,7 @@ pub fn new_run_id(now: Timestamp) -> RunId {
 /// The cluster is locked by another, or has a run in this store that is not over, under whatever name; its name was another
 /// cluster's; or the journal cannot be written.
 pub async fn start(
-    parts: Parts,
+    parts: DriverParts,
     who: &Identity,
     run: RunId,
     target: Target,
@@ -170,7 +170,11 @@ pub async fn start(
 ///
 /// # Errors
 /// As [`start`]; and the run is over, of another cluster, or a stray call cannot be ruled out.
-pub async fn resume(parts: Parts, who: &Identity, run: &RunId) -> Result<(Driver, Lease), SuperviseError> {
+pub async fn resume(
+    parts: DriverParts,
+    who: &Identity,
+    run: &RunId,
+) -> Result<(Driver, Lease), SuperviseError> {
     let mut parts = parts;
     let replayed = replay(&*parts.store, run).await?;
     if replayed.ended().is_some() {
@@ -221,7 +225,7 @@ fn named(cluster: &ClusterName, identity: Option<&ClusterId>) -> String {
 /// Who cannot write there does not take it. A token of which no journal tells may be that of somebody who has announced
 /// something elsewhere, and whoever follows would have to reach every host before anything is given back.
 async fn taken(
-    parts: &mut Parts,
+    parts: &mut DriverParts,
     who: &Identity,
     run: &RunId,
     before: &Before,
@@ -229,7 +233,7 @@ async fn taken(
     let now = parts.clock.now();
     // Whether somebody lives who seems to hold it may take a while to see. What cannot be read now is told by what follows.
     if let Ok(Some(Holder { claim, expires })) = parts.backend.holder().await
-        && claim.pulse() != Pulse::Gone
+        && claim.pulse() != Liveness::Gone
     {
         let expires = SignedDuration::try_from(expires).unwrap_or(SignedDuration::MAX);
         parts.listener.notice(&Notice::Locked {
@@ -256,20 +260,20 @@ async fn taken(
 /// machine only the tokens tell, whoever begins a run; one that goes on (`resumed`) had its run open then, or was put back from
 /// before that.
 async fn unread(
-    parts: &mut Parts,
+    parts: &mut DriverParts,
     before: &Before,
     given: u64,
     resumed: bool,
-) -> Result<Option<Unread>, SuperviseError> {
+) -> Result<Option<UnreadableHandover>, SuperviseError> {
     if let Some(anchor) = parts.backend.anchored().await? {
         match parts.store.mark(&anchor.run, Some(anchor.seq)).await {
             Ok(mark) if mark.as_ref().is_none_or(|mark| mark.sum != anchor.sum) => {
                 parts.listener.notice(&Notice::Behind(anchor));
-                return Ok(Some(Unread::Lost));
+                return Ok(Some(UnreadableHandover::Lost));
             }
             Err(StoreError::NoRun(_)) if resumed => {
                 parts.listener.notice(&Notice::Unheard(anchor));
-                return Ok(Some(Unread::Lost));
+                return Ok(Some(UnreadableHandover::Lost));
             }
             Ok(_) | Err(StoreError::NoRun(_)) => {}
             Err(error) => return Err(error.into()),
@@ -277,17 +281,22 @@ async fn unread(
     }
     let had_a_stranger = parts.backend.may_have_been_held()
         && protocol::had_a_stranger(before.ruled_out, &before.taken, given);
-    Ok(had_a_stranger.then_some(Unread::Elsewhere))
+    Ok(had_a_stranger.then_some(UnreadableHandover::Elsewhere))
 }
 
 /// The driver goes by the lock and by what is unread. The cluster is told of the journal, unless that has lost something: whoever
 /// follows before it is ruled out has to find the same.
-async fn heeded(driver: &mut Driver, lease: &Lease, unread: Option<Unread>, backend: &Arc<dyn Backend>) {
+async fn heeded(
+    driver: &mut Driver,
+    lease: &Lease,
+    unread: Option<UnreadableHandover>,
+    backend: &Arc<dyn Backend>,
+) {
     driver.heed(lease.watch());
     if let Some(unread) = unread {
         driver.beware_of_a_stranger(unread);
     }
-    if unread == Some(Unread::Lost) {
+    if unread == Some(UnreadableHandover::Lost) {
         return;
     }
     lease.watch().compared(driver.run().seq());

@@ -21,11 +21,11 @@ use stagger_core::run::{Action, Answer, Ending, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::drive::{NoSignals, Stopped, drive};
-use stagger_engine::driver::{Driver, Listener, Parts};
+use stagger_engine::driver::{Driver, DriverParts, Listener};
 use stagger_engine::lease::Lease;
-use stagger_engine::postgres::{self, Address, PostgresLocks};
+use stagger_engine::postgres::{self, DatabaseAddress, PostgresLocks};
 use stagger_engine::sqlite::SqliteLocks;
 use stagger_engine::store::Locks;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
@@ -42,7 +42,7 @@ const PHASE: Duration = Duration::from_millis(300);
 #[derive(Debug, Clone)]
 struct Setting {
     folder: PathBuf,
-    place: Place,
+    place: StoreLocation,
     expires: Duration,
 }
 
@@ -95,8 +95,8 @@ impl Setting {
 
     fn world(&self) -> Arc<Folder> {
         let locks: Box<dyn Locks> = match &self.place {
-            Place::File(path) => Box::new(SqliteLocks::open(path).unwrap()),
-            Place::Server(address) => Box::new(PostgresLocks::new(address).unwrap()),
+            StoreLocation::File(path) => Box::new(SqliteLocks::open(path).unwrap()),
+            StoreLocation::Server(address) => Box::new(PostgresLocks::new(address).unwrap()),
         };
         Arc::new(Folder {
             cluster: ClusterName::new("lab").unwrap(),
@@ -250,7 +250,7 @@ fn policy() -> Policy {
 
 /// Begins the run, or carries it on.
 async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease), SuperviseError> {
-    let parts = Parts {
+    let parts = DriverParts {
         backend: Arc::clone(world) as Arc<dyn Backend>,
         store: setting.place.open().await?,
         clock: Arc::new(SystemClock),
@@ -307,7 +307,7 @@ fn in_runtime<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-fn new_world(folder: &Path, place: Place, expires: Duration) -> Setting {
+fn new_world(folder: &Path, place: StoreLocation, expires: Duration) -> Setting {
     let setting = Setting {
         folder: folder.to_owned(),
         place,
@@ -328,8 +328,8 @@ const EXPIRES: &str = "HANDOVER_EXPIRES_MS";
 fn a_holder_carries_the_run_out() {
     if let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) {
         let place = match std::env::var(URL) {
-            Ok(url) => Place::Server(Address::new(&url, None).unwrap()),
-            Err(_) => Place::File(folder.join("journal.db")),
+            Ok(url) => StoreLocation::Server(DatabaseAddress::new(&url, None).unwrap()),
+            Err(_) => StoreLocation::File(folder.join("journal.db")),
         };
         let expires = std::env::var(EXPIRES).unwrap().parse().unwrap();
         let setting = Setting {
@@ -342,7 +342,7 @@ fn a_holder_carries_the_run_out() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::File(folder.path().join("journal.db"));
+    let place = StoreLocation::File(folder.path().join("journal.db"));
     let setting = new_world(folder.path(), place, Duration::from_secs(5));
     assert_eq!(in_runtime(hold(&setting)), Ok(Stopped::Over(Ending::Done)));
     all_is_well(&setting, 1);
@@ -385,7 +385,7 @@ fn start(setting: &Setting, name: &str) -> Child {
         .env(EXPIRES, setting.expires.as_millis().to_string())
         .stdout(Stdio::null())
         .stderr(told);
-    if let Place::Server(address) = &setting.place {
+    if let StoreLocation::Server(address) = &setting.place {
         command.env(URL, address.to_string());
     }
     command.spawn().unwrap()
@@ -447,7 +447,7 @@ const SHORT: Duration = Duration::from_secs(2);
 
 fn in_a_file(test: impl FnOnce(&Setting)) {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::File(folder.path().join("journal.db"));
+    let place = StoreLocation::File(folder.path().join("journal.db"));
     test(&new_world(folder.path(), place, SHORT));
 }
 
@@ -463,7 +463,7 @@ fn a_stopped_holder_is_followed_by_another_and_does_nothing_when_it_wakes_up() {
 
 fn on_postgres(expires: Duration, test: impl FnOnce(&Setting)) {
     let server = Server::start();
-    let address = Address::new(&server.url("postgres"), None).unwrap();
+    let address = DatabaseAddress::new(&server.url("postgres"), None).unwrap();
     let upgraded = in_runtime(async {
         let mut upgraded = postgres::upgrade(&address).await;
         for _ in 0..100 {
@@ -477,7 +477,7 @@ fn on_postgres(expires: Duration, test: impl FnOnce(&Setting)) {
     });
     assert_eq!(upgraded.unwrap(), 0);
     let folder = tempfile::tempdir().unwrap();
-    test(&new_world(folder.path(), Place::Server(address), expires));
+    test(&new_world(folder.path(), StoreLocation::Server(address), expires));
 }
 
 #[test]

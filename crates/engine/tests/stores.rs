@@ -18,8 +18,8 @@ use sqlx::postgres::PgPool;
 use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Command, Entry, Event, Seq, Start, VERSION};
 use stagger_engine::cluster::{LockError, LockRecord};
-use stagger_engine::database::Place;
-use stagger_engine::postgres::{self, Address, PostgresLocks, PostgresStore};
+use stagger_engine::database::StoreLocation;
+use stagger_engine::postgres::{self, DatabaseAddress, PostgresLocks, PostgresStore};
 use stagger_engine::sqlite::{SqliteLocks, SqliteStore};
 use stagger_engine::store::{JournalStore, Listed, Locks, Mark, StoreError};
 use stagger_versioned::store::migrate::Limits;
@@ -446,7 +446,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         "/tests/fixtures/journal-of-revision-1.db"
     );
     std::fs::copy(fixture, &path).unwrap();
-    let place = Place::File(path.clone());
+    let place = StoreLocation::File(path.clone());
     let before = place.look().await.unwrap();
     assert_eq!(before.revision().await.unwrap(), 1);
     before.close().await;
@@ -598,7 +598,7 @@ fn in_runtime<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// An address with a schema of its own on that server, made and brought up.
-async fn address(server: &Server) -> Address {
+async fn address(server: &Server) -> DatabaseAddress {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let schema = format!("s{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let url = server.url("postgres");
@@ -616,10 +616,10 @@ async fn address(server: &Server) -> Address {
         .await
         .unwrap();
     pool.close().await;
-    Address::new(&format!("{url}&options[search_path]={schema}"), None).unwrap()
+    DatabaseAddress::new(&format!("{url}&options[search_path]={schema}"), None).unwrap()
 }
 
-async fn raw(address: &Address, sql: &'static str) -> Result<u64, String> {
+async fn raw(address: &DatabaseAddress, sql: &'static str) -> Result<u64, String> {
     let pool = PgPool::connect(&address.to_string()).await.unwrap();
     let done = sqlx::raw_sql(sql).execute(&pool).await;
     pool.close().await;
@@ -657,7 +657,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         let both = tokio::join!(postgres::upgrade(&address), postgres::upgrade(&address));
         let mut was = [both.0.unwrap(), both.1.unwrap()];
         was.sort_unstable();
-        let newest = Place::Server(address.clone()).newest();
+        let newest = StoreLocation::Server(address.clone()).newest();
         assert_eq!(was, [0, newest], "two at once: one makes it");
         let locks = PostgresLocks::new(&address).unwrap();
         one_has_it_at_a_time(&locks).await;
@@ -682,7 +682,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
             let error = raw(&address, sql).await.unwrap_err();
             assert!(error.contains(why), "{sql}: {error}");
         }
-        let place = Place::Server(address.clone());
+        let place = StoreLocation::Server(address.clone());
         let database = place.look().await.unwrap();
         assert_eq!(database.revision().await.unwrap(), place.newest());
         assert_eq!(database.versions().await.unwrap().len(), 2);
@@ -757,7 +757,7 @@ fn whoever_was_overtaken_writes_nothing() {
 }
 
 /// The tokens that it got, and how many writes with an old one were refused.
-async fn contend(nth: u64, address: &Address, over: &AtomicBool) -> (Vec<u64>, u32) {
+async fn contend(nth: u64, address: &DatabaseAddress, over: &AtomicBool) -> (Vec<u64>, u32) {
     let (c, r) = (cluster(0), run(0));
     let locks = PostgresLocks::new(address).unwrap();
     let mut store = PostgresStore::open(address).await.unwrap();

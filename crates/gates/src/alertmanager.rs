@@ -8,7 +8,7 @@ use serde_json::Value;
 use stagger_core::model::Verdict;
 
 use crate::config::AlertGate;
-use crate::http::Service;
+use crate::http::HttpService;
 
 /// So many alerts are named.
 const NAMED: usize = 3;
@@ -22,7 +22,7 @@ struct Alert {
 }
 
 /// Asks, and says whether none of them fires, and why.
-pub(crate) async fn ask(service: &Service, gate: &AlertGate) -> (Verdict, String) {
+pub(crate) async fn ask(service: &HttpService, gate: &AlertGate) -> (Verdict, String) {
     if let Some(watchdog) = &gate.watchdog {
         let matcher = format!("alertname={watchdog:?}");
         match firing(service, std::slice::from_ref(&matcher)).await {
@@ -70,7 +70,7 @@ fn described(alert: &Alert) -> String {
 }
 
 /// The alerts that match all of it, and are neither silenced nor inhibited.
-async fn firing(service: &Service, matchers: &[String]) -> Result<Vec<Alert>, String> {
+async fn firing(service: &HttpService, matchers: &[String]) -> Result<Vec<Alert>, String> {
     let mut path = "/api/v2/alerts?active=true&silenced=false&inhibited=false&unprocessed=true".to_owned();
     for matcher in matchers {
         path.push_str("&filter=");

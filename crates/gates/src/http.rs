@@ -31,21 +31,21 @@ const LIMIT: Duration = Duration::from_secs(3);
 const LARGEST: usize = 1 << 20;
 
 /// A service that is asked.
-pub(crate) struct Service {
+pub(crate) struct HttpService {
     base: String,
     authorization: Option<HeaderValue>,
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
 }
 
-impl fmt::Debug for Service {
+impl fmt::Debug for HttpService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
+        f.debug_struct("HttpService")
             .field("base", &self.base)
             .finish_non_exhaustive()
     }
 }
 
-impl Service {
+impl HttpService {
     /// Reads its secret and certificates.
     ///
     /// # Errors

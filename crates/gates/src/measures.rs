@@ -6,21 +6,21 @@ use stagger_core::model::{Condition, ConditionName, Part, Policy, Snapshot, Targ
 use stagger_engine::preflight::Check;
 
 use crate::config::{AlertGate, Endpoint, GateSettings, MetricGate};
-use crate::http::Service;
+use crate::http::HttpService;
 use crate::{alertmanager, prometheus};
 
 /// Whoever measures, and what is asked of them.
 #[derive(Debug)]
 pub struct Measures {
-    metrics: Vec<Asked<MetricGate>>,
-    alerts: Vec<Asked<AlertGate>>,
-    prometheus: Option<Service>,
-    alertmanager: Option<Service>,
+    metrics: Vec<GateQuery<MetricGate>>,
+    alerts: Vec<GateQuery<AlertGate>>,
+    prometheus: Option<HttpService>,
+    alertmanager: Option<HttpService>,
     settings: GateSettings,
 }
 
 #[derive(Debug)]
-struct Asked<G> {
+struct GateQuery<G> {
     condition: ConditionName,
     gate: G,
 }
@@ -33,19 +33,19 @@ impl Measures {
     pub fn new(settings: &GateSettings) -> Result<Self, String> {
         settings.verify()?;
         let metrics = settings.metric.iter().map(|gate| {
-            Ok(Asked {
+            Ok(GateQuery {
                 condition: gate.condition()?,
                 gate: gate.clone(),
             })
         });
         let alerts = settings.alert.iter().map(|gate| {
-            Ok(Asked {
+            Ok(GateQuery {
                 condition: gate.condition()?,
                 gate: gate.clone(),
             })
         });
         let service = |key: &str, endpoint: Option<&Endpoint>| {
-            let service = endpoint.map(Service::new).transpose();
+            let service = endpoint.map(HttpService::new).transpose();
             service.map_err(|why| format!("[gates.{key}] cannot be used: {why}"))
         };
         Ok(Self {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use stagger_core::model::Verdict;
 
 use crate::config::MetricGate;
-use crate::http::Service;
+use crate::http::HttpService;
 
 /// So many series are named that are out of bounds.
 const NAMED: usize = 3;
@@ -48,7 +48,7 @@ struct Series {
 }
 
 /// Asks, and says whether all of it is within the bounds, and why.
-pub(crate) async fn ask(service: &Service, gate: &MetricGate) -> (Verdict, String) {
+pub(crate) async fn ask(service: &HttpService, gate: &MetricGate) -> (Verdict, String) {
     let query = utf8_percent_encode(&gate.query, NON_ALPHANUMERIC);
     match service.ask("/api/v1/query", Some(format!("query={query}"))).await {
         Ok((code, body)) => judge(gate, code, body),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use stagger_core::model::{Condition, Verdict};
-use stagger_engine::preflight::Outcome;
+use stagger_engine::preflight::CheckOutcome;
 use stagger_gates::{AlertGate, Endpoint, GateSettings, Measures, MetricGate};
 use tempfile::TempDir;
 
@@ -257,7 +257,7 @@ async fn gates_follow_a_real_prometheus_and_alertmanager() {
     );
     let checks = measures.preflight().await;
     assert!(
-        checks.iter().all(|check| check.outcome == Outcome::Passed),
+        checks.iter().all(|check| check.outcome == CheckOutcome::Passed),
         "{checks:?}"
     );
 
@@ -283,7 +283,7 @@ async fn gates_follow_a_real_prometheus_and_alertmanager() {
     let why = until(&measures, "metric-busy", Verdict::Unknown).await;
     assert!(why.contains("/api/v1/query: "), "{why}");
     let checks = measures.preflight().await;
-    assert_eq!(checks[0].outcome, Outcome::Failed, "{checks:?}");
+    assert_eq!(checks[0].outcome, CheckOutcome::Failed, "{checks:?}");
     real.start_prometheus();
     until(&measures, "metric-busy", Verdict::Yes).await;
 }

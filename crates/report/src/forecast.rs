@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use stagger_core::model::Kind;
 
-use samples::Phase;
+use samples::SamplePhase;
 
 /// All that is told of forecasts beside a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ pub struct PhaseTimes {
 
 /// Each phase of each kind, in the order in which they come.
 pub fn phases(earlier: &[EarlierRun]) -> Vec<PhaseTimes> {
-    let mut all: BTreeMap<(&Kind, Phase), Vec<i64>> = BTreeMap::new();
+    let mut all: BTreeMap<(&Kind, SamplePhase), Vec<i64>> = BTreeMap::new();
     for run in earlier {
         for ((kind, phase), took) in &run.phases {
             all.entry((kind, *phase)).or_default().extend(took);

@@ -6,10 +6,10 @@
 mod fold;
 mod record;
 
-pub use fold::Recorder;
+pub use fold::HistoryRecorder;
 pub use record::{
-    Activity, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
-    WaveRecord, Word,
+    Activity, GuardRecord, Hold, Interval, Judgement, OperatorCommand, PartRecord, Shut, Span, SpanEnd,
+    StepRecord, VisitRecord, WaveEnd, WaveRecord,
 };
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use stagger_core::run::{Ending, Entry};
 
 /// How far the turn of a unit has come, for the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UnitState {
+pub enum UnitProgress {
     /// Its turn has not come.
     Waiting,
     /// Its software is laid out; it serves.
@@ -39,7 +39,7 @@ pub enum UnitState {
     Skipped,
 }
 
-impl UnitState {
+impl UnitProgress {
     /// All of them, in the order of a legend.
     pub const ALL: [Self; 8] = [
         Self::Waiting,
@@ -87,7 +87,7 @@ pub struct UnitRecord {
     /// Which kind.
     pub kind: Kind,
     /// How far its turn has come.
-    pub state: UnitState,
+    pub state: UnitProgress,
 }
 
 /// What a run did, and when.
@@ -108,13 +108,13 @@ pub struct History {
     /// How long its first plan expected it to take; `None`: nothing was planned.
     pub forecast: Option<SignedDuration>,
     /// Waves and steps in the order in which they began.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartRecord>,
     /// What was held or waited for that is more than time, in order.
     pub holds: Vec<Hold>,
     /// Guards, in the order in which they were taken.
     pub guards: Vec<GuardRecord>,
     /// What people asked for.
-    pub words: Vec<Word>,
+    pub words: Vec<OperatorCommand>,
     /// Processes that carried it out: since when, token, holder.
     pub holders: Vec<(Timestamp, u64, String)>,
     /// Units that were set aside for a time or for good, in order.
@@ -130,7 +130,7 @@ pub struct History {
 impl History {
     /// What a journal tells; `None`: its first event is not the start of a run.
     pub fn of(entries: &[Entry]) -> Option<Self> {
-        Recorder::of(entries).map(Recorder::into_history)
+        HistoryRecorder::of(entries).map(HistoryRecorder::into_history)
     }
 
     /// How long it took, or has taken so far.
@@ -141,13 +141,13 @@ impl History {
     /// Its waves, in the order in which they were opened.
     pub fn waves(&self) -> impl Iterator<Item = &WaveRecord> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Wave(wave) => Some(wave),
-            Part::Step(_) => None,
+            PartRecord::Wave(wave) => Some(wave),
+            PartRecord::Step(_) => None,
         })
     }
 
     /// How many units are in each state, of states that there are.
-    pub fn counts(&self) -> BTreeMap<UnitState, usize> {
+    pub fn counts(&self) -> BTreeMap<UnitProgress, usize> {
         let mut counts = BTreeMap::new();
         for unit in self.units.values() {
             *counts.entry(unit.state).or_default() += 1;
@@ -156,11 +156,11 @@ impl History {
     }
 
     /// Units with their states, as people count, by kind in the order in which their stages are planned.
-    pub fn by_kind(&self) -> Vec<(&Kind, Vec<(&UnitId, UnitState)>)> {
-        let mut kinds: Vec<(&Kind, Vec<(&UnitId, UnitState)>)> = Vec::new();
+    pub fn by_kind(&self) -> Vec<(&Kind, Vec<(&UnitId, UnitProgress)>)> {
+        let mut kinds: Vec<(&Kind, Vec<(&UnitId, UnitProgress)>)> = Vec::new();
         for kind in &self.kinds {
             let of_it = self.units.iter().filter(|(_, unit)| unit.kind == *kind);
-            let mut of_it: Vec<(&UnitId, UnitState)> = of_it.map(|(id, unit)| (id, unit.state)).collect();
+            let mut of_it: Vec<(&UnitId, UnitProgress)> = of_it.map(|(id, unit)| (id, unit.state)).collect();
             of_it.sort_by(|(a, _), (b, _)| a.natural().cmp(&b.natural()));
             if !of_it.is_empty() {
                 kinds.push((kind, of_it));

@@ -11,14 +11,14 @@ pub type Cells<'a, C> = Vec<(&'a UnitId, C)>;
 
 /// What the map draws together: a domain with its hosts, or units of one kind of which nobody said where they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group<'a, C> {
+pub struct MapGroup<'a, C> {
     /// The domain's name, or that of the kind; empty: hosts are in no domain.
     pub name: &'a str,
     /// Its hosts with their units; of a kind one without a name.
     pub hosts: Vec<(&'a str, Cells<'a, C>)>,
 }
 
-impl<C: Copy> Group<'_, C> {
+impl<C: Copy> MapGroup<'_, C> {
     /// What is told of all its units.
     pub fn cells(&self) -> impl Iterator<Item = C> {
         self.hosts
@@ -33,7 +33,7 @@ impl<C: Copy> Group<'_, C> {
 pub fn groups<'a, C: Copy>(
     topology: &'a Topology,
     by_kind: Vec<(&'a Kind, Cells<'a, C>)>,
-) -> Vec<Group<'a, C>> {
+) -> Vec<MapGroup<'a, C>> {
     let cells: BTreeMap<&UnitId, C> = by_kind.iter().flat_map(|(_, units)| units).copied().collect();
     let mut placed: BTreeSet<&UnitId> = BTreeSet::new();
     let mut domains: BTreeMap<&str, Vec<(&str, Cells<'_, C>)>> = BTreeMap::new();
@@ -47,18 +47,18 @@ pub fn groups<'a, C: Copy>(
         let within = host.within.as_deref().unwrap_or_default();
         domains.entry(within).or_default().push((&host.name, units));
     }
-    let mut groups: Vec<Group<'_, C>> = domains
+    let mut groups: Vec<MapGroup<'_, C>> = domains
         .into_iter()
         .map(|(name, mut hosts)| {
             hosts.sort_by_cached_key(|host| natural(host.0));
-            Group { name, hosts }
+            MapGroup { name, hosts }
         })
         .collect();
     groups.sort_by_cached_key(|group| natural(group.name));
     for (kind, mut units) in by_kind {
         units.retain(|(id, _)| !placed.contains(id));
         if !units.is_empty() {
-            groups.push(Group {
+            groups.push(MapGroup {
                 name: kind.as_str(),
                 hosts: vec![("", units)],
             });

@@ -12,12 +12,12 @@ mod units;
 use jiff::{SignedDuration, Timestamp};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stagger_core::run::IllegalEvent;
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 
 use crate::forecast::Forecasts;
 use crate::history::{GuardRecord, Hold};
 use crate::names::{Places, compress, fit};
-use crate::sentences::{Line, command_words};
+use crate::sentences::{EventLine, command_words};
 use crate::{History, Verification, duration};
 
 /// How it looks.
@@ -34,7 +34,7 @@ const NAMES: usize = 90;
 
 /// All that a page shows.
 #[derive(Debug, Clone, Copy)]
-pub struct Report<'a> {
+pub struct RunReport<'a> {
     /// The run at a glance.
     pub view: &'a RunView,
     /// What happened when.
@@ -42,7 +42,7 @@ pub struct Report<'a> {
     /// Whether the journal keeps the laws.
     pub verification: &'a Verification,
     /// Its events in words: place, time, word, text.
-    pub lines: &'a [Line],
+    pub lines: &'a [EventLine],
     /// From where on the journal makes no sense, if that is so: what stands before is shown.
     pub broken: Option<&'a IllegalEvent>,
     /// What was expected by earlier runs, and how far that was off before; `None`: it is not told.
@@ -54,8 +54,8 @@ pub struct Report<'a> {
 }
 
 /// The page.
-pub fn page(report: &Report<'_>) -> String {
-    let Report { view, .. } = report;
+pub fn page(report: &RunReport<'_>) -> String {
+    let RunReport { view, .. } = report;
     let title = format!("{} · {} · {}", view.verdict, view.cluster, view.title);
     let page = html! {
         (DOCTYPE)
@@ -81,8 +81,8 @@ pub fn page(report: &Report<'_>) -> String {
 /// Parts that a page of a run that goes on shows one by one, each with a name of its own: the waves (`waves`, then `wave-1` or
 /// `step-2` by their places), what was waited for, decisions, guards, laws. A part whose name and text are as they were need not
 /// be drawn anew.
-pub fn sections(report: &Report<'_>) -> Vec<(String, Markup)> {
-    let Report { view, history, .. } = report;
+pub fn sections(report: &RunReport<'_>) -> Vec<(String, Markup)> {
+    let RunReport { view, history, .. } = report;
     let mut sections = parts::rows(history);
     sections.extend([
         ("skipped".to_owned(), skipped(view)),
@@ -95,8 +95,8 @@ pub fn sections(report: &Report<'_>) -> Vec<(String, Markup)> {
 }
 
 /// What stands below the heading: what it is at, units, laws, waves, waits, decisions, guards, the journal.
-fn details(report: &Report<'_>) -> Markup {
-    let Report { view, history, .. } = report;
+fn details(report: &RunReport<'_>) -> Markup {
+    let RunReport { view, history, .. } = report;
     html! {
         main {
             (now(view, history))
@@ -138,12 +138,12 @@ pub fn clock(at: Timestamp) -> Markup {
 }
 
 /// The verdict with its why, which run, and its figures.
-fn heading(report: &Report<'_>) -> Markup {
-    let Report { view, history, .. } = report;
+fn heading(report: &RunReport<'_>) -> Markup {
+    let RunReport { view, history, .. } = report;
     let tone = match view.verdict {
-        Verdict::Done => "good",
-        Verdict::Running => "plain",
-        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "bad",
+        RunVerdict::Done => "good",
+        RunVerdict::Running => "plain",
+        RunVerdict::Held | RunVerdict::Interrupted | RunVerdict::NeedsYou | RunVerdict::Ended => "bad",
     };
     html! {
         header {
@@ -283,7 +283,7 @@ fn skipped(view: &RunView) -> Markup {
 struct Wait<'a> {
     what: Markup,
     why: &'a str,
-    time: crate::history::Open,
+    time: crate::history::Interval,
 }
 
 fn waits(history: &History) -> Markup {
@@ -412,7 +412,7 @@ fn guards(history: &History) -> Markup {
     }
 }
 
-fn journal(lines: &[Line]) -> Markup {
+fn journal(lines: &[EventLine]) -> Markup {
     let from = lines.len().saturating_sub(LINES);
     html! {
         section {

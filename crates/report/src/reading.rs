@@ -3,7 +3,7 @@
 use stagger_core::run::{Entry, IllegalEvent, Run};
 
 use crate::History;
-use crate::sentences::{Line, told};
+use crate::sentences::{EventLine, told};
 
 /// A run as its journal tells of it.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub struct Reading {
     /// Its state.
     pub run: Run,
     /// Its events in words.
-    pub lines: Vec<Line>,
+    pub lines: Vec<EventLine>,
     /// What happened when.
     pub history: History,
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use stagger_core::model::{GoingBack, How, Part, Phase, Revision, UnitId};
+use stagger_core::model::{GoingBack, MoveKind, Part, Phase, Revision, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::{Action, Answer, Command, Ending, Entry, Event, IllegalEvent, Outcome, Run, Seq};
 use stagger_core::view::all_serve;
@@ -85,7 +85,7 @@ fn leads_nowhere_back(run: &Run) -> bool {
 
 /// An event in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct EventLine {
     /// Its place.
     pub seq: Seq,
     /// When it was written.
@@ -100,7 +100,7 @@ pub struct Line {
 ///
 /// # Errors
 /// An event that cannot follow those before it.
-pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<Line>)>, IllegalEvent> {
+pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<EventLine>)>, IllegalEvent> {
     let Some((first, rest)) = entries.split_first() else {
         return Ok(None);
     };
@@ -108,7 +108,7 @@ pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<Line>)>, IllegalEvent>
     let mut words = Lines::default();
     let mut lines = Vec::new();
     let mut tell = |entry: &Entry, run: &Run| {
-        lines.extend(words.line(entry, run).map(|(word, text)| Line {
+        lines.extend(words.line(entry, run).map(|(word, text)| EventLine {
             seq: entry.seq,
             at: entry.at,
             word,
@@ -252,7 +252,7 @@ const NAMED: usize = 4;
 
 /// What goes where: `web db to node4; mail with downtime to node5`.
 fn move_words(moves: &[Move]) -> String {
-    let mut by_way: BTreeMap<(How, &UnitId), Vec<&str>> = BTreeMap::new();
+    let mut by_way: BTreeMap<(MoveKind, &UnitId), Vec<&str>> = BTreeMap::new();
     for a_move in moves {
         let names = by_way.entry((a_move.how, &a_move.to)).or_default();
         names.push(&a_move.guest);
@@ -263,9 +263,9 @@ fn move_words(moves: &[Move]) -> String {
             many => format!("{many} guests"),
         };
         match how {
-            How::Migrate => format!("{names} to {to}"),
-            How::Relocate => format!("{names} with downtime to {to}"),
-            How::ReplaceStandby => format!("second copies of {names} to {to}"),
+            MoveKind::Migrate => format!("{names} to {to}"),
+            MoveKind::Relocate => format!("{names} with downtime to {to}"),
+            MoveKind::ReplaceStandby => format!("second copies of {names} to {to}"),
         }
     });
     parts.collect::<Vec<_>>().join("; ")

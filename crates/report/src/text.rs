@@ -8,10 +8,10 @@ pub use bars::waves;
 pub use map::{counts, planned, units};
 
 use jiff::Timestamp;
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 
 use crate::forecast::RunForecast;
-use crate::history::UnitState;
+use crate::history::UnitProgress;
 use crate::names::{Places, fit};
 use crate::{History, duration};
 
@@ -29,7 +29,7 @@ pub enum Tone {
     /// Somebody should look at it.
     Bad,
     /// Of a unit in that state.
-    Unit(UnitState),
+    Unit(UnitProgress),
     /// Of the wave of that number, told apart from those beside it.
     Wave(usize),
 }
@@ -54,16 +54,16 @@ impl Piece {
 }
 
 /// A row, from left to right.
-pub type Row = Vec<Piece>;
+pub type TextRow = Vec<Piece>;
 
 /// A row without colours.
-pub fn plain(row: &Row) -> String {
+pub fn plain(row: &TextRow) -> String {
     let text: String = row.iter().map(|piece| piece.text.as_str()).collect();
     text.trim_end().to_owned()
 }
 
 /// As much of a row as fits.
-fn clip(row: Row, width: usize) -> Row {
+fn clip(row: TextRow, width: usize) -> TextRow {
     let mut left = width;
     let cut = |piece: Piece| {
         let text = fit(&piece.text, left);
@@ -83,13 +83,13 @@ pub fn heading(
     left: Option<&RunForecast>,
     now: Timestamp,
     width: usize,
-) -> Vec<Row> {
+) -> Vec<TextRow> {
     let learned = left;
     let verdict = view.verdict.to_string();
     let tone = match view.verdict {
-        Verdict::Done => Tone::Good,
-        Verdict::Running => Tone::Strong,
-        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => Tone::Bad,
+        RunVerdict::Done => Tone::Good,
+        RunVerdict::Running => Tone::Strong,
+        RunVerdict::Held | RunVerdict::Interrupted | RunVerdict::NeedsYou | RunVerdict::Ended => Tone::Bad,
     };
     let why = match view.until {
         Some(until) => format!("{}, until {} at most", view.why, until.strftime("%H:%M:%S")),
@@ -113,12 +113,12 @@ pub fn heading(
 }
 
 /// How far it has come: a bar, waves, and what is left.
-fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, width: usize) -> Row {
+fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, width: usize) -> TextRow {
     let all = history.units.len().max(1);
     let done = history
         .units
         .values()
-        .filter(|unit| unit.state == UnitState::Done)
+        .filter(|unit| unit.state == UnitProgress::Done)
         .count();
     let waves = view.waves_passed as usize + view.waves_left;
     let open = usize::from(view.current.is_some());
@@ -138,14 +138,14 @@ fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, wi
     let wide = width.saturating_sub(text.chars().count()).min(40);
     let full = wide * done / all;
     vec![
-        Piece::new(Tone::Unit(UnitState::Done), "█".repeat(full)),
+        Piece::new(Tone::Unit(UnitProgress::Done), "█".repeat(full)),
         Piece::new(Tone::Quiet, "░".repeat(wide - full)),
         Piece::new(Tone::Plain, text),
     ]
 }
 
 /// What it is at: the open wave's units by what is done to them, and the gates that are shut, since when.
-pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<Row> {
+pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<TextRow> {
     let mut rows = Vec::new();
     let places = Places::of(&history.topology);
     let Some(current) = &view.current else {
@@ -212,7 +212,7 @@ pub fn unit(view: &RunView, history: &History, id: &str) -> Vec<String> {
     let left = view.left_alone.iter();
     let left = left.filter(|group| group.units.iter().any(|left| left == unit.as_str()));
     lines.extend(left.map(|group| format!("skipped: {}", group.reason)));
-    if lines.len() == 1 && known.state == UnitState::Waiting {
+    if lines.len() == 1 && known.state == UnitProgress::Waiting {
         lines.push("its wave has not been opened".to_owned());
     }
     lines

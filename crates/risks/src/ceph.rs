@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::cluster::{Known, Metadata, Pool, Setting};
+use crate::cluster::{ClusterAnswer, Metadata, PoolFacts, Setting};
 
 /// The pools of `osd dump`, or of `osd pool ls detail`.
-pub fn pools(answer: &[u8]) -> Known<Vec<Pool>> {
+pub fn pools(answer: &[u8]) -> ClusterAnswer<Vec<PoolFacts>> {
     read(answer, "pools", |answer| {
         let pools = answer.get("pools").unwrap_or(answer).as_array()?;
         pools.iter().map(pool).collect()
@@ -17,10 +17,10 @@ pub fn pools(answer: &[u8]) -> Known<Vec<Pool>> {
 /// `type` of a pool that is erasure-coded.
 const ERASURE: u64 = 3;
 
-fn pool(pool: &Value) -> Option<Pool> {
+fn pool(pool: &Value) -> Option<PoolFacts> {
     let flags = pool.get("flags_names")?.as_str()?;
     let options = pool.get("options")?.as_object()?;
-    Some(Pool {
+    Some(PoolFacts {
         name: pool.get("pool_name")?.as_str()?.to_owned(),
         erasure: pool.get("type")?.as_u64()? == ERASURE,
         flags: flags.split(',').map(str::to_owned).collect(),
@@ -32,7 +32,7 @@ fn pool(pool: &Value) -> Option<Pool> {
 }
 
 /// What daemons of a kind say of themselves: `osd metadata`, `mon metadata`.
-pub fn metadata(kind: &str, answer: &[u8]) -> Known<Vec<Metadata>> {
+pub fn metadata(kind: &str, answer: &[u8]) -> ClusterAnswer<Vec<Metadata>> {
     read(answer, &format!("{kind} metadata"), |answer| {
         let all = answer.as_array()?.iter();
         all.map(|one| {
@@ -51,7 +51,7 @@ pub fn metadata(kind: &str, answer: &[u8]) -> Known<Vec<Metadata>> {
 }
 
 /// The settings of `config dump`.
-pub fn settings(answer: &[u8]) -> Known<Vec<Setting>> {
+pub fn settings(answer: &[u8]) -> ClusterAnswer<Vec<Setting>> {
     read(answer, "config dump", |answer| {
         let all = answer.as_array()?.iter();
         all.map(|one| {
@@ -88,11 +88,11 @@ pub fn settings_kept(answer: &[u8], options: &BTreeSet<String>) -> Option<Value>
     kept.collect::<Option<Vec<Value>>>().map(Value::Array)
 }
 
-fn read<T>(answer: &[u8], what: &str, shape: impl FnOnce(&Value) -> Option<T>) -> Known<T> {
+fn read<T>(answer: &[u8], what: &str, shape: impl FnOnce(&Value) -> Option<T>) -> ClusterAnswer<T> {
     let read: Result<Value, _> = serde_json::from_slice(answer);
     match read.ok().as_ref().and_then(shape) {
-        Some(read) => Known::Yes(read),
-        None => Known::No(format!("what Ceph answers about its {what} cannot be read")),
+        Some(read) => ClusterAnswer::Yes(read),
+        None => ClusterAnswer::No(format!("what Ceph answers about its {what} cannot be read")),
     }
 }
 

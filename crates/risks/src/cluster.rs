@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// An answer, or why there is none. No answer never counts as the harmless one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known<T> {
+pub enum ClusterAnswer<T> {
     /// It is so.
     Yes(T),
     /// Nobody could tell, and why.
@@ -13,27 +13,27 @@ pub enum Known<T> {
 
 /// All that conditions can ask of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cluster {
+pub struct RiskFacts {
     /// How many daemons there are, by kind: `osd`, `rgw`, `tcmu-runner`.
-    pub daemons: Known<BTreeMap<String, usize>>,
+    pub daemons: ClusterAnswer<BTreeMap<String, usize>>,
     /// The codes of all health checks that complain: `OSD_DOWN`.
-    pub health: Known<BTreeSet<String>>,
+    pub health: ClusterAnswer<BTreeSet<String>>,
     /// The pools.
-    pub pools: Known<Vec<Pool>>,
+    pub pools: ClusterAnswer<Vec<PoolFacts>>,
     /// What is set in the monitors' configuration, for all daemons or some. What a daemon's own file sets nobody knows.
-    pub settings: Known<Vec<Setting>>,
+    pub settings: ClusterAnswer<Vec<Setting>>,
     /// What daemons say of themselves, by their kind; a kind that was not asked for is missing.
-    pub metadata: BTreeMap<String, Known<Vec<Metadata>>>,
+    pub metadata: BTreeMap<String, ClusterAnswer<Vec<Metadata>>>,
 }
 
-impl Cluster {
+impl RiskFacts {
     /// One of which nobody could tell anything, for that reason.
     pub fn unknown(why: &str) -> Self {
         Self {
-            daemons: Known::No(why.to_owned()),
-            health: Known::No(why.to_owned()),
-            pools: Known::No(why.to_owned()),
-            settings: Known::No(why.to_owned()),
+            daemons: ClusterAnswer::No(why.to_owned()),
+            health: ClusterAnswer::No(why.to_owned()),
+            pools: ClusterAnswer::No(why.to_owned()),
+            settings: ClusterAnswer::No(why.to_owned()),
             metadata: BTreeMap::new(),
         }
     }
@@ -41,7 +41,7 @@ impl Cluster {
 
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pool {
+pub struct PoolFacts {
     /// Its name.
     pub name: String,
     /// Whether it is erasure-coded.

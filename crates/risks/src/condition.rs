@@ -3,13 +3,13 @@
 
 use serde::Deserialize;
 
-use crate::cluster::{Cluster, Known, Metadata, Pool, Setting};
+use crate::cluster::{ClusterAnswer, Metadata, PoolFacts, RiskFacts, Setting};
 use crate::release::{Ranges, release};
 
 /// What has to be so of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Condition {
+pub enum RiskCondition {
     /// There is a daemon of that kind: `daemon = "rgw"`.
     Daemon(String),
     /// A health check of that code complains: `health = "OSD_DOWN"`.
@@ -84,7 +84,7 @@ pub enum Holds {
 /// So many are named where something is true of many.
 const NAMED: usize = 3;
 
-impl Condition {
+impl RiskCondition {
     /// What is wrong with it, however well it is written.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl Condition {
     }
 
     /// Whether it holds, by Kleene's strong logic of three values: what nobody could tell stays unknown, unless the rest decides.
-    pub fn holds(&self, cluster: &Cluster) -> Holds {
+    pub fn holds(&self, cluster: &RiskFacts) -> Holds {
         match self {
             Self::Daemon(kind) => told(&cluster.daemons, |daemons| match daemons.get(kind) {
                 Some(1) => Holds::Yes(format!("there is a {kind}")),
@@ -164,10 +164,10 @@ impl Condition {
 }
 
 /// What is known decides; what is not known is unknown.
-fn told<T>(fact: &Known<T>, decide: impl FnOnce(&T) -> Holds) -> Holds {
+fn told<T>(fact: &ClusterAnswer<T>, decide: impl FnOnce(&T) -> Holds) -> Holds {
     match fact {
-        Known::Yes(fact) => decide(fact),
-        Known::No(why) => Holds::Unknown(why.clone()),
+        ClusterAnswer::Yes(fact) => decide(fact),
+        ClusterAnswer::No(why) => Holds::Unknown(why.clone()),
     }
 }
 
@@ -206,7 +206,7 @@ fn named(what: &str, names: &[&str]) -> String {
 }
 
 impl PoolIs {
-    fn fits(&self, pool: &Pool) -> bool {
+    fn fits(&self, pool: &PoolFacts) -> bool {
         let Self {
             erasure,
             flag,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::condition::Condition;
+use crate::condition::RiskCondition;
 use crate::release::Ranges;
 
 /// The version of the file's form that is read.
@@ -29,9 +29,9 @@ pub enum System {
 
 /// What comes of a risk that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Effect"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Effect {
+pub enum RiskEffect {
     /// A run is refused, unless you accept the risk by its id.
     Refuse,
     /// It is told.
@@ -52,9 +52,9 @@ pub struct Risk {
     /// The releases at which it is met.
     pub to: Ranges,
     /// What comes of it.
-    pub effect: Effect,
+    pub effect: RiskEffect,
     /// Of which clusters it is true [default: of all].
-    pub when: Option<Condition>,
+    pub when: Option<RiskCondition>,
     /// What happens.
     pub what: String,
     /// What to do about it.
@@ -174,6 +174,6 @@ impl Risk {
         if self.source.is_empty() || !self.source.iter().all(is_address) {
             return Err("source needs the address of an issue or of release notes: \"https://…\"".to_owned());
         }
-        self.when.as_ref().map_or(Ok(()), Condition::verify)
+        self.when.as_ref().map_or(Ok(()), RiskCondition::verify)
     }
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use semver::Version;
 use serde::Serialize;
 
-use crate::cluster::Cluster;
-use crate::condition::{Condition, Holds};
-use crate::file::{Effect, Risk, System};
+use crate::cluster::RiskFacts;
+use crate::condition::{Holds, RiskCondition};
+use crate::file::{Risk, RiskEffect, System};
 use crate::release::release;
 
 /// From where to where a cluster goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Way {
+pub struct UpgradePath {
     /// Which kind of cluster.
     pub system: System,
     /// What its daemons run; `None` of those of which nobody could tell.
@@ -47,9 +47,13 @@ pub enum Applies {
 
 /// What was found of one risk that is on the way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "Finding")
+)]
 #[serde(deny_unknown_fields)]
-pub struct Finding {
+pub struct RiskFinding {
     /// The risk's id.
     pub id: String,
     /// From which releases it is met.
@@ -57,7 +61,7 @@ pub struct Finding {
     /// At which releases it is met.
     pub to: String,
     /// What comes of it where it applies.
-    pub effect: Effect,
+    pub effect: RiskEffect,
     /// Whether it applies.
     pub applies: Applies,
     /// By what that is known, or why it is not.
@@ -73,7 +77,7 @@ pub struct Finding {
     pub accepted: bool,
 }
 
-impl Finding {
+impl RiskFinding {
     /// All of it in a sentence: `ID: what happens; why it applies; what to do (where it is told)`.
     pub fn sentence(&self) -> String {
         let Self {
@@ -89,32 +93,32 @@ impl Finding {
 
     /// Whether a run is refused because of it.
     pub fn refuses(&self) -> bool {
-        self.applies == Applies::Yes && self.effect == Effect::Refuse && !self.accepted
+        self.applies == Applies::Yes && self.effect == RiskEffect::Refuse && !self.accepted
     }
 }
 
 impl Questions {
     /// What is asked for the risks that are on that way.
-    pub fn of(risks: &[Risk], way: &Way) -> Self {
+    pub fn of(risks: &[Risk], way: &UpgradePath) -> Self {
         let met = risks.iter().filter(|risk| way.meets(risk).is_some());
         let mut asked = Self::default();
         for leaf in met
             .filter_map(|risk| risk.when.as_ref())
-            .flat_map(Condition::leaves)
+            .flat_map(RiskCondition::leaves)
         {
             match leaf {
-                Condition::Pool(_) => asked.pools = true,
-                Condition::Setting(setting) => {
+                RiskCondition::Pool(_) => asked.pools = true,
+                RiskCondition::Setting(setting) => {
                     asked.options.insert(setting.option.clone());
                 }
-                Condition::Metadata(metadata) => {
+                RiskCondition::Metadata(metadata) => {
                     asked.metadata.insert(metadata.daemon.clone());
                 }
-                Condition::Daemon(_)
-                | Condition::Health(_)
-                | Condition::All(_)
-                | Condition::Any(_)
-                | Condition::Not(_) => {}
+                RiskCondition::Daemon(_)
+                | RiskCondition::Health(_)
+                | RiskCondition::All(_)
+                | RiskCondition::Any(_)
+                | RiskCondition::Not(_) => {}
             }
         }
         asked
@@ -125,17 +129,17 @@ impl Questions {
         let of_it = risks.iter().filter(|risk| risk.system == system);
         let leaves = of_it
             .filter_map(|risk| risk.when.as_ref())
-            .flat_map(Condition::leaves);
+            .flat_map(RiskCondition::leaves);
         leaves
             .filter_map(|leaf| match leaf {
-                Condition::Setting(setting) => Some(setting.option.clone()),
+                RiskCondition::Setting(setting) => Some(setting.option.clone()),
                 _ => None,
             })
             .collect()
     }
 }
 
-impl Way {
+impl UpgradePath {
     /// Whether the risk is on it: `Some(true)` surely, `Some(false)` if what nobody could tell is so.
     fn meets(&self, risk: &Risk) -> Option<bool> {
         if risk.system != self.system {
@@ -169,7 +173,12 @@ impl Way {
 
 /// All risks on the way: first those that refuse, then those that warn, then those of which nobody could tell, then the others.
 /// `accepted`: the ids that a person accepts.
-pub fn judge(risks: &[Risk], way: &Way, cluster: &Cluster, accepted: &BTreeSet<String>) -> Vec<Finding> {
+pub fn judge(
+    risks: &[Risk],
+    way: &UpgradePath,
+    cluster: &RiskFacts,
+    accepted: &BTreeSet<String>,
+) -> Vec<RiskFinding> {
     let found = risks.iter().filter_map(|risk| {
         let surely = way.meets(risk)?;
         let holds = match &risk.when {
@@ -182,7 +191,7 @@ pub fn judge(risks: &[Risk], way: &Way, cluster: &Cluster, accepted: &BTreeSet<S
             (Holds::Unknown(why), _) => (Applies::Unknown, why),
             (Holds::Yes(_), false) => (Applies::Unknown, "from or to which release is unknown".to_owned()),
         };
-        Some(Finding {
+        Some(RiskFinding {
             id: risk.id.clone(),
             from: risk.from.to_string(),
             to: risk.to.to_string(),
@@ -195,7 +204,7 @@ pub fn judge(risks: &[Risk], way: &Way, cluster: &Cluster, accepted: &BTreeSet<S
             accepted: accepted.contains(&risk.id),
         })
     });
-    let mut found: Vec<Finding> = found.collect();
+    let mut found: Vec<RiskFinding> = found.collect();
     found.sort_by(|a, b| (a.applies, a.effect, &a.id).cmp(&(b.applies, b.effect, &b.id)));
     found
 }

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use stagger_risks::{Applies, Cluster, Effect, Finding, Known, Questions, System, Way, ceph, judge, shipped};
+use stagger_risks::{
+    Applies, ClusterAnswer, Questions, RiskEffect, RiskFacts, RiskFinding, System, UpgradePath, ceph, judge,
+    shipped,
+};
 
 /// A recorded answer.
 fn answer(version: &str, file: &str) -> Value {
@@ -42,11 +45,11 @@ impl Recorded {
         self
     }
 
-    fn cluster(&self) -> Cluster {
+    fn cluster(&self) -> RiskFacts {
         let bytes = |answer: &Value| serde_json::to_vec(answer).unwrap();
-        Cluster {
-            daemons: Known::Yes(self.daemons.clone()),
-            health: Known::Yes(BTreeSet::new()),
+        RiskFacts {
+            daemons: ClusterAnswer::Yes(self.daemons.clone()),
+            health: ClusterAnswer::Yes(BTreeSet::new()),
             pools: ceph::pools(&bytes(&self.osd_dump)),
             settings: ceph::settings(&bytes(&self.config)),
             metadata: BTreeMap::from([(
@@ -56,15 +59,15 @@ impl Recorded {
         }
     }
 
-    fn way(&self, to: &str) -> Way {
-        Way {
+    fn way(&self, to: &str) -> UpgradePath {
+        UpgradePath {
             system: System::Ceph,
             running: BTreeSet::from([Some(self.running.to_owned())]),
             to: Some(to.to_owned()),
         }
     }
 
-    fn met(&self, to: &str) -> Vec<Finding> {
+    fn met(&self, to: &str) -> Vec<RiskFinding> {
         judge(
             &shipped().unwrap(),
             &self.way(to),
@@ -74,14 +77,14 @@ impl Recorded {
     }
 
     /// What is found of that risk; `None`: it is not on the way.
-    fn of(&self, id: &str, to: &str) -> Option<(Applies, Effect)> {
+    fn of(&self, id: &str, to: &str) -> Option<(Applies, RiskEffect)> {
         let found = self.met(to).into_iter().find(|finding| finding.id == id)?;
         Some((found.applies, found.effect))
     }
 }
 
-const REFUSED: Option<(Applies, Effect)> = Some((Applies::Yes, Effect::Refuse));
-const WARNED: Option<(Applies, Effect)> = Some((Applies::Yes, Effect::Warn));
+const REFUSED: Option<(Applies, RiskEffect)> = Some((Applies::Yes, RiskEffect::Refuse));
+const WARNED: Option<(Applies, RiskEffect)> = Some((Applies::Yes, RiskEffect::Warn));
 
 #[test]
 fn each_risk_has_a_test_and_a_source() {
@@ -106,14 +109,17 @@ fn omap_is_converted_by_a_setting() {
     for section in ["global", "osd", "osd.3"] {
         assert_eq!(set(section, "true").of(ID, "16.2.6"), REFUSED, "{section}");
     }
-    let no = Some((Applies::No, Effect::Refuse));
+    let no = Some((Applies::No, RiskEffect::Refuse));
     assert_eq!(set("osd", "false").of(ID, "16.2.6"), no);
     assert_eq!(set("mon", "true").of(ID, "16.2.6"), no);
     assert_eq!(Recorded::running("15.2.17").of(ID, "16.2.6"), no);
     assert_eq!(set("osd", "true").of(ID, "16.2.7"), None);
     // Nobody may look at the configuration.
     let hidden = Recorded::running("15.2.17").with(|recorded| recorded.config = json!("EACCES"));
-    assert_eq!(hidden.of(ID, "16.2.6"), Some((Applies::Unknown, Effect::Refuse)));
+    assert_eq!(
+        hidden.of(ID, "16.2.6"),
+        Some((Applies::Unknown, RiskEffect::Refuse))
+    );
 }
 
 #[test]
@@ -129,7 +135,7 @@ fn bluestore_of_17_2_8_and_18_2_5() {
         // This cluster was recorded with OSDs in memory.
         let other =
             Recorded::running(from).with(|it| it.osd_metadata = answer("16.2.15", "osd_metadata.json"));
-        assert_eq!(other.of(id, bad), Some((Applies::No, Effect::Refuse)));
+        assert_eq!(other.of(id, bad), Some((Applies::No, RiskEffect::Refuse)));
     }
     // Who is there already is asked nothing.
     assert_eq!(
@@ -146,7 +152,7 @@ fn osds_that_are_created_on_early_19_2() {
     assert_eq!(recorded.of(ID, "19.2.4"), None);
     let off = json!([{ "section": "osd", "name": "bluestore_elastic_shared_blobs", "value": "0" }]);
     let off = Recorded::running("18.2.7").with(|recorded| recorded.config = off);
-    assert_eq!(off.of(ID, "19.2.3"), Some((Applies::No, Effect::Warn)));
+    assert_eq!(off.of(ID, "19.2.3"), Some((Applies::No, RiskEffect::Warn)));
     // Off on some hosts only.
     let some = json!([{ "section": "osd", "name": "bluestore_elastic_shared_blobs", "value": "0", "mask": "host:vm1" }]);
     let some = Recorded::running("18.2.7").with(|recorded| recorded.config = some);
@@ -158,7 +164,7 @@ fn osds_that_were_created_on_early_19_2() {
     const ID: &str = "ceph-19.2-osds-created";
     // Recorded OSDs were created on 16.2.15.
     let old = Recorded::running("19.2.3");
-    assert_eq!(old.of(ID, "20.2.4"), Some((Applies::No, Effect::Warn)));
+    assert_eq!(old.of(ID, "20.2.4"), Some((Applies::No, RiskEffect::Warn)));
     let created = |text: &'static str| {
         Recorded::running("19.2.3").with(|recorded| {
             recorded.osd_metadata[4]["ceph_version_when_created"] = text.into();
@@ -176,7 +182,7 @@ fn osds_that_were_created_on_early_19_2() {
     assert!(because.ends_with("of osd.4"), "{because}");
     assert_eq!(
         created("").of(ID, "20.2.4"),
-        Some((Applies::Unknown, Effect::Warn))
+        Some((Applies::Unknown, RiskEffect::Warn))
     );
 }
 
@@ -199,7 +205,7 @@ fn iscsi_on_the_way_to_19_2_0() {
     assert_eq!(with("tcmu-runner").of(ID, "19.2.0"), WARNED);
     assert_eq!(
         with("rbd-mirror").of(ID, "19.2.0"),
-        Some((Applies::No, Effect::Warn))
+        Some((Applies::No, RiskEffect::Warn))
     );
 }
 
@@ -212,7 +218,7 @@ fn a_gateway_of_19_2_1_loses_what_is_copied_onto_itself() {
     assert_eq!(gateways.of(ID, "19.2.1"), REFUSED);
     assert_eq!(gateways.of(ID, "19.2.2"), None);
     let none = Recorded::running("18.2.7");
-    assert_eq!(none.of(ID, "19.2.1"), Some((Applies::No, Effect::Refuse)));
+    assert_eq!(none.of(ID, "19.2.1"), Some((Applies::No, RiskEffect::Refuse)));
 }
 
 #[test]
@@ -254,9 +260,9 @@ fn optimizations_of_erasure_coded_pools_on_20_2_0() {
             .unwrap()
             .retain(|pool| pool["type"] == 1);
     });
-    assert_eq!(replicated.of(ID, "20.2.0"), Some((Applies::No, Effect::Warn)));
+    assert_eq!(replicated.of(ID, "20.2.0"), Some((Applies::No, RiskEffect::Warn)));
     let odd = Recorded::running("19.2.3").with(|recorded| recorded.osd_dump["pools"] = json!({}));
-    assert_eq!(odd.of(ID, "20.2.0"), Some((Applies::Unknown, Effect::Warn)));
+    assert_eq!(odd.of(ID, "20.2.0"), Some((Applies::Unknown, RiskEffect::Warn)));
 }
 
 #[test]
@@ -319,7 +325,7 @@ fn of_a_configuration_only_the_options_are_kept() {
     );
     let kept = kept.unwrap();
     assert!(!kept.to_string().contains("hush"), "{kept}");
-    let Known::Yes(settings) = ceph::settings(kept.to_string().as_bytes()) else {
+    let ClusterAnswer::Yes(settings) = ceph::settings(kept.to_string().as_bytes()) else {
         panic!("{kept}")
     };
     assert_eq!(settings.len(), 1);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stagger_risks::file::read;
-use stagger_risks::{Cluster, Condition, Holds, Known, merge};
+use stagger_risks::{ClusterAnswer, Holds, RiskCondition, RiskFacts, merge};
 
 const GOOD: &str = r#"
 version = 1
@@ -108,10 +108,10 @@ fn an_id_is_of_one_risk() {
 }
 
 /// What the condition comes to where each daemon of these is known to be there, or known not to be; others are unknown.
-fn of(condition: &Condition, there: &BTreeMap<String, bool>) -> Option<bool> {
+fn of(condition: &RiskCondition, there: &BTreeMap<String, bool>) -> Option<bool> {
     match condition {
-        Condition::Daemon(kind) => there.get(kind).copied(),
-        Condition::All(parts) => {
+        RiskCondition::Daemon(kind) => there.get(kind).copied(),
+        RiskCondition::All(parts) => {
             let parts: Vec<_> = parts.iter().map(|part| of(part, there)).collect();
             match parts {
                 parts if parts.contains(&Some(false)) => Some(false),
@@ -119,7 +119,7 @@ fn of(condition: &Condition, there: &BTreeMap<String, bool>) -> Option<bool> {
                 _ => Some(true),
             }
         }
-        Condition::Any(parts) => {
+        RiskCondition::Any(parts) => {
             let parts: Vec<_> = parts.iter().map(|part| of(part, there)).collect();
             match parts {
                 parts if parts.contains(&Some(true)) => Some(true),
@@ -127,24 +127,26 @@ fn of(condition: &Condition, there: &BTreeMap<String, bool>) -> Option<bool> {
                 _ => Some(false),
             }
         }
-        Condition::Not(part) => of(part, there).map(|holds| !holds),
-        Condition::Health(code) => there.get(code).copied(),
-        Condition::Pool(_) | Condition::Setting(_) | Condition::Metadata(_) => None,
+        RiskCondition::Not(part) => of(part, there).map(|holds| !holds),
+        RiskCondition::Health(code) => there.get(code).copied(),
+        RiskCondition::Pool(_) | RiskCondition::Setting(_) | RiskCondition::Metadata(_) => None,
     }
 }
 
-fn conditions() -> impl Strategy<Value = Condition> {
+fn conditions() -> impl Strategy<Value = RiskCondition> {
     let leaf = prop_oneof![
-        "[a-c]".prop_map(Condition::Daemon),
+        "[a-c]".prop_map(RiskCondition::Daemon),
         // Of health nobody could tell.
-        "[x-z]".prop_map(Condition::Health),
+        "[x-z]".prop_map(RiskCondition::Health),
     ];
     leaf.prop_recursive(4, 24, 3, |inner| {
         let several = || prop::collection::vec(inner.clone(), 1..4);
         prop_oneof![
-            several().prop_map(Condition::All),
-            several().prop_map(Condition::Any),
-            inner.clone().prop_map(|inner| Condition::Not(Box::new(inner))),
+            several().prop_map(RiskCondition::All),
+            several().prop_map(RiskCondition::Any),
+            inner
+                .clone()
+                .prop_map(|inner| RiskCondition::Not(Box::new(inner))),
         ]
     })
 }
@@ -155,10 +157,10 @@ proptest! {
     fn unknown_is_never_taken_for_a_no(condition in conditions(), a in any::<bool>(), b in any::<bool>(), c in any::<bool>()) {
         let there = BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b), ("c".to_owned(), c)]);
         let present = there.iter().filter(|(_, there)| **there).map(|(kind, _)| (kind.clone(), 1)).collect();
-        let mut cluster = Cluster::unknown("nobody may look");
-        cluster.daemons = Known::Yes(present);
+        let mut cluster = RiskFacts::unknown("nobody may look");
+        cluster.daemons = ClusterAnswer::Yes(present);
         let expected = of(&condition, &there);
-        let holds = |cluster: &Cluster| match condition.holds(cluster) {
+        let holds = |cluster: &RiskFacts| match condition.holds(cluster) {
             Holds::Yes(_) => Some(true),
             Holds::No(_) => Some(false),
             Holds::Unknown(why) => {
@@ -170,7 +172,7 @@ proptest! {
         // A yes or a no stands whatever the health is.
         if let Some(answer) = expected {
             for codes in [&[][..], &["x"], &["x", "y", "z"]] {
-                cluster.health = Known::Yes(codes.iter().map(|code| (*code).to_owned()).collect::<BTreeSet<_>>());
+                cluster.health = ClusterAnswer::Yes(codes.iter().map(|code| (*code).to_owned()).collect::<BTreeSet<_>>());
                 prop_assert_eq!(holds(&cluster), Some(answer));
             }
         }

@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry};
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::begin;
-use crate::body::Body;
+use crate::body::JsonBody;
 use crate::commands::{ask, refused, role_of};
 use crate::description::{described_as, finished};
 use crate::etag::{Tagged, body, names, tag};
 use crate::idempotency::{IdempotencyKeys, KEY, Repeat};
 use crate::metrics;
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::run_path::{RunPath, permitted};
 use crate::runs::{Listing, ReadRun};
 use crate::stores::Away;
@@ -118,7 +118,7 @@ struct AwayStore {
 /// Which runs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct RunFilter {
     /// Of this cluster alone.
     cluster: Option<ClusterName>,
 }
@@ -145,7 +145,7 @@ struct Part {
 
 /// What a run is asked for.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct Asked {
+struct CommandRequest {
     #[serde(flatten)]
     command: Command,
     /// The plan that was looked at. An approval needs it.
@@ -155,11 +155,11 @@ struct Asked {
 
 /// The command was left for whoever carries the run out.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
-struct Left {
+struct QueuedCommand {
     /// Which run.
     run: RunId,
     /// The verdict when it was left: `interrupted` says that nobody is at work to heed it.
-    verdict: Verdict,
+    verdict: RunVerdict,
 }
 
 /// The routes without their state, and the description that was made from them.
@@ -214,7 +214,7 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
                      unchanged; with `Idempotency-Key`, once however often it is sent.",
                     &[403, 404, 409, 412, 413, 415],
                 )
-                .response::<202, Json<Left>>()
+                .response::<202, Json<QueuedCommand>>()
             }),
         );
     let router = documented.finish_api(&mut api);
@@ -253,12 +253,12 @@ fn by_token(api: &mut OpenApi) {
 async fn list(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    which: Result<Query<Which>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<RunList>, Problem> {
+    which: Result<Query<RunFilter>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<RunList>, ProblemDetails> {
     let Query(which) = which?;
     let sees_all = caller.clusters.is_none();
     let listing = shared.runs.list(caller, which.cluster).await;
-    let Listing { runs, away } = listing.map_err(|error| Problem::of(&error))?;
+    let Listing { runs, away } = listing.map_err(|error| ProblemDetails::of(&error))?;
     let runs = runs.into_iter().map(|run| {
         let (view, unreadable) = match run.view {
             Ok(view) => (Some((*view).clone()), None),
@@ -287,7 +287,7 @@ async fn run(
     Extension(caller): Extension<Caller>,
     run: RunPath,
     headers: HeaderMap,
-) -> Result<Tagged<RunDocument>, Problem> {
+) -> Result<Tagged<RunDocument>, ProblemDetails> {
     let Path(run) = run?;
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
     Ok(Tagged::of(&RunDocument::of(&seen), &headers))
@@ -298,7 +298,7 @@ async fn events(
     Extension(caller): Extension<Caller>,
     run: RunPath,
     part: Result<Query<Part>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<EventList>, Problem> {
+) -> Result<Json<EventList>, ProblemDetails> {
     let (Path(run), Query(part)) = (run?, part?);
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
     let limit = part.limit.unwrap_or(EVENTS).min(EVENTS);
@@ -315,9 +315,9 @@ async fn command(
     Extension(caller): Extension<Caller>,
     run: RunPath,
     headers: HeaderMap,
-    asked: Result<Body<Asked>, Problem>,
-) -> Result<Accepted, Problem> {
-    let (Path(run), Body(Asked { command, plan })) = (run?, asked?);
+    asked: Result<JsonBody<CommandRequest>, ProblemDetails>,
+) -> Result<Accepted, ProblemDetails> {
+    let (Path(run), JsonBody(CommandRequest { command, plan })) = (run?, asked?);
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
     let claim = match headers.get(&KEY) {
@@ -329,10 +329,10 @@ async fn command(
             Ok(claim) => Some(claim),
             Err(Repeat::Before) => return Ok(Accepted::of(&seen)),
             Err(Repeat::UnderWay) => {
-                return Err(Problem::conflict("a request with this key is in progress"));
+                return Err(ProblemDetails::conflict("a request with this key is in progress"));
             }
             Err(Repeat::Otherwise) => {
-                return Err(Problem::malformed(
+                return Err(ProblemDetails::malformed(
                     "this Idempotency-Key came with another request",
                 ));
             }
@@ -353,22 +353,24 @@ async fn leave(
     headers: &HeaderMap,
     command: Command,
     plan: Option<&str>,
-) -> Result<(), Problem> {
+) -> Result<(), ProblemDetails> {
     let document = RunDocument::of(seen);
     if let Some(wanted) = headers.get(header::IF_MATCH)
         && !names(wanted, &tag(&body(&document)))
     {
-        return Err(Problem::moved("its ETag is another by now"));
+        return Err(ProblemDetails::moved("its ETag is another by now"));
     }
     if let Command::Approve { .. } = command {
         let Some(plan) = plan else {
-            return Err(Problem::malformed(
+            return Err(ProblemDetails::malformed(
                 "an approval names the plan that was looked at: `plan`",
             ));
         };
         if document.plan.as_deref() != Some(plan) {
             let now = document.plan.as_deref().unwrap_or("none");
-            return Err(Problem::moved(format!("it follows the plan {now}, not {plan}")));
+            return Err(ProblemDetails::moved(format!(
+                "it follows the plan {now}, not {plan}"
+            )));
         }
     }
     if let Some(problem) = refused(seen, &command) {
@@ -378,11 +380,11 @@ async fn leave(
 }
 
 /// It was left.
-struct Accepted(Left);
+struct Accepted(QueuedCommand);
 
 impl Accepted {
     fn of(seen: &ReadRun) -> Self {
-        Self(Left {
+        Self(QueuedCommand {
             run: seen.view.run.clone(),
             verdict: seen.view.verdict,
         })
@@ -396,5 +398,5 @@ impl IntoResponse for Accepted {
 }
 
 impl aide::OperationOutput for Accepted {
-    type Inner = Left;
+    type Inner = QueuedCommand;
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::access::{Caller, Role, Tokens};
 use crate::page::{COOKIE, POLICY};
 use crate::patience::PatientListener;
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -61,7 +61,7 @@ pub(crate) async fn authenticate(
             None => None,
             Some(token) => match tokens.holder(token, Timestamp::now()) {
                 Ok(holder) => holder,
-                Err(error) => return Problem::store(error.to_string()).into_response(),
+                Err(error) => return ProblemDetails::store(error.to_string()).into_response(),
             },
         },
     };
@@ -71,9 +71,9 @@ pub(crate) async fn authenticate(
             Authentication::Tokens(_) if wants_page && request.uri().path() != "/metrics" => {
                 Redirect::to("/login").into_response()
             }
-            Authentication::Tokens(_) => Problem::unknown_caller().into_response(),
+            Authentication::Tokens(_) => ProblemDetails::unknown_caller().into_response(),
             Authentication::Socket { user } => {
-                Problem::forbidden(format!("this socket is for {user} alone")).into_response()
+                ProblemDetails::forbidden(format!("this socket is for {user} alone")).into_response()
             }
         };
     };
@@ -101,7 +101,7 @@ pub(crate) async fn refuse_foreign_pages(
 ) -> Response {
     let headers = request.headers();
     if let Some(why) = foreign(&authentication, request.method(), headers) {
-        return Problem::forbidden(why).into_response();
+        return ProblemDetails::forbidden(why).into_response();
     }
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -123,7 +123,7 @@ pub(crate) async fn refuse_foreign_pages(
 pub(crate) async fn with_timeout(State(whole): State<Duration>, request: Request, next: Next) -> Response {
     tokio::time::timeout(whole, next.run(request))
         .await
-        .unwrap_or_else(|_| Problem::too_slow().into_response())
+        .unwrap_or_else(|_| ProblemDetails::too_slow().into_response())
 }
 
 /// Why a question may have been made by a page from elsewhere.

@@ -14,10 +14,10 @@ use stagger_core::model::{ClusterName, RunId};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::body::Body;
+use crate::body::JsonBody;
 use crate::description::described_as;
 use crate::idempotency::{IdempotencyKeys, KEY, Repeat};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
 use crate::run_processes::{RunStarter, StartedProcess};
 
@@ -33,7 +33,7 @@ const FILES: [&str; 1] = ["--risks"];
 /// A run that is to begin.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct StartRequest {
     /// Of which cluster. Its configuration is the server's own.
     cluster: ClusterName,
     /// The document of `stagger plan --out`. The run is of exactly that plan, or is not begun.
@@ -42,25 +42,25 @@ pub(crate) struct Wanted {
 
 /// What of a plan is looked at here. The rest is for who carries it out.
 #[derive(Debug, Deserialize)]
-struct Looked {
+struct PlanSummary {
     id: String,
     cluster: ClusterName,
     #[serde(default)]
     flags: Vec<String>,
 }
 
-impl Looked {
-    fn of(plan: &Map<String, Value>) -> Result<Self, Problem> {
+impl PlanSummary {
+    fn of(plan: &Map<String, Value>) -> Result<Self, ProblemDetails> {
         let looked = Self::deserialize(plan).map_err(|error| {
-            Problem::malformed(format!("`plan` is no document of `stagger plan --out`: {error}"))
+            ProblemDetails::malformed(format!("`plan` is no document of `stagger plan --out`: {error}"))
         })?;
         if looked.id.len() != 16 || !looked.id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(Problem::malformed(
+            return Err(ProblemDetails::malformed(
                 "the id of `plan` is not 16 hexadecimal digits",
             ));
         }
         if let Some(flag) = looked.names().find(|name| FILES.contains(name)) {
-            return Err(Problem::malformed(format!(
+            return Err(ProblemDetails::malformed(format!(
                 "`plan` was made with {flag}, which names a file on another machine: name it in the configuration of the cluster on the server"
             )));
         }
@@ -84,7 +84,7 @@ impl Looked {
 
 /// A run that begins.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Begun {
+pub(crate) struct StartedRun {
     /// Of which cluster.
     cluster: ClusterName,
     /// The plan that was sent.
@@ -99,7 +99,7 @@ pub(crate) struct Begun {
     status: StatusCode,
 }
 
-impl IntoResponse for Begun {
+impl IntoResponse for StartedRun {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(&self)).into_response();
         let at = self
@@ -113,7 +113,7 @@ impl IntoResponse for Begun {
     }
 }
 
-impl aide::OperationOutput for Begun {
+impl aide::OperationOutput for StartedRun {
     type Inner = Self;
 }
 
@@ -141,11 +141,11 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
          refused.",
         &[403, 404, 409, 413, 415],
     )
-    .input::<Json<Wanted>>()
-    .response_with::<201, Json<Begun>, _>(|said| said.description("It has started."))
-    .response_with::<202, Json<Begun>, _>(|said| said.description("It is being planned anew, or was started before by the \
+    .input::<Json<StartRequest>>()
+    .response_with::<201, Json<StartedRun>, _>(|said| said.description("It has started."))
+    .response_with::<202, Json<StartedRun>, _>(|said| said.description("It is being planned anew, or was started before by the \
                                                                    same key."))
-    .response_with::<200, Json<Begun>, _>(|said| said.description("There was nothing to do."))
+    .response_with::<200, Json<StartedRun>, _>(|said| said.description("There was nothing to do."))
 }
 
 /// Begins one. What is large is read only of who may do that somewhere.
@@ -154,20 +154,22 @@ pub(crate) async fn begin(
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Begun, Problem> {
+) -> Result<StartedRun, ProblemDetails> {
     let carrier = shared.carrier.as_ref();
-    let carrier = carrier
-        .ok_or_else(|| Problem::forbidden("this server starts no runs: it was started without --carry-on"))?;
+    let carrier = carrier.ok_or_else(|| {
+        ProblemDetails::forbidden("this server starts no runs: it was started without --carry-on")
+    })?;
     if caller.role < Role::Operate {
         return Err(refused(&caller, Role::Operate));
     }
-    let Body(Wanted { cluster, plan }) = Body::<Wanted>::from_request(request, &()).await?;
+    let JsonBody(StartRequest { cluster, plan }) =
+        JsonBody::<StartRequest>::from_request(request, &()).await?;
     if !caller.sees(&cluster) || !carrier.begins(&cluster) {
-        return Err(Problem::no_such_cluster(&cluster));
+        return Err(ProblemDetails::no_such_cluster(&cluster));
     }
-    let looked = Looked::of(&plan)?;
+    let looked = PlanSummary::of(&plan)?;
     if looked.cluster != cluster {
-        return Err(Problem::malformed(format!(
+        return Err(ProblemDetails::malformed(format!(
             "the plan is for the cluster {}, not for {cluster}",
             looked.cluster
         )));
@@ -189,8 +191,8 @@ pub(crate) async fn begin(
                     .runs
                     .newest_of(&cluster)
                     .await
-                    .map_err(|error| Problem::of(&error))?;
-                return Ok(Begun {
+                    .map_err(|error| ProblemDetails::of(&error))?;
+                return Ok(StartedRun {
                     cluster,
                     plan: looked.id,
                     run: open.newest,
@@ -198,9 +200,11 @@ pub(crate) async fn begin(
                     status: StatusCode::ACCEPTED,
                 });
             }
-            Err(Repeat::UnderWay) => return Err(Problem::conflict("a request with this key is in progress")),
+            Err(Repeat::UnderWay) => {
+                return Err(ProblemDetails::conflict("a request with this key is in progress"));
+            }
             Err(Repeat::Otherwise) => {
-                return Err(Problem::malformed(
+                return Err(ProblemDetails::malformed(
                     "this Idempotency-Key came with another request",
                 ));
             }
@@ -218,8 +222,8 @@ pub(crate) async fn begin(
     came
 }
 
-fn refused(caller: &Caller, role: Role) -> Problem {
-    Problem::forbidden(format!(
+fn refused(caller: &Caller, role: Role) -> ProblemDetails {
+    ProblemDetails::forbidden(format!(
         "{} may {}, and this needs {}",
         caller.name,
         caller.role.word(),
@@ -233,23 +237,25 @@ async fn start(
     carrier: &RunStarter,
     caller: &Caller,
     cluster: &ClusterName,
-    plan: &Looked,
+    plan: &PlanSummary,
     text: &[u8],
-) -> Result<(Option<RunId>, StartedProcess), Problem> {
+) -> Result<(Option<RunId>, StartedProcess), ProblemDetails> {
     let before = shared
         .runs
         .newest_of(cluster)
         .await
-        .map_err(|error| Problem::of(&error))?;
+        .map_err(|error| ProblemDetails::of(&error))?;
     if let Some(open) = before.open {
-        return Err(Problem::conflict(format!("run {open} of {cluster} is not over")));
+        return Err(ProblemDetails::conflict(format!(
+            "run {open} of {cluster} is not over"
+        )));
     }
     let by = format!("{} with plan {}", caller.name, plan.id);
     let failed =
-        |error: std::io::Error| Problem::not_begun(format!("start a process for {cluster}: {error}"));
+        |error: std::io::Error| ProblemDetails::not_begun(format!("start a process for {cluster}: {error}"));
     let beginning = carrier.begin(cluster, text, &by).map_err(failed)?;
     let beginning =
-        beginning.ok_or_else(|| Problem::conflict(format!("a run of {cluster} is being started")))?;
+        beginning.ok_or_else(|| ProblemDetails::conflict(format!("a run of {cluster} is being started")))?;
     Ok((before.newest, beginning))
 }
 
@@ -260,8 +266,8 @@ async fn follow(
     plan: String,
     before: Option<RunId>,
     mut beginning: StartedProcess,
-) -> Result<Begun, Problem> {
-    let begun = |cluster, run, said, status| Begun {
+) -> Result<StartedRun, ProblemDetails> {
+    let begun = |cluster, run, said, status| StartedRun {
         cluster,
         plan,
         run,
@@ -289,7 +295,7 @@ async fn follow(
             Some(Ok(Ok(status))) if status.success() => {
                 return Ok(begun(cluster, None, Some(beginning.said()), StatusCode::OK));
             }
-            Some(_) => return Err(Problem::refused_plan(beginning.said())),
+            Some(_) => return Err(ProblemDetails::refused_plan(beginning.said())),
         }
     }
 }
@@ -300,11 +306,11 @@ mod tests {
 
     use super::*;
 
-    fn looked(plan: Value) -> Result<Looked, Problem> {
+    fn looked(plan: Value) -> Result<PlanSummary, ProblemDetails> {
         let Value::Object(plan) = plan else {
             panic!("a plan is an object");
         };
-        Looked::of(&plan)
+        PlanSummary::of(&plan)
     }
 
     #[test]

@@ -9,25 +9,25 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
 
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 /// A body that was understood. A whole number may be written as JSON writes one: `7`, `7.0` and `7e0` are the same.
-pub(crate) struct Body<T>(pub(crate) T);
+pub(crate) struct JsonBody<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = ProblemDetails;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemDetails> {
         let Json(mut value) = Json::<Value>::from_request(request, state).await?;
         whole_numbers(&mut value);
         let understood = T::deserialize(value);
-        understood
-            .map(Self)
-            .map_err(|error| Problem::malformed(format!("the body is not as the description says: {error}")))
+        understood.map(Self).map_err(|error| {
+            ProblemDetails::malformed(format!("the body is not as the description says: {error}"))
+        })
     }
 }
 
-impl<T: JsonSchema> OperationInput for Body<T> {
+impl<T: JsonSchema> OperationInput for JsonBody<T> {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
         Json::<T>::operation_input(ctx, operation);
     }

@@ -1,11 +1,11 @@
 //! Commands for a run: who may give them, why a run refuses one, and how it is left for the process that carries the run out.
 
 use stagger_core::run::Command;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::runs::ReadRun;
 
 /// At most so many commands are pending.
@@ -20,19 +20,19 @@ pub(crate) fn role_of(command: &Command) -> Role {
 }
 
 /// Why a run does not take a command.
-pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<Problem> {
+pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<ProblemDetails> {
     let run = &seen.journal.reading.run;
     match command {
         Command::Approve { door } if !run.knows(door) => {
             let words = seen.journal.reading.words();
-            Some(Problem::conflict(format!(
+            Some(ProblemDetails::conflict(format!(
                 "the run has no {door}; it can approve: {}",
                 words.join(", ")
             )))
         }
-        Command::Settle { intent, .. } if run.intent(*intent).is_none() => {
-            Some(Problem::conflict(format!("the run waits for no effect {intent}")))
-        }
+        Command::Settle { intent, .. } if run.intent(*intent).is_none() => Some(ProblemDetails::conflict(
+            format!("the run waits for no effect {intent}"),
+        )),
         Command::Pause
         | Command::Resume
         | Command::Abort
@@ -49,20 +49,22 @@ pub(crate) async fn ask(
     caller: &Caller,
     seen: &ReadRun,
     command: Command,
-) -> Result<(), Problem> {
+) -> Result<(), ProblemDetails> {
     let run = &seen.view.run;
     if seen.asked.len() >= UNHEEDED {
-        return Err(Problem::conflict(format!(
+        return Err(ProblemDetails::conflict(format!(
             "{UNHEEDED} commands are pending already: `stagger resume {run}` applies them"
         )));
     }
     let goes_on = matches!(command, Command::Resume | Command::Abort | Command::Rollback);
     let asked = shared.runs.ask(run, command, caller.name.clone()).await;
-    asked.map_err(|error| Problem::of(&error))?;
-    let nobody = matches!(seen.view.verdict, Verdict::Interrupted | Verdict::NeedsYou);
+    asked.map_err(|error| ProblemDetails::of(&error))?;
+    let nobody = matches!(seen.view.verdict, RunVerdict::Interrupted | RunVerdict::NeedsYou);
     if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
         let begun = carrier.carry_on(&seen.view.cluster, run);
-        begun.map_err(|error| Problem::not_carried_on(format!("start a process for run {run}: {error}")))?;
+        begun.map_err(|error| {
+            ProblemDetails::not_carried_on(format!("start a process for run {run}: {error}"))
+        })?;
     }
     Ok(())
 }

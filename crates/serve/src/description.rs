@@ -4,7 +4,7 @@ use aide::openapi::OpenApi;
 use aide::transform::TransformOperation;
 use serde_json::{Value, json};
 
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 /// The types of the documents that are names: of no white space, and no longer than the code takes them.
 const NAMES: [&str; 7] = [
@@ -158,16 +158,16 @@ pub(crate) fn described_as<'a>(
     of = of.summary(text);
     for code in [401, 408, 422, 503].iter().chain(more) {
         of = match code {
-            401 => of.response::<401, Problem>(),
-            403 => of.response::<403, Problem>(),
-            404 => of.response::<404, Problem>(),
-            408 => of.response::<408, Problem>(),
-            409 => of.response::<409, Problem>(),
-            412 => of.response::<412, Problem>(),
-            413 => of.response::<413, Problem>(),
-            415 => of.response::<415, Problem>(),
-            422 => of.response::<422, Problem>(),
-            _ => of.response::<503, Problem>(),
+            401 => of.response::<401, ProblemDetails>(),
+            403 => of.response::<403, ProblemDetails>(),
+            404 => of.response::<404, ProblemDetails>(),
+            408 => of.response::<408, ProblemDetails>(),
+            409 => of.response::<409, ProblemDetails>(),
+            412 => of.response::<412, ProblemDetails>(),
+            413 => of.response::<413, ProblemDetails>(),
+            415 => of.response::<415, ProblemDetails>(),
+            422 => of.response::<422, ProblemDetails>(),
+            _ => of.response::<503, ProblemDetails>(),
         };
     }
     of

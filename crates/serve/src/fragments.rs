@@ -5,18 +5,18 @@ pub(crate) mod units;
 
 use maud::Markup;
 use stagger_core::view;
-use stagger_report::page::{Report, sections};
+use stagger_report::page::{RunReport, sections};
 use stagger_report::{Reading, Verification};
 
-use parts::Part;
+use parts::PagePart;
 use units::Map;
 
 /// Parts of the page, and the map.
 pub(crate) struct PageFragments {
     /// How many units are in each state.
-    pub(crate) counts: Part,
+    pub(crate) counts: PagePart,
     /// Waves, waits, decisions, guards, laws.
-    pub(crate) sections: Vec<Part>,
+    pub(crate) sections: Vec<PagePart>,
     /// The place for the map.
     pub(crate) map: Markup,
     /// A digit for the state of each unit.
@@ -30,7 +30,7 @@ impl PageFragments {
         let map = Map::of(&reading.history);
         let view = view::run(&reading.run, None);
         let sections = verification.map_or_else(Vec::new, |verification| {
-            sections(&Report {
+            sections(&RunReport {
                 // The store is read for this run alone.
                 forecasts: None,
                 view: &view,
@@ -43,10 +43,10 @@ impl PageFragments {
             })
         });
         Self {
-            counts: Part::new("counts", &map.counts()),
+            counts: PagePart::new("counts", &map.counts()),
             sections: sections
                 .iter()
-                .map(|(name, content)| Part::new(name.as_str(), content))
+                .map(|(name, content)| PagePart::new(name.as_str(), content))
                 .collect(),
             map: map.whole(reading.history.run.as_str()),
             states: map.states(),

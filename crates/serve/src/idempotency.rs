@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderName, HeaderValue};
 
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 /// The header that names a question that is carried out once.
 pub(crate) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -33,12 +33,12 @@ struct KnownKey {
 
 /// A question that is being carried out under its key. Unless it is done, it may come again: also where whoever asked hung up.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct IdempotencyClaim<'a> {
     once: &'a IdempotencyKeys,
     key: String,
 }
 
-impl Claim<'_> {
+impl IdempotencyClaim<'_> {
     /// It was carried out.
     pub(crate) fn done(mut self) {
         self.mark(true);
@@ -52,7 +52,7 @@ impl Claim<'_> {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for IdempotencyClaim<'_> {
     fn drop(&mut self) {
         let mut seen = self.once.lock();
         if seen.get(&self.key).is_some_and(|known| !known.done) {
@@ -74,10 +74,10 @@ pub(crate) enum Repeat {
 
 impl IdempotencyKeys {
     /// The key of a caller.
-    pub(crate) fn key(caller: &str, key: &HeaderValue) -> Result<String, Problem> {
+    pub(crate) fn key(caller: &str, key: &HeaderValue) -> Result<String, ProblemDetails> {
         match key.to_str() {
             Ok(key) if !key.is_empty() && key.len() <= LONGEST => Ok(format!("{caller}\n{key}")),
-            Ok(_) | Err(_) => Err(Problem::malformed(
+            Ok(_) | Err(_) => Err(ProblemDetails::malformed(
                 "an Idempotency-Key has 1 to 200 printable characters",
             )),
         }
@@ -87,7 +87,7 @@ impl IdempotencyKeys {
     ///
     /// # Errors
     /// Somebody has or had it.
-    pub(crate) fn claim(&self, key: String, question: &str) -> Result<Claim<'_>, Repeat> {
+    pub(crate) fn claim(&self, key: String, question: &str) -> Result<IdempotencyClaim<'_>, Repeat> {
         let mut seen = self.lock();
         seen.retain(|_, known| known.at.elapsed() <= KEPT_FOR);
         match seen.get(&key) {
@@ -107,7 +107,7 @@ impl IdempotencyKeys {
             done: false,
         };
         seen.insert(key.clone(), known);
-        Ok(Claim { once: self, key })
+        Ok(IdempotencyClaim { once: self, key })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownKey>> {

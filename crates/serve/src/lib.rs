@@ -34,20 +34,20 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-pub use limits::Limits;
+pub use limits::RequestTimeouts;
 pub use listen::{Listen, ServeError, Tls, serve};
-pub use run_processes::CarryOn;
-pub use stores::{Open, RunStore};
+pub use run_processes::RunLauncher;
+pub use stores::{RunStore, StoreOpener};
 
 use access::Tokens;
 use idempotency::IdempotencyKeys;
 use run_processes::RunStarter;
-use runs::Runs;
+use runs::RunCatalog;
 
 /// What every answer is made from.
 #[derive(Clone)]
 struct Shared {
-    runs: Runs,
+    runs: RunCatalog,
     tokens: Arc<Tokens>,
     once: Arc<IdempotencyKeys>,
     carrier: Option<Arc<RunStarter>>,
@@ -59,15 +59,15 @@ struct Shared {
 
 /// Of what is served.
 #[derive(Clone)]
-pub struct Settings {
+pub struct ServeSettings {
     /// Where the runs are.
     pub stores: Vec<RunStore>,
     /// The file of tokens.
     pub tokens: PathBuf,
     /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
-    pub carry_on: Option<CarryOn>,
+    pub carry_on: Option<RunLauncher>,
     /// How long is waited, and for how many.
-    pub limits: Limits,
+    pub limits: RequestTimeouts,
 }
 
 /// The description of the interface, an `OpenAPI` 3.1 document, made from the code that answers.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Beyond which nobody is waited for. The default is for people and programs on slow lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestTimeouts {
     /// The head of a question has to be there within that time, and so has the next one of a connection.
     pub head: Duration,
     /// A whole question has to be there and be answered within that time. What an answer says may go on for longer.
@@ -19,7 +19,7 @@ pub struct Limits {
     pub looks: usize,
 }
 
-impl Default for Limits {
+impl Default for RequestTimeouts {
     fn default() -> Self {
         Self {
             head: Duration::from_secs(10),

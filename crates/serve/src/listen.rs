@@ -27,11 +27,11 @@ use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_p
 use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
 use crate::patience::{PatientAcceptor, PatientListener};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::run_processes::RunStarter;
-use crate::runs::Runs;
+use crate::runs::RunCatalog;
 use crate::stores::Stores;
-use crate::{Settings, Shared, api, page};
+use crate::{ServeSettings, Shared, api, page};
 
 /// No question is larger.
 const LARGEST: usize = 64 << 10;
@@ -109,7 +109,7 @@ pub enum ServeError {
 /// # Errors
 /// It cannot listen there.
 pub async fn serve(
-    settings: Settings,
+    settings: ServeSettings,
     listen: Listen,
     ready: impl FnOnce(),
     end: impl Future<Output = ()> + Send + 'static,
@@ -148,10 +148,10 @@ pub async fn serve(
 }
 
 /// All routes, for callers who are authenticated.
-fn router(settings: Settings, authentication: Authentication) -> Router {
+fn router(settings: ServeSettings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
-        runs: Runs::of(Stores::of(settings.stores, &limits)),
+        runs: RunCatalog::of(Stores::of(settings.stores, &limits)),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(IdempotencyKeys::default()),
         carrier: settings.carry_on.map(|how| Arc::new(RunStarter::new(how))),
@@ -167,8 +167,8 @@ fn router(settings: Settings, authentication: Authentication) -> Router {
             authenticate,
         ))
         .merge(page::open())
-        .fallback(|| async { Problem::nothing_there() })
-        .method_not_allowed_fallback(|| async { Problem::method() })
+        .fallback(|| async { ProblemDetails::nothing_there() })
+        .method_not_allowed_fallback(|| async { ProblemDetails::method() })
         .layer(middleware::from_fn_with_state(limits.whole, with_timeout))
         .layer(middleware::from_fn_with_state(
             authentication,
@@ -214,7 +214,7 @@ fn handed() -> Result<UnixListener, ServeError> {
 }
 
 async fn on_socket(
-    settings: Settings,
+    settings: ServeSettings,
     listener: UnixListener,
     user: String,
     end: impl Future<Output = ()> + Send + 'static,
@@ -242,7 +242,7 @@ async fn on_socket(
 }
 
 async fn on_address(
-    settings: Settings,
+    settings: ServeSettings,
     server: axum_server::Server<SocketAddr, RustlsAcceptor<PatientAcceptor>>,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {

@@ -10,32 +10,32 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::Shared;
 use crate::access::Caller;
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::runs::{InList, Listing};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-const VERDICTS: [Verdict; 6] = [
-    Verdict::Running,
-    Verdict::Held,
-    Verdict::Interrupted,
-    Verdict::NeedsYou,
-    Verdict::Done,
-    Verdict::Ended,
+const VERDICTS: [RunVerdict; 6] = [
+    RunVerdict::Running,
+    RunVerdict::Held,
+    RunVerdict::Interrupted,
+    RunVerdict::NeedsYou,
+    RunVerdict::Done,
+    RunVerdict::Ended,
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfRun {
+struct RunLabels {
     cluster: String,
     run: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfVerdict {
+struct VerdictLabels {
     cluster: String,
     run: String,
     verdict: String,
@@ -46,16 +46,16 @@ struct OfStore {
     store: String,
 }
 
-type OfRuns = Family<OfRun, Gauge>;
-type Moments = Family<OfRun, Gauge<f64, AtomicU64>>;
+type OfRuns = Family<RunLabels, Gauge>;
+type Moments = Family<RunLabels, Gauge<f64, AtomicU64>>;
 
 pub(crate) async fn metrics(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+) -> Result<([(HeaderName, &'static str); 1], String), ProblemDetails> {
     let sees_all = caller.clusters.is_none();
     let newest = shared.runs.newest(caller).await;
-    let Listing { runs, away } = newest.map_err(|error| Problem::of(&error))?;
+    let Listing { runs, away } = newest.map_err(|error| ProblemDetails::of(&error))?;
     // Where stores are is for those who see all that is in them.
     let names = shared.runs.stores.names().filter(|_| sees_all);
     let answer = names.map(|name| (name, away.iter().all(|away| away.store != name)));
@@ -74,7 +74,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
         up.get_or_create(&of).set(i64::from(answers));
     }
     let registry = all.sub_registry_with_prefix("run");
-    let verdict = Family::<OfVerdict, Gauge>::default();
+    let verdict = Family::<VerdictLabels, Gauge>::default();
     registry.register(
         "verdict",
         "1 for the verdict of the newest run of a cluster",
@@ -103,7 +103,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
         started.clone(),
     );
     for run in newest {
-        let of = OfRun {
+        let of = RunLabels {
             cluster: run.listed.cluster.to_string(),
             run: run.listed.run.to_string(),
         };
@@ -112,7 +112,7 @@ fn text<'a>(newest: &[InList], stores: impl Iterator<Item = (&'a str, bool)>) ->
             continue;
         };
         for each in VERDICTS {
-            let of = OfVerdict {
+            let of = VerdictLabels {
                 cluster: of.cluster.clone(),
                 run: of.run.clone(),
                 verdict: each.to_string().to_lowercase().replace(' ', "-"),

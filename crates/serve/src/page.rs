@@ -16,12 +16,12 @@ use axum::routing::{get, post};
 use jiff::Timestamp;
 use maud::{DOCTYPE, Markup, html};
 use serde::Deserialize;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 use stagger_report::page::STYLE;
 
 use crate::Shared;
 use crate::fragments::units::encoded;
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 
 const LIVE: &str = include_str!("page/live.js");
 const MAP: &str = include_str!("page/map.js");
@@ -86,7 +86,7 @@ fn document(title: &str, body: &Markup) -> Html<String> {
 }
 
 /// A page that says why there is none.
-pub(crate) fn error_page(problem: &Problem) -> Response {
+pub(crate) fn error_page(problem: &ProblemDetails) -> Response {
     let body = html! {
         nav { a href="/" { "all runs" } }
         main { h1 { (problem.title()) } p { (problem.detail()) } }
@@ -95,10 +95,10 @@ pub(crate) fn error_page(problem: &Problem) -> Response {
 }
 
 /// Why there is no page.
-pub(crate) struct PageError(Problem);
+pub(crate) struct PageError(ProblemDetails);
 
-impl From<Problem> for PageError {
-    fn from(problem: Problem) -> Self {
+impl From<ProblemDetails> for PageError {
+    fn from(problem: ProblemDetails) -> Self {
         Self(problem)
     }
 }
@@ -124,7 +124,7 @@ struct PageQuery {
 }
 
 /// The same as it comes.
-type Asked = Result<Query<PageQuery>, QueryRejection>;
+type PageRequest = Result<Query<PageQuery>, QueryRejection>;
 
 impl PageQuery {
     /// The unit that is explained.
@@ -167,11 +167,11 @@ fn away(why: &str, at: Timestamp) -> Markup {
 }
 
 /// How a verdict looks.
-fn tone(verdict: Verdict) -> &'static str {
+fn tone(verdict: RunVerdict) -> &'static str {
     match verdict {
-        Verdict::Done => "good",
-        Verdict::Running => "plain",
-        Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou | Verdict::Ended => "bad",
+        RunVerdict::Done => "good",
+        RunVerdict::Running => "plain",
+        RunVerdict::Held | RunVerdict::Interrupted | RunVerdict::NeedsYou | RunVerdict::Ended => "bad",
     }
 }
 
@@ -211,7 +211,7 @@ async fn enter(State(shared): State<Shared>, entered: Result<Form<Entered>, Form
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         Ok(None) => (StatusCode::UNAUTHORIZED, login(Some("invalid or expired token"))).into_response(),
-        Err(error) => error_page(&Problem::store(error.to_string())),
+        Err(error) => error_page(&ProblemDetails::store(error.to_string())),
     }
 }
 

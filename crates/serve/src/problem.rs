@@ -18,7 +18,7 @@ const TYPES: &str = "urn:stagger:problem:";
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct ProblemDetails {
     status: StatusCode,
     word: &'static str,
     title: &'static str,
@@ -40,7 +40,7 @@ pub(crate) struct ProblemDocument {
     detail: String,
 }
 
-impl Problem {
+impl ProblemDetails {
     /// Why a run cannot be read.
     pub(crate) fn of(error: &ReadError) -> Self {
         match error {
@@ -226,7 +226,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemDetails {
     fn into_response(self) -> Response {
         let document = ProblemDocument {
             r#type: format!("{TYPES}{}", self.word),
@@ -248,7 +248,7 @@ impl IntoResponse for Problem {
     }
 }
 
-impl OperationOutput for Problem {
+impl OperationOutput for ProblemDetails {
     type Inner = ProblemDocument;
 
     fn operation_response(ctx: &mut GenContext, operation: &mut Operation) -> Option<Described> {
@@ -263,7 +263,7 @@ impl OperationOutput for Problem {
     }
 }
 
-impl From<JsonRejection> for Problem {
+impl From<JsonRejection> for ProblemDetails {
     fn from(rejection: JsonRejection) -> Self {
         let status = rejection.status();
         let problem = Self::malformed(rejection.body_text());
@@ -274,19 +274,19 @@ impl From<JsonRejection> for Problem {
     }
 }
 
-impl From<FormRejection> for Problem {
+impl From<FormRejection> for ProblemDetails {
     fn from(rejection: FormRejection) -> Self {
         Self::malformed(rejection.body_text())
     }
 }
 
-impl From<QueryRejection> for Problem {
+impl From<QueryRejection> for ProblemDetails {
     fn from(rejection: QueryRejection) -> Self {
         Self::malformed(rejection.body_text())
     }
 }
 
-impl From<PathRejection> for Problem {
+impl From<PathRejection> for ProblemDetails {
     fn from(rejection: PathRejection) -> Self {
         Self::malformed(rejection.body_text())
     }

@@ -6,7 +6,7 @@ use stagger_core::model::RunId;
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::runs::ReadRun;
 
 /// The name of a run in an address.
@@ -18,14 +18,18 @@ pub(crate) async fn permitted(
     caller: &Caller,
     run: &RunId,
     role: Role,
-) -> Result<ReadRun, Problem> {
-    let seen = shared.runs.run(run).await.map_err(|error| Problem::of(&error))?;
+) -> Result<ReadRun, ProblemDetails> {
+    let seen = shared
+        .runs
+        .run(run)
+        .await
+        .map_err(|error| ProblemDetails::of(&error))?;
     let cluster = &seen.view.cluster;
     if !caller.sees(cluster) {
-        return Err(Problem::no_such_run(run.as_str()));
+        return Err(ProblemDetails::no_such_run(run.as_str()));
     }
     if !caller.may(role, cluster) {
-        return Err(Problem::forbidden(format!(
+        return Err(ProblemDetails::forbidden(format!(
             "{} may {}, and this needs {}",
             caller.name,
             caller.role.word(),

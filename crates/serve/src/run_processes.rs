@@ -18,7 +18,7 @@ const TOLD: u64 = 4 << 10;
 
 /// How processes are started that carry runs out.
 #[derive(Debug, Clone)]
-pub struct CarryOn {
+pub struct RunLauncher {
     /// The program, and its words before `resume`, for a run of a cluster that is none of the following.
     pub command: Vec<OsString>,
     /// The same for each cluster whose configuration is known; before `run` too. Of no other is a run begun.
@@ -38,7 +38,7 @@ enum Work {
 /// Those that were started here and have not ended.
 #[derive(Debug)]
 pub(crate) struct RunStarter {
-    how: CarryOn,
+    how: RunLauncher,
     at_work: Arc<Mutex<BTreeSet<Work>>>,
 }
 
@@ -81,7 +81,7 @@ impl StartedProcess {
 }
 
 impl RunStarter {
-    pub(crate) fn new(how: CarryOn) -> Self {
+    pub(crate) fn new(how: RunLauncher) -> Self {
         Self {
             how,
             at_work: Arc::default(),

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::access::Caller;
 use crate::fragments::PageFragments;
 use crate::read_error::ReadError;
-use crate::stores::{Away, Found, Place, Stores, runs_of};
+use crate::stores::{Away, Place, StoreResults, Stores, runs_of};
 
 /// So often a run is looked at that somebody follows.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,14 +27,14 @@ pub(crate) const LISTED: usize = 100;
 
 /// The runs of all stores.
 #[derive(Clone)]
-pub(crate) struct Runs {
+pub(crate) struct RunCatalog {
     pub(crate) stores: Stores,
     kept: Arc<Mutex<Cache>>,
 }
 
 #[derive(Default)]
 struct Cache {
-    journals: BTreeMap<(Place, RunId), Arc<Journal>>,
+    journals: BTreeMap<(Place, RunId), Arc<StoredJournal>>,
     /// How a run ended whose journal nobody writes to any more.
     over: BTreeMap<(Place, RunId), Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Followed>>,
@@ -45,7 +45,7 @@ struct Cache {
 }
 
 /// A journal as it was read.
-pub(crate) struct Journal {
+pub(crate) struct StoredJournal {
     pub(crate) entries: Vec<Entry>,
     pub(crate) reading: Reading,
     /// Where the store stood when it was read; `None`: it did not say.
@@ -54,7 +54,7 @@ pub(crate) struct Journal {
     drawn: OnceLock<PageFragments>,
 }
 
-impl Journal {
+impl StoredJournal {
     /// Whether it keeps the laws, found out once; `None`: its first event is not the start of a run.
     pub(crate) fn verification(&self) -> Option<&Verification> {
         self.verification.get_or_init(|| verify(&self.entries)).as_ref()
@@ -70,7 +70,7 @@ impl Journal {
 /// A run, and who is at work on it.
 #[derive(Clone)]
 pub(crate) struct ReadRun {
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: Arc<StoredJournal>,
     pub(crate) view: RunView,
     /// What it was asked for and nobody has heeded yet, and by whom.
     pub(crate) asked: Vec<(Command, String)>,
@@ -91,7 +91,7 @@ pub(crate) struct InList {
 }
 
 /// Where a cluster stands.
-pub(crate) struct Newest {
+pub(crate) struct ClusterRuns {
     pub(crate) newest: Option<RunId>,
     pub(crate) open: Option<RunId>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Listing {
     pub(crate) away: Vec<Away>,
 }
 
-impl Runs {
+impl RunCatalog {
     pub(crate) fn of(stores: Stores) -> Self {
         Self {
             stores,
@@ -177,7 +177,7 @@ impl Runs {
     }
 
     /// What several stores have as one list, the newest first.
-    fn listing(&self, found: Found<Vec<InList>>, caller: &Caller) -> Listing {
+    fn listing(&self, found: StoreResults<Vec<InList>>, caller: &Caller) -> Listing {
         let away = found.away.iter();
         let away = away.filter_map(|(place, error)| self.stores.told(*place, error, caller));
         let mut runs: Vec<InList> = found.all.into_iter().flat_map(|(_, runs)| runs).collect();
@@ -276,7 +276,7 @@ impl Runs {
         place: Place,
         store: &dyn JournalStore,
         run: &RunId,
-    ) -> Result<Arc<Journal>, ReadError> {
+    ) -> Result<Arc<StoredJournal>, ReadError> {
         let key = (place, run.clone());
         // Before the journal: what is written meanwhile is read again.
         let mark = store.mark(run, None).await.ok().flatten();
@@ -295,7 +295,7 @@ impl Runs {
         let reading = Reading::of(&entries).map_err(|error| unreadable(error.to_string()))?;
         let reading =
             reading.ok_or_else(|| unreadable("its first event is not the start of a run".to_owned()))?;
-        let journal = Arc::new(Journal {
+        let journal = Arc::new(StoredJournal {
             entries,
             reading,
             mark,
@@ -343,7 +343,7 @@ impl Runs {
     }
 
     /// The newest run of a cluster in the store that is known to be its own, and one that is not over.
-    pub(crate) async fn newest_of(&self, cluster: &ClusterName) -> Result<Newest, ReadError> {
+    pub(crate) async fn newest_of(&self, cluster: &ClusterName) -> Result<ClusterRuns, ReadError> {
         let place = self.stores.of_cluster(cluster);
         let place = place.ok_or_else(|| ReadError::Store(format!("no store is known of {cluster}")))?;
         let (this, cluster) = (self.clone(), cluster.clone());
@@ -359,7 +359,7 @@ impl Runs {
                     break;
                 }
             }
-            Ok(Newest {
+            Ok(ClusterRuns {
                 open,
                 newest: listed.into_iter().next().map(|listed| listed.run),
             })

@@ -11,11 +11,12 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::access::Caller;
-use crate::limits::Limits;
+use crate::limits::RequestTimeouts;
 use crate::read_error::{ReadError, in_full};
 
 /// Opens the store anew: each question has one of its own.
-pub type Open = Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn JournalStore>, StoreError>> + Send + Sync>;
+pub type StoreOpener =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn JournalStore>, StoreError>> + Send + Sync>;
 
 /// One of the stores whose runs are served.
 #[derive(Clone)]
@@ -25,7 +26,7 @@ pub struct RunStore {
     /// Whose runs are in it, as far as that is known without asking it.
     pub clusters: BTreeSet<ClusterName>,
     /// Opens it.
-    pub open: Open,
+    pub open: StoreOpener,
 }
 
 /// A place among the stores.
@@ -43,7 +44,7 @@ pub(crate) struct Away {
 }
 
 /// What the stores have, and which of them do not say.
-pub(crate) struct Found<T> {
+pub(crate) struct StoreResults<T> {
     pub(crate) all: Vec<(Place, T)>,
     pub(crate) away: Vec<(Place, ReadError)>,
 }
@@ -64,7 +65,7 @@ struct KnownStore {
 }
 
 impl Stores {
-    pub(crate) fn of(stores: Vec<RunStore>, limits: &Limits) -> Self {
+    pub(crate) fn of(stores: Vec<RunStore>, limits: &RequestTimeouts) -> Self {
         let known = stores.into_iter().map(|store| KnownStore {
             store,
             looks: Arc::new(Semaphore::new(limits.looks)),
@@ -107,7 +108,7 @@ impl Stores {
     pub(crate) async fn all<T: Send + 'static>(
         &self,
         with: impl AsyncFn(Place, Box<dyn JournalStore>) -> Result<T, ReadError> + Clone + Send + 'static,
-    ) -> Result<Found<T>, ReadError> {
+    ) -> Result<StoreResults<T>, ReadError> {
         let asked = (0..self.known.len()).map(|place| {
             let with = with.clone();
             async move {
@@ -117,7 +118,7 @@ impl Stores {
                 (place, looked.unwrap_or_else(|_| Err(ReadError::Store(late()))))
             }
         });
-        let mut found = Found {
+        let mut found = StoreResults {
             all: Vec::new(),
             away: Vec::new(),
         };

@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
 use crate::run_path::{RunPath, permitted};
 use crate::runs::{Followed, ReadRun};
@@ -46,19 +46,19 @@ pub(crate) async fn stream(
     run: RunPath,
     from: Result<Query<From>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Events, Problem> {
+) -> Result<EventStream, ProblemDetails> {
     let (Path(run), Query(from)) = (run?, from?);
     let last = match headers.get(&LAST) {
         None => from.after,
         Some(last) => {
             let seq = last.to_str().ok().and_then(|text| text.parse().ok());
-            seq.ok_or_else(|| Problem::malformed("Last-Event-ID is the place of an event: a number"))?
+            seq.ok_or_else(|| ProblemDetails::malformed("Last-Event-ID is the place of an event: a number"))?
         }
     };
     let place = Arc::clone(&shared.streams).try_acquire_owned();
-    let place = place.map_err(|_| Problem::too_many(shared.most_streams))?;
+    let place = place.map_err(|_| ProblemDetails::too_many(shared.most_streams))?;
     let first = permitted(&shared, &caller, &run, Role::Look).await?;
-    Ok(Events {
+    Ok(EventStream {
         followed: shared.runs.follow(&run, first),
         last,
         place,
@@ -66,14 +66,14 @@ pub(crate) async fn stream(
 }
 
 /// The events of a run after one of them, as they are written.
-pub(crate) struct Events {
+pub(crate) struct EventStream {
     followed: watch::Receiver<Followed>,
     last: Seq,
     /// Held for as long as it is told.
     place: OwnedSemaphorePermit,
 }
 
-impl IntoResponse for Events {
+impl IntoResponse for EventStream {
     fn into_response(self) -> Response {
         let Self {
             mut followed,
@@ -107,7 +107,7 @@ impl IntoResponse for Events {
     }
 }
 
-impl aide::OperationOutput for Events {
+impl aide::OperationOutput for EventStream {
     type Inner = String;
 }
 

@@ -1,20 +1,20 @@
 //! A cluster and a question about it, from a seed.
 
 use anyhow::{Context, Result};
-use stagger_ganeti::hroller::Options;
-use stagger_ganeti::loaders::generated::{Rng, Shape, cluster};
+use stagger_ganeti::hroller::HrollerOptions;
+use stagger_ganeti::loaders::generated::{ClusterRng, Shape, cluster};
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::{Cluster, Node, Status, Template};
+use stagger_ganeti::model::{GanetiCluster, GanetiNode, Status, Template};
 
 /// A cluster, and what is asked about it, in the words of both programs.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) seed: u64,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: GanetiCluster,
     /// The cluster as a file.
     pub(crate) text: String,
     /// What our library is asked.
-    pub(crate) options: Options,
+    pub(crate) options: HrollerOptions,
     /// The same as words of the command line, for both programs.
     pub(crate) flags: Vec<String>,
     /// Whether all that is asked for exists.
@@ -24,7 +24,7 @@ pub(crate) struct Case {
 impl Case {
     /// The case of a seed; always the same one.
     pub(crate) fn of(seed: u64) -> Result<Self> {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let most = rng.pick(&[6, 10, 16, 30, 60]);
         let shape = Shape::any(&mut rng, most);
         let mut drawn = cluster(&mut rng, &shape);
@@ -42,7 +42,7 @@ impl Case {
 
         let mut asked = Asked::default();
         let options = &mut asked.options;
-        let percent = |rng: &mut Rng, flag: &mut bool, p: u64| {
+        let percent = |rng: &mut ClusterRng, flag: &mut bool, p: u64| {
             *flag = rng.percent(p);
         };
         percent(&mut rng, &mut options.offline_maintenance, 15);
@@ -78,7 +78,7 @@ impl Case {
             let mut instances = self.cluster.instances.iter();
             instances.any(|instance| instance.primary.0 == at && instance.template != Template::Drbd)
         };
-        let chosen = |(at, node): &(u32, &Node)| {
+        let chosen = |(at, node): &(u32, &GanetiNode)| {
             let group = self.cluster.group(node.group);
             node.is_up()
                 && !selection.leave_out.contains(&node.name)
@@ -106,7 +106,7 @@ impl Case {
 }
 
 /// Masters that are missing or too many, and nodes that say nothing of themselves; whether it has one master.
-fn spoil(rng: &mut Rng, cluster: &mut Cluster, silent: bool) -> bool {
+fn spoil(rng: &mut ClusterRng, cluster: &mut GanetiCluster, silent: bool) -> bool {
     let masters = rng.below(100);
     if masters < 4 {
         for node in &mut cluster.nodes {
@@ -130,7 +130,7 @@ fn spoil(rng: &mut Rng, cluster: &mut Cluster, silent: bool) -> bool {
 /// Options as they are drawn.
 #[derive(Debug, Default)]
 struct Asked {
-    options: Options,
+    options: HrollerOptions,
     flags: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ impl Asked {
     }
 
     /// Which nodes; whether all that is named exists.
-    fn select(&mut self, rng: &mut Rng, cluster: &Cluster) -> bool {
+    fn select(&mut self, rng: &mut ClusterRng, cluster: &GanetiCluster) -> bool {
         let mut sane = true;
         let selection = &mut self.options.selection;
         if rng.percent(20) {

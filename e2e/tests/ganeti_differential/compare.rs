@@ -7,7 +7,9 @@ use stagger_core::model::Standbys;
 use stagger_core::plan::plan_waves;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{self, Group, Htools};
-use stagger_ganeti::hroller::{Answer, HrollerError, Options, OutputOptions, Question, answer};
+use stagger_ganeti::hroller::{
+    HrollerError, HrollerInput, HrollerOptions, HrollerOutput, OutputOptions, answer,
+};
 use stagger_ganeti::model::{Instance, Template};
 
 use crate::case::Case;
@@ -60,7 +62,7 @@ const ALL: OutputOptions = OutputOptions {
 };
 
 /// What ours answers, as hroller's answers are read.
-fn printed(answer: &Answer) -> Result<Vec<Group>> {
+fn printed(answer: &HrollerOutput) -> Result<Vec<Group>> {
     ganeti::groups(&(answer.lines(ALL).join("\n") + "\n"))
 }
 
@@ -143,7 +145,7 @@ fn both_refuse(error: &HrollerError, stderr: &str) -> Result<()> {
 }
 
 /// The plain judge of an answer of ours, and that it leaves nobody out without a reason that holds.
-fn sound(case: &Case, options: &Options, answer: &Answer) -> Result<()> {
+fn sound(case: &Case, options: &HrollerOptions, answer: &HrollerOutput) -> Result<()> {
     let plain = Plain::new(&case.cluster, options);
     let mut left = BTreeSet::new();
     for alone in &answer.left_out {
@@ -161,10 +163,10 @@ fn sound(case: &Case, options: &Options, answer: &Answer) -> Result<()> {
 /// hroller's groups without the nodes that ours leaves out, and what the judge finds in them.
 fn of_theirs(
     case: &Case,
-    options: &Options,
+    options: &HrollerOptions,
     groups: &[Group],
 ) -> Result<(usize, Vec<stagger_core::check::Finding>)> {
-    let question = Question::new(&case.cluster, options)?;
+    let question = HrollerInput::new(&case.cluster, options)?;
     let ours = plan_waves(&question.ask());
     let left: BTreeSet<&str> = ours
         .left_alone
@@ -179,7 +181,7 @@ fn of_theirs(
 }
 
 /// Never more groups than hroller, unless its own break a rule; and the same instances are moved, but for its defects.
-fn both_answer(case: &Case, answer: &Answer, theirs: &[Group], outcome: &mut Outcome) -> Result<()> {
+fn both_answer(case: &Case, answer: &HrollerOutput, theirs: &[Group], outcome: &mut Outcome) -> Result<()> {
     let chosen: BTreeSet<&str> = case
         .chosen()
         .iter()
@@ -217,7 +219,7 @@ fn never_more(ours: usize, theirs: usize, found: &[stagger_core::check::Finding]
 
 fn same_moves(
     case: &Case,
-    answer: &Answer,
+    answer: &HrollerOutput,
     theirs: &[Group],
     chosen: &BTreeSet<&str>,
     outcome: &mut Outcome,
@@ -296,7 +298,7 @@ fn why_given_up(case: &Case, real: &Htools) -> Result<Difference> {
 }
 
 /// The warnings of numbers that do not add up are the same.
-fn same_warnings(answer: &Answer, stderr: &str) -> Result<()> {
+fn same_warnings(answer: &HrollerOutput, stderr: &str) -> Result<()> {
     let missing = |text: &str| -> BTreeSet<String> {
         let lines = text.lines().filter(|line| line.starts_with("  - node "));
         lines.map(str::to_owned).collect()
@@ -308,8 +310,8 @@ fn same_warnings(answer: &Answer, stderr: &str) -> Result<()> {
 }
 
 /// What hroller has no option for: sound too, and never worse than what it has.
-fn more_ways(case: &Case, exclude: &Answer, theirs: &[Group]) -> Result<()> {
-    let capacity = Options {
+fn more_ways(case: &Case, exclude: &HrollerOutput, theirs: &[Group]) -> Result<()> {
+    let capacity = HrollerOptions {
         shared_secondary: Standbys::Capacity,
         ..case.options.clone()
     };
@@ -321,7 +323,7 @@ fn more_ways(case: &Case, exclude: &Answer, theirs: &[Group]) -> Result<()> {
         shared.groups.len(),
         exclude.groups.len()
     );
-    let moving = Options {
+    let moving = HrollerOptions {
         move_non_redundant: true,
         ..case.options.clone()
     };

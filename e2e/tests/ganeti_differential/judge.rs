@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use stagger_core::check::{Fault, Finding, check};
-use stagger_core::model::{Capacity, Evacuate, EvacuationPolicy, How, Part, Standbys, Turn, UnitId};
+use stagger_core::model::{
+    Capacity, Evacuate, EvacuationPolicy, GuestHandling, MoveKind, Part, Standbys, UnitId,
+};
 use stagger_core::plan::{Move, PlannedPart, PlannedStage, Wave, plan_waves};
 use stagger_e2e::ganeti::Group;
-use stagger_ganeti::hroller::{Options, Question};
-use stagger_ganeti::model::{Cluster, Instance, Status, Template};
+use stagger_ganeti::hroller::{HrollerInput, HrollerOptions};
+use stagger_ganeti::model::{GanetiCluster, Instance, Status, Template};
 
 use crate::case::Case;
 
@@ -17,13 +19,13 @@ pub(crate) type Line<'a> = (&'a str, &'a str, Option<&'a str>);
 
 /// A cluster as names, for the rules of the design.
 pub(crate) struct Plain<'a> {
-    cluster: &'a Cluster,
-    options: &'a Options,
+    cluster: &'a GanetiCluster,
+    options: &'a HrollerOptions,
     nodes: BTreeMap<&'a str, u32>,
 }
 
 impl<'a> Plain<'a> {
-    pub(crate) fn new(cluster: &'a Cluster, options: &'a Options) -> Self {
+    pub(crate) fn new(cluster: &'a GanetiCluster, options: &'a HrollerOptions) -> Self {
         let names = cluster.nodes.iter().map(|node| node.name.as_str());
         Self {
             cluster,
@@ -324,7 +326,11 @@ pub(crate) fn is_local(instance: &Instance) -> bool {
 
 /// What the core's judge says of hroller's groups under our rules, without the nodes that are `left` out. Moves of what
 /// is down are left out too: that hroller makes them is known.
-pub(crate) fn findings(question: &Question, left: &BTreeSet<&str>, groups: &[Group]) -> Result<Vec<Finding>> {
+pub(crate) fn findings(
+    question: &HrollerInput,
+    left: &BTreeSet<&str>,
+    groups: &[Group],
+) -> Result<Vec<Finding>> {
     let ask = question.ask();
     let capacity = ask.snapshot.capacity().context("no hosts and guests")?;
     let stage = ask.target.parts.iter().find_map(|part| match part {
@@ -397,9 +403,15 @@ fn their_moves(
         for guest in capacity.on(host).iter().map(|guest| capacity.guest(*guest)) {
             let line = printed.get(guest.name.as_str());
             let (how, to) = match (moving.turn(guest), guest.standby, line) {
-                (Turn::ToStandby, Some(standby), _) => (How::Migrate, capacity.host(standby).unit.clone()),
-                (Turn::Anywhere, _, Some(line)) => (How::Migrate, UnitId::new(line.primary.as_str())?),
-                (Turn::WithDowntime, _, Some(line)) => (How::Relocate, UnitId::new(line.primary.as_str())?),
+                (GuestHandling::ToStandby, Some(standby), _) => {
+                    (MoveKind::Migrate, capacity.host(standby).unit.clone())
+                }
+                (GuestHandling::Anywhere, _, Some(line)) => {
+                    (MoveKind::Migrate, UnitId::new(line.primary.as_str())?)
+                }
+                (GuestHandling::WithDowntime, _, Some(line)) => {
+                    (MoveKind::Relocate, UnitId::new(line.primary.as_str())?)
+                }
                 _ => continue,
             };
             first.push(Move {
@@ -421,10 +433,10 @@ fn their_moves(
             let new = printed
                 .get(guest.name.as_str())
                 .and_then(|line| line.secondary.as_deref());
-            if let (Turn::ToStandby, Some(new)) = (moving.turn(guest), new) {
+            if let (GuestHandling::ToStandby, Some(new)) = (moving.turn(guest), new) {
                 copies.push(Move {
                     guest: guest.name.clone(),
-                    how: How::ReplaceStandby,
+                    how: MoveKind::ReplaceStandby,
                     from: unit.clone(),
                     to: UnitId::new(new)?,
                 });

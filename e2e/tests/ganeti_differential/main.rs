@@ -25,8 +25,8 @@ use n_plus_one::Found;
 use stagger_core::model::Spare;
 use stagger_e2e::command::say;
 use stagger_e2e::ganeti::{Htools, Release};
-use stagger_ganeti::hroller::{Options, answer};
-use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::hroller::{HrollerOptions, answer};
+use stagger_ganeti::loaders::generated::{ClusterRng, Layout, Shape, cluster};
 use stagger_ganeti::loaders::text::{read, write};
 
 /// What all cases come to.
@@ -215,14 +215,14 @@ fn four_groups_where_hroller_has_five() -> Result<()> {
         layout: Layout::Ring,
         ..Shape::PLAIN
     };
-    let ring = write(&cluster(&mut Rng(1), &shape));
+    let ring = write(&cluster(&mut ClusterRng(1), &shape));
     let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/cli/tests/transcripts/inputs/lab.data");
     let lab = std::fs::read_to_string(&lab).with_context(|| format!("read {}", lab.display()))?;
     for text in [ring, lab] {
         let theirs = real.hroller(&text, &[])?.groups()?;
-        let options = Options {
+        let options = HrollerOptions {
             move_non_redundant: true,
-            ..Options::default()
+            ..HrollerOptions::default()
         };
         let ours = answer(&read(&text)?, &options)?;
         ensure!(ours.left_out.is_empty(), "{:?}", ours.left_out);

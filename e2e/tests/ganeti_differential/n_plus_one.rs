@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Spare, Standbys,
+    Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Policy, SharedGuests, Spare, Standbys,
     UnitId,
 };
 use stagger_core::plan::{Move, PlanningInput, Wave, plan_waves};
 use stagger_e2e::ganeti::Htools;
-use stagger_ganeti::goal::RebootGoal;
+use stagger_ganeti::goal::GanetiRebootGoal;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::{Cluster, NodeIx, Template};
+use stagger_ganeti::model::{GanetiCluster, NodeIx, Template};
 use stagger_ganeti::target::reboot;
 use stagger_ganeti::translate::{View, snapshot};
 
@@ -81,9 +81,9 @@ fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
             Evacuate::Guests
         },
     };
-    let wish = RebootGoal {
+    let wish = GanetiRebootGoal {
         moving,
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let view = View {
         name: "ganeti".parse()?,
@@ -110,7 +110,7 @@ fn waves(case: &Case, spare: Spare) -> Result<Vec<Wave>> {
 }
 
 /// The cluster while the nodes of a wave are down, and nothing was moved.
-fn without(cluster: &Cluster, wave: &Wave) -> Cluster {
+fn without(cluster: &GanetiCluster, wave: &Wave) -> GanetiCluster {
     let mut cluster = cluster.clone();
     for node in &mut cluster.nodes {
         if wave.units.iter().any(|unit| unit.as_str() == node.name) {
@@ -122,7 +122,7 @@ fn without(cluster: &Cluster, wave: &Wave) -> Cluster {
 }
 
 /// The same with the moves of the wave made.
-fn moved(cluster: &Cluster, wave: &Wave) -> Result<Cluster> {
+fn moved(cluster: &GanetiCluster, wave: &Wave) -> Result<GanetiCluster> {
     let mut cluster = without(cluster, wave);
     for a_move in &wave.moves {
         make(&mut cluster, a_move).with_context(|| format!("{a_move:?}"))?;
@@ -130,7 +130,7 @@ fn moved(cluster: &Cluster, wave: &Wave) -> Result<Cluster> {
     Ok(cluster)
 }
 
-fn make(cluster: &mut Cluster, a_move: &Move) -> Result<()> {
+fn make(cluster: &mut GanetiCluster, a_move: &Move) -> Result<()> {
     let to = cluster
         .nodes
         .iter()
@@ -142,18 +142,18 @@ fn make(cluster: &mut Cluster, a_move: &Move) -> Result<()> {
     let (memory, disk) = (instance.memory.cast_signed(), instance.disk.cast_signed());
     let from = instance.primary;
     let (left, memory, disk) = match a_move.how {
-        How::Migrate => {
+        MoveKind::Migrate => {
             if instance.template == Template::Drbd {
                 instance.secondary = Some(from);
             }
             instance.primary = to;
             (from, memory, 0)
         }
-        How::Relocate => {
+        MoveKind::Relocate => {
             instance.primary = to;
             (from, memory, disk)
         }
-        How::ReplaceStandby => {
+        MoveKind::ReplaceStandby => {
             let left = instance.secondary.replace(to);
             (left.context("it has no secondary")?, 0, disk)
         }
@@ -169,7 +169,7 @@ fn make(cluster: &mut Cluster, a_move: &Move) -> Result<()> {
 }
 
 /// How many nodes that are up `hcheck` finds not N+1 happy.
-fn unhappy(cluster: &Cluster, real: &Htools) -> Result<usize> {
+fn unhappy(cluster: &GanetiCluster, real: &Htools) -> Result<usize> {
     let said = real.run(
         "hcheck",
         &text::write(cluster),
@@ -184,7 +184,7 @@ fn unhappy(cluster: &Cluster, real: &Htools) -> Result<usize> {
 }
 
 /// Who these are: `hcheck` counts them, and the table of `hinfo` has a star before each.
-fn who(cluster: &Cluster, real: &Htools) -> Result<BTreeSet<String>> {
+fn who(cluster: &GanetiCluster, real: &Htools) -> Result<BTreeSet<String>> {
     let said = real.run("hinfo", &text::write(cluster), &["--print-nodes"])?;
     // hbal and its like print such tables on stderr.
     let both = [said.stdout.as_str(), said.stderr.as_str()].join("\n");

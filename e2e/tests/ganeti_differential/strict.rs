@@ -10,9 +10,9 @@ use regex::Regex;
 use stagger_e2e::command::output;
 use stagger_e2e::ganeti::{Answer, Htools, source};
 use stagger_e2e::stagger::binary;
-use stagger_ganeti::loaders::generated::{Rng, Shape, cluster};
+use stagger_ganeti::loaders::generated::{ClusterRng, Shape, cluster};
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
 /// A cluster and a question, in the words of the command line.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Strict {
 impl Strict {
     /// That of a seed: mixed templates and states; two of three are tight.
     pub(crate) fn of(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let most = rng.pick(&[6, 10, 16, 30, 60]);
         let shape = Shape::any(&mut rng, most);
         let mut drawn = cluster(&mut rng, &shape);
@@ -111,7 +111,7 @@ impl Strict {
 }
 
 /// Less free than there is, nodes that are offline or say nothing, and masters that are missing or too many.
-fn spoil(rng: &mut Rng, cluster: &mut Cluster) {
+fn spoil(rng: &mut ClusterRng, cluster: &mut GanetiCluster) {
     let tight = rng.percent(66);
     for node in &mut cluster.nodes {
         if rng.percent(2) {

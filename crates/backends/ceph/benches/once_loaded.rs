@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::facts::{CollectOptions, Facts, Known, collect};
+use stagger_ceph::facts::{CephFacts, CollectOptions, collect};
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Growth, Policy, Search, Snapshot, Target};
+use stagger_core::model::{ClusterName, Fact, Growth, Policy, Search, Snapshot, Target};
 use stagger_core::plan::{Plan, PlannedPart, PlanningInput, plan};
 
 const WANTED: &str = "20.2.4";
@@ -34,7 +34,7 @@ fn main() {
     println!("{told}");
 }
 
-fn read(folder: &Path) -> Facts {
+fn read(folder: &Path) -> CephFacts {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -60,8 +60,8 @@ fn median(rounds: u32, mut what: impl FnMut(u32)) -> f64 {
 }
 
 /// Whether four OSDs of different hosts may stop.
-fn one_question(facts: &Facts) -> f64 {
-    let Known::Yes(pgs) = &facts.pgs else {
+fn one_question(facts: &CephFacts) -> f64 {
+    let Fact::Yes(pgs) = &facts.pgs else {
         panic!("the placement groups are unknown");
     };
     let oracle = Oracle::new(pgs, &facts.osds, &facts.tree);
@@ -73,13 +73,13 @@ fn one_question(facts: &Facts) -> f64 {
 }
 
 /// From the facts to the first plan.
-fn first_plan(facts: &Facts) -> f64 {
+fn first_plan(facts: &CephFacts) -> f64 {
     let wanted = target(facts, WANTED, &TargetPolicy::default()).unwrap();
     median(5, |_| assert!(!planned(facts, &wanted, None).is_empty()))
 }
 
 /// From the facts to the next plan, after the first wave of OSDs has passed.
-fn planning_again(mut facts: Facts) -> f64 {
+fn planning_again(mut facts: CephFacts) -> f64 {
     let wanted = target(&facts, WANTED, &TargetPolicy::default()).unwrap();
     let first = planned(&facts, &wanted, None);
     let waves = |plan: &Plan| {
@@ -102,7 +102,7 @@ fn planning_again(mut facts: Facts) -> f64 {
     })
 }
 
-fn planned(facts: &Facts, target: &Target, parent: Option<&Plan>) -> Plan {
+fn planned(facts: &CephFacts, target: &Target, parent: Option<&Plan>) -> Plan {
     let name = ClusterName::new("bench").unwrap();
     let health = HealthPolicy::default();
     let snapshot: Snapshot = translate(

@@ -2,7 +2,7 @@
 //!
 //! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
 //! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
-//! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::Recorder`] made.
+//! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::AnswerRecorder`] made.
 
 mod body;
 pub mod exec;
@@ -22,7 +22,7 @@ pub use words::words;
 
 /// Which of the cluster's daemons answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Whom {
+pub enum QueryTarget {
     /// The monitors. They pass on what only the manager knows, at the price of a detour.
     Mon,
     /// The active manager: placement groups, `ok-to-stop`, crash reports.
@@ -35,7 +35,7 @@ pub enum Whom {
 
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct CephAnswer {
     /// 0, or the errno by which Ceph said no, as a positive number: 16 is EBUSY. A no may come with an
     /// answer in `out` all the same.
     pub rc: i32,
@@ -53,8 +53,8 @@ pub trait CephApi: Send + Sync {
     /// this process does not live to see it.
     ///
     /// # Errors
-    /// No answer could be had. An answer that says no is an [`Answer`] with its `rc`.
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError>;
+    /// No answer could be had. An answer that says no is an [`CephAnswer`] with its `rc`.
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.
     fn fell_back(&self) -> Option<&str> {
@@ -64,15 +64,15 @@ pub trait CephApi: Send + Sync {
     /// Asks for JSON and takes only a yes.
     ///
     /// # Errors
-    /// As [`CephApi::command`], and [`ApiError::Refused`] for an answer that says no.
-    async fn ask(&self, whom: Whom, mut command: Value) -> Result<Vec<u8>, ApiError> {
+    /// As [`CephApi::command`], and [`CephApiError::Refused`] for an answer that says no.
+    async fn ask(&self, whom: QueryTarget, mut command: Value) -> Result<Vec<u8>, CephApiError> {
         command["format"] = Value::from("json");
         let asked = words(&command);
-        let Answer { rc, out, err } = self.command(whom, command).await?;
+        let CephAnswer { rc, out, err } = self.command(whom, command).await?;
         if rc == 0 {
             Ok(out)
         } else {
-            Err(ApiError::Refused {
+            Err(CephApiError::Refused {
                 command: asked.join(" "),
                 rc,
                 why: err.trim().to_owned(),
@@ -84,7 +84,7 @@ pub trait CephApi: Send + Sync {
     ///
     /// # Errors
     /// As [`CephApi::ask`]. That an answer breaks off is told by reading it.
-    async fn ask_for_much(&self, whom: Whom, command: Value) -> Result<Body, ApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, command: Value) -> Result<Body, CephApiError> {
         self.ask(whom, command).await.map(Body::Whole)
     }
 }
@@ -123,7 +123,7 @@ impl Default for Access {
 
 /// A question that got no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiError {
+pub enum CephApiError {
     /// The program could not be started.
     #[error("cannot start {program:?} to ask the cluster {command:?}")]
     Start {
@@ -195,7 +195,7 @@ pub enum ApiError {
 /// errno values that pass: EINTR, EAGAIN, EBUSY, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH and their like.
 const PASSING: [i32; 8] = [4, 11, 16, 104, 107, 110, 111, 113];
 
-impl ApiError {
+impl CephApiError {
     /// Whether asking again later may help.
     pub fn passes(&self) -> bool {
         match self {

@@ -8,28 +8,28 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Revision, Snapshot, UnitId, UnitState};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use tokio::task::JoinSet;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::carried::CarriedDaemons;
 use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
-use crate::facts::Facts;
-use crate::guards::{self, HeldGuard, Looked};
+use crate::facts::CephFacts;
+use crate::guards::{self, CephHeldGuard, GuardExpiry};
 use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
-use crate::memory::{BootsBefore, Memory, hosts_of};
+use crate::memory::{BootsBefore, CephMemory, hosts_of};
 use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
 use crate::reboot;
-use crate::reboot::visit::{Send as Sending, Visit};
+use crate::reboot::visit::{HostVisit, Send as Sending};
 use crate::risks;
 use crate::source::facts_at;
 use crate::translate::hosts::host_name;
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 32;
 pub struct CephBackend {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
-    memory: Option<Memory>,
+    memory: Option<CephMemory>,
     permitted: Mutex<Permitted>,
     lock: ConfigKeyLock,
     /// On which host each daemon was last seen; a daemon that is down is in no list of Ceph's.
@@ -56,7 +56,7 @@ pub struct CephBackend {
 
 impl CephBackend {
     /// Reaches the cluster through `api`. `memory`: how things were before the run that it serves.
-    pub fn new(api: Arc<dyn CephApi>, mut settings: CephSettings, memory: Option<Memory>) -> Self {
+    pub fn new(api: Arc<dyn CephApi>, mut settings: CephSettings, memory: Option<CephMemory>) -> Self {
         if let Some(before) = memory.as_ref().and_then(|memory| memory.reboot.as_ref()) {
             settings.reboot = before.task.commands(&settings.reboot, &settings.hosts);
         }
@@ -103,20 +103,20 @@ impl CephBackend {
     ///
     /// # Errors
     /// No answer, an unreadable one, or facts that contradict each other.
-    pub async fn facts(&self) -> Result<Facts, BackendError> {
+    pub async fn facts(&self) -> Result<CephFacts, BackendError> {
         facts_at(&*self.api, &self.settings.cluster.name, Timestamp::now()).await
     }
 
     /// What is found of known risks on the way to that release. `release`: that of a revision.
     pub async fn findings(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         snapshot: &Snapshot,
         to: &str,
         known: &[Risk],
         accepted: &BTreeSet<String>,
         release: fn(&Revision) -> String,
-    ) -> Vec<Finding> {
+    ) -> Vec<RiskFinding> {
         risks::findings(&*self.api, facts, snapshot, known, Some(to), accepted, release).await
     }
 
@@ -124,7 +124,7 @@ impl CephBackend {
     ///
     /// # Errors
     /// Facts that make no snapshot.
-    pub fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    pub fn snapshot(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         let daemons = self.daemons(facts)?;
         match self.reboots() {
             None => Ok(daemons),
@@ -138,7 +138,7 @@ impl CephBackend {
         }
     }
 
-    fn daemons(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    fn daemons(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         let before = self.memory.as_ref().map(|memory| &memory.baseline);
         planner::snapshot(&self.settings, facts, before, &self.permitted())
     }
@@ -196,7 +196,7 @@ impl CephBackend {
     }
 
     /// All facts, and what hosts carry by them.
-    async fn look(&self) -> Result<Facts, BackendError> {
+    async fn look(&self) -> Result<CephFacts, BackendError> {
         let facts = self.facts().await?;
         let places = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +256,7 @@ impl CephBackend {
     async fn prepare_host(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
         let CephSettings { hosts, reboot, .. } = &self.settings;
         match (host_name(unit), self.task().prepare(reboot, hosts)) {
-            (Some(host), Some(command)) => Visit::prepare(hosts, call, host, &command).await,
+            (Some(host), Some(command)) => HostVisit::prepare(hosts, call, host, &command).await,
             _ => Ok(String::new()),
         }
     }
@@ -278,7 +278,7 @@ impl CephBackend {
             boots.remove(host);
         };
         forget();
-        let visit = Visit {
+        let visit = HostVisit {
             api: &*self.api,
             shell: &self.settings.hosts,
             reboot: &self.settings.reboot,
@@ -315,7 +315,11 @@ impl CephBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn drop_expired_guards(&self, beats: &mut Beats, now: Instant) -> Result<Looked, BackendError> {
+    pub async fn drop_expired_guards(
+        &self,
+        beats: &mut Heartbeats,
+        now: Instant,
+    ) -> Result<GuardExpiry, BackendError> {
         guards::drop_expired(&*self.api, beats, now).await
     }
 
@@ -323,14 +327,14 @@ impl CephBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
+    pub async fn guards(&self) -> Result<Vec<CephHeldGuard>, BackendError> {
         guards::held(&*self.api).await
     }
 
     /// Whether a daemon runs that revision already, by what the cluster says now.
     fn runs(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         unit: &UnitId,
         revision: &stagger_core::model::Revision,
     ) -> Result<bool, BackendError> {
@@ -491,16 +495,32 @@ impl Executor for CephBackend {
         let questions = [
             (
                 "health-detail",
-                Whom::Mon,
+                QueryTarget::Mon,
                 serde_json::json!({ "prefix": "health", "detail": "detail" }),
             ),
-            ("status", Whom::Mon, serde_json::json!({ "prefix": "status" })),
-            ("osd-dump", Whom::Mon, serde_json::json!({ "prefix": "osd dump" })),
-            ("osd-tree", Whom::Mon, serde_json::json!({ "prefix": "osd tree" })),
-            ("versions", Whom::Mon, serde_json::json!({ "prefix": "versions" })),
+            (
+                "status",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "status" }),
+            ),
+            (
+                "osd-dump",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "osd dump" }),
+            ),
+            (
+                "osd-tree",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "osd tree" }),
+            ),
+            (
+                "versions",
+                QueryTarget::Mon,
+                serde_json::json!({ "prefix": "versions" }),
+            ),
             (
                 "pg-dump-stuck",
-                Whom::Mgr,
+                QueryTarget::Mgr,
                 serde_json::json!({ "prefix": "pg dump_stuck" }),
             ),
         ];

@@ -13,7 +13,7 @@ use stagger_core::model::{GuardName, Revision, UnitId};
 use stagger_engine::cluster::{BackendError, Call};
 use tokio::time::{Instant, sleep};
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::{OnHosts, kind_and_id};
 use crate::guards;
 
@@ -53,12 +53,14 @@ pub(crate) async fn go_back(
     if runs {
         let woke = match id {
             Ok(id) => watch(api, id).await,
-            Err(_) => Woke::Unknown,
+            Err(_) => RestartOutcome::Unknown,
         };
         match woke {
-            Woke::Active => return Ok(format!("it is active on {to} already")),
-            Woke::Unknown => return Ok(format!("it runs {to} already, and reports nothing of itself")),
-            Woke::Stuck => {}
+            RestartOutcome::Active => return Ok(format!("it is active on {to} already")),
+            RestartOutcome::Unknown => {
+                return Ok(format!("it runs {to} already, and reports nothing of itself"));
+            }
+            RestartOutcome::Stuck => {}
         }
     } else {
         hosts.convert(call, unit, to).await?;
@@ -73,13 +75,13 @@ pub(crate) async fn go_back(
         started?;
         let Ok(id) = id.clone() else { break };
         match watch(api, id).await {
-            Woke::Active => {
+            RestartOutcome::Active => {
                 return Ok(format!(
                     "converted, active on {to} after {nth} of at most {STARTS} starts"
                 ));
             }
-            Woke::Stuck => {}
-            Woke::Unknown => break,
+            RestartOutcome::Stuck => {}
+            RestartOutcome::Unknown => break,
         }
     }
     Ok(format!("converted and started on {to}"))
@@ -87,14 +89,14 @@ pub(crate) async fn go_back(
 
 /// What an OSD says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Said {
+struct OsdReport {
     active: bool,
     newest_map: u64,
 }
 
 /// What has come of watching it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Woke {
+pub(crate) enum RestartOutcome {
     /// It is active.
     Active,
     /// It has stopped to fetch maps before it was active: it serves nothing.
@@ -104,18 +106,18 @@ pub(crate) enum Woke {
 }
 
 /// Watches an OSD until it is active or stands still.
-pub(crate) async fn watch(api: &dyn CephApi, id: u32) -> Woke {
+pub(crate) async fn watch(api: &dyn CephApi, id: u32) -> RestartOutcome {
     let began = Instant::now();
-    let mut last: Option<(Said, Instant)> = None;
+    let mut last: Option<(OsdReport, Instant)> = None;
     while began.elapsed() < LONGEST {
         if let Some(said) = ask(api, id).await {
             if said.active {
-                return Woke::Active;
+                return RestartOutcome::Active;
             }
             match last {
                 Some((before, since)) if before == said => {
                     if since.elapsed() >= STANDS_STILL {
-                        return Woke::Stuck;
+                        return RestartOutcome::Stuck;
                     }
                 }
                 Some(_) | None => last = Some((said, Instant::now())),
@@ -123,21 +125,24 @@ pub(crate) async fn watch(api: &dyn CephApi, id: u32) -> Woke {
         }
         sleep(Duration::from_secs(1)).await;
     }
-    Woke::Unknown
+    RestartOutcome::Unknown
 }
 
 /// What it says now; `None`: nothing that can be understood, as while it starts.
-async fn ask(api: &dyn CephApi, id: u32) -> Option<Said> {
+async fn ask(api: &dyn CephApi, id: u32) -> Option<OsdReport> {
     let out = api
-        .ask(Whom::Osd(id), json!({ "prefix": "status", "format": "json" }))
+        .ask(
+            QueryTarget::Osd(id),
+            json!({ "prefix": "status", "format": "json" }),
+        )
         .await
         .ok()?;
     understood(&out)
 }
 
-fn understood(out: &[u8]) -> Option<Said> {
+fn understood(out: &[u8]) -> Option<OsdReport> {
     let said: Value = serde_json::from_slice(out).ok()?;
-    Some(Said {
+    Some(OsdReport {
         active: said["state"].as_str()? == "active",
         // 18 tells a number, 20 the same in a string.
         newest_map: match &said["newest_map"] {
@@ -157,7 +162,7 @@ mod tests {
     use stagger_engine::hosts::Hosts;
 
     use super::*;
-    use crate::api::{Answer, ApiError};
+    use crate::api::{CephAnswer, CephApiError};
     use crate::config::SoftwareByKind;
 
     /// An OSD that says these states and newest maps, a second each, and then the last for ever.
@@ -165,11 +170,14 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Saying {
-        async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
-            assert_eq!((whom, &command["prefix"]), (Whom::Osd(20), &json!("status")));
+        async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
+            assert_eq!(
+                (whom, &command["prefix"]),
+                (QueryTarget::Osd(20), &json!("status"))
+            );
             let mut left = self.0.lock().unwrap();
             let (state, newest) = if left.len() > 1 { left.remove(0) } else { left[0] };
-            Ok(Answer {
+            Ok(CephAnswer {
                 rc: 0,
                 out: json!({ "state": state, "newest_map": newest })
                     .to_string()
@@ -179,19 +187,22 @@ mod tests {
         }
     }
 
-    async fn watched(said: &[(&'static str, u64)]) -> Woke {
+    async fn watched(said: &[(&'static str, u64)]) -> RestartOutcome {
         watch(&Saying(Mutex::new(said.to_vec())), 20).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_that_fetches_is_waited_for_and_one_that_stands_still_is_not() {
-        assert_eq!(watched(&[("active", 393)]).await, Woke::Active);
+        assert_eq!(watched(&[("active", 393)]).await, RestartOutcome::Active);
         let slow: Vec<_> = (0..30)
             .map(|i| ("booting", 40 * i))
             .chain([("active", 1200)])
             .collect();
-        assert_eq!(watched(&slow).await, Woke::Active);
-        assert_eq!(watched(&[("booting", 200), ("booting", 240)]).await, Woke::Stuck);
+        assert_eq!(watched(&slow).await, RestartOutcome::Active);
+        assert_eq!(
+            watched(&[("booting", 200), ("booting", 240)]).await,
+            RestartOutcome::Stuck
+        );
     }
 
     /// An OSD that does not answer.
@@ -199,8 +210,8 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Silent {
-        async fn command(&self, _: Whom, _: Value) -> Result<Answer, ApiError> {
-            Err(ApiError::NotRecorded {
+        async fn command(&self, _: QueryTarget, _: Value) -> Result<CephAnswer, CephApiError> {
+            Err(CephApiError::NotRecorded {
                 command: "status".to_owned(),
                 file: "nowhere".into(),
             })
@@ -235,7 +246,7 @@ mod tests {
 
     #[test]
     fn both_releases_are_understood() {
-        let said = Said {
+        let said = OsdReport {
             active: true,
             newest_map: 117,
         };

@@ -8,7 +8,7 @@ use stagger_engine::cluster::{BackendError, Call, in_full};
 use stagger_engine::hosts::{Hosts, MayBegin, WHENEVER, last_words};
 use stagger_engine::template::filled;
 
-use crate::api::{ApiError, CephApi, Whom};
+use crate::api::{CephApi, CephApiError, QueryTarget};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
 use crate::going_back;
@@ -20,7 +20,7 @@ const STOPS: [&str; 3] = ["restart", "before_rollback", "rebuild"];
 const STARTS: u32 = 4;
 
 /// An API error as the engine takes it.
-pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
+pub(crate) fn api_error(tried: &str, error: &CephApiError) -> BackendError {
     let why = in_full(error);
     let made = if error.passes() {
         BackendError::transient(tried, why)
@@ -29,12 +29,12 @@ pub(crate) fn api_error(tried: &str, error: &ApiError) -> BackendError {
     };
     // A question that was sent and never answered may still be carried out.
     let made = match error {
-        ApiError::TimedOut { .. } | ApiError::Unreachable { .. } => made.outcome_unknown(),
-        ApiError::Start { .. }
-        | ApiError::Refused { .. }
-        | ApiError::NotRecorded { .. }
-        | ApiError::Recording { .. }
-        | ApiError::NotSaved { .. } => made,
+        CephApiError::TimedOut { .. } | CephApiError::Unreachable { .. } => made.outcome_unknown(),
+        CephApiError::Start { .. }
+        | CephApiError::Refused { .. }
+        | CephApiError::NotRecorded { .. }
+        | CephApiError::Recording { .. }
+        | CephApiError::NotSaved { .. } => made,
     };
     match error.hint() {
         Some(hint) => made.hint(hint),
@@ -240,7 +240,7 @@ pub(crate) async fn step(api: &dyn CephApi, step: &str) -> Result<String, Backen
         ));
     };
     let command = json!({ "prefix": "osd require-osd-release", "release": name });
-    api.ask(Whom::Mon, command)
+    api.ask(QueryTarget::Mon, command)
         .await
         .map_err(|e| api_error(&tried, &e))?;
     Ok(format!("require_osd_release is {name}"))

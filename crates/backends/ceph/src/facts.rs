@@ -20,6 +20,7 @@ pub mod versions;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use stagger_core::model::Fact;
 
 pub use collect::{CollectError, CollectOptions, collect};
 pub use parse::ParseError;
@@ -27,7 +28,7 @@ pub(crate) use parse::{from_json, invalid};
 
 /// All that was read of one cluster, at one OSD map epoch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct CephFacts {
     /// The cluster's id.
     pub fsid: String,
     /// When reading began.
@@ -39,7 +40,7 @@ pub struct Facts {
     /// What each OSD says about itself, as of its last start.
     pub osd_metadata: Vec<osd::OsdMetadata>,
     /// The placement groups; why not, if nobody could tell.
-    pub pgs: Known<pg::PgMap>,
+    pub pgs: Fact<pg::PgMap>,
     /// The monitors and their quorum.
     pub mons: mon::Quorum,
     /// What each monitor says about itself.
@@ -59,31 +60,11 @@ pub struct Facts {
     /// What Ceph complains of.
     pub health: health::Health,
     /// How many daemons run which version.
-    pub versions: versions::Versions,
+    pub versions: versions::DaemonVersions,
     /// Crash reports that nobody has archived; why not, if nobody could tell.
-    pub crashes: Known<Vec<health::Crash>>,
+    pub crashes: Fact<Vec<health::Crash>>,
     /// Which orchestrator manages the daemons, if one does; why not, if nobody could tell.
-    pub orchestrator: Known<Option<String>>,
-}
-
-/// A fact, or why it is not known. Not knowing is never taken for the harmless case.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Known<T> {
-    /// It is so.
-    Yes(T),
-    /// Nobody could tell, for this reason.
-    No(String),
-}
-
-impl<T> Known<T> {
-    /// The fact, if it is known.
-    pub fn get(&self) -> Option<&T> {
-        match self {
-            Self::Yes(fact) => Some(fact),
-            Self::No(_) => None,
-        }
-    }
+    pub orchestrator: Fact<Option<String>>,
 }
 
 /// What a daemon says about itself, as of its last start.

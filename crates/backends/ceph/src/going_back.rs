@@ -6,7 +6,7 @@ use stagger_core::model::GoingBack;
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
+pub struct RollbackRule {
     /// `mon`, `osd` …
     pub kind: &'static str,
     /// The release it runs.
@@ -14,14 +14,14 @@ pub struct Line {
     /// The release it should run again.
     pub to: u32,
     /// What that takes.
-    pub takes: Takes,
+    pub takes: RollbackCost,
     /// What was seen.
     pub seen: &'static str,
 }
 
 /// What going back takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Takes {
+pub enum RollbackCost {
     /// Starting the old release on the data as it is.
     Restart,
     /// The daemon's data put into the old release's form by the new one's tools, while the daemon is
@@ -32,38 +32,38 @@ pub enum Takes {
 }
 
 /// The table, all with `require_osd_release` still on the older release.
-pub const TABLE: &[Line] = &[
-    Line {
+pub const TABLE: &[RollbackRule] = &[
+    RollbackRule {
         kind: "mon",
         from: 18,
         to: 16,
-        takes: Takes::Rebuild(
+        takes: RollbackCost::Rebuild(
             "its store is made anew on the old release from the quorum's map, which the others must still admit: \
              not once the last monitor has moved on",
         ),
         seen: "16.2.15 does not open a store that 18.2.7 has opened (unknown checksum type 4); made anew it joined",
     },
-    Line {
+    RollbackRule {
         kind: "mon",
         from: 20,
         to: 18,
-        takes: Takes::Restart,
+        takes: RollbackCost::Restart,
         seen: "18.2.7 opened the store that 20.2.4 had opened, and joined the others on 18.2.7",
     },
-    Line {
+    RollbackRule {
         kind: "osd",
         from: 18,
         to: 16,
-        takes: Takes::Rebuild(
+        takes: RollbackCost::Rebuild(
             "it is made anew on the old release and filled from the other copies of its data",
         ),
         seen: "16.2.15 does not mount a store that 18.2.7 has opened; one that 18.2.7 never opened it does",
     },
-    Line {
+    RollbackRule {
         kind: "osd",
         from: 20,
         to: 18,
-        takes: Takes::Convert(
+        takes: RollbackCost::Convert(
             "`ceph-bluestore-tool revert-wal-to-plain` of the new release, on the stopped OSD",
         ),
         seen: "20.2.4 writes RocksDB's log in a form that 18.2.7 reads as empty: without the conversion 18.2.7 \
@@ -82,15 +82,15 @@ pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
         .iter()
         .find(|line| line.kind == kind && line.from == from && line.to == to);
     match line.map(|line| line.takes) {
-        Some(Takes::Restart) => GoingBack::Restart,
-        Some(Takes::Convert(_)) if converts => GoingBack::Restart,
-        Some(Takes::Convert(by)) => GoingBack::Impossible {
+        Some(RollbackCost::Restart) => GoingBack::Restart,
+        Some(RollbackCost::Convert(_)) if converts => GoingBack::Restart,
+        Some(RollbackCost::Convert(by)) => GoingBack::Impossible {
             why: format!(
                 "release {to} does not read all that {from} has written: it takes {by}; set `before_rollback` in \
                  [software.{kind}]"
             ),
         },
-        Some(Takes::Rebuild(cost)) => GoingBack::Rebuild {
+        Some(RollbackCost::Rebuild(cost)) => GoingBack::Rebuild {
             cost: cost.to_owned(),
         },
         None => GoingBack::Impossible {
@@ -103,7 +103,10 @@ pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
 /// where `newest` is the newest release that runs. An OSD is never changed before the monitors are.
 pub(crate) fn is_converted(kind: &str, newest: u32, to: u32) -> bool {
     TABLE.iter().any(|line| {
-        line.kind == kind && line.to == to && line.from <= newest && matches!(line.takes, Takes::Convert(_))
+        line.kind == kind
+            && line.to == to
+            && line.from <= newest
+            && matches!(line.takes, RollbackCost::Convert(_))
     })
 }
 

@@ -10,10 +10,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{BackendError, Call};
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;
 use crate::facts::mds::FsMap;
 use crate::facts::mon::Quorum;
@@ -144,7 +144,7 @@ pub(crate) async fn take(
         }
         NO_BALANCER => {
             if !record.before.is_empty() {
-                ask_of(api, Whom::Mgr, json!({ "prefix": "balancer off" })).await?;
+                ask_of(api, QueryTarget::Mgr, json!({ "prefix": "balancer off" })).await?;
             }
             Ok(paused(&record))
         }
@@ -259,7 +259,7 @@ async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result
             }
         }
         NO_BALANCER => {
-            let status = ask_of(api, Whom::Mgr, json!({ "prefix": "balancer status" })).await?;
+            let status = ask_of(api, QueryTarget::Mgr, json!({ "prefix": "balancer status" })).await?;
             let status: Value = serde_json::from_slice(&status)
                 .map_err(|e| BackendError::transient("read what the balancer does", e.to_string()))?;
             match &status["active"] {
@@ -328,7 +328,7 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
             }
         }
         NO_BALANCER if !record.before.is_empty() => {
-            ask_of(api, Whom::Mgr, json!({ "prefix": "balancer on" })).await?;
+            ask_of(api, QueryTarget::Mgr, json!({ "prefix": "balancer on" })).await?;
         }
         NO_AUTOSCALE | NO_SCRUBS => {
             for flag in record.before.keys() {
@@ -343,7 +343,7 @@ async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<()
 /// A guard that is held in the cluster, whatever took it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HeldGuard {
+pub struct CephHeldGuard {
     /// Its name.
     pub guard: String,
     /// What it changed: OSDs, or file systems; nothing, if others had set it before.
@@ -356,7 +356,7 @@ pub struct HeldGuard {
 }
 
 /// All guards that are held.
-pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendError> {
+pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<CephHeldGuard>, BackendError> {
     let all = all(api).await?;
     Ok(all
         .into_iter()
@@ -366,11 +366,11 @@ pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<HeldGuard>, BackendErr
 
 /// What came of a look at all guards.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Looked {
+pub struct GuardExpiry {
     /// Nobody has renewed these for as long as they last: they were given back.
-    pub gone: Vec<HeldGuard>,
+    pub gone: Vec<CephHeldGuard>,
     /// These are held.
-    pub held: Vec<HeldGuard>,
+    pub held: Vec<CephHeldGuard>,
     /// The first of these goes then, if nobody renews it.
     pub next: Option<Duration>,
     /// The longest of these lasts so long.
@@ -380,15 +380,15 @@ pub struct Looked {
 /// Looks at all guards, and gives back those that `beats` has seen unchanged for longer than they last, whoever took them.
 pub(crate) async fn drop_expired(
     api: &dyn CephApi,
-    beats: &mut Beats,
+    beats: &mut Heartbeats,
     now: Instant,
-) -> Result<Looked, BackendError> {
+) -> Result<GuardExpiry, BackendError> {
     let all = all(api).await?;
     let notes = all
         .iter()
         .map(|(key, _, record)| (key.clone(), format!("{record:?}")));
     let stood = beats.look(now, notes);
-    let mut looked = Looked::default();
+    let mut looked = GuardExpiry::default();
     for (key, guard, record) in all {
         let lasts = Duration::from_secs(u64::from(record.expires.unwrap_or(LASTS)));
         let stood = stood.get(&key).copied().unwrap_or_default();
@@ -420,8 +420,8 @@ async fn all(api: &dyn CephApi) -> Result<Vec<(String, String, Record)>, Backend
     Ok(found)
 }
 
-fn shown(guard: String, record: &Record) -> HeldGuard {
-    HeldGuard {
+fn shown(guard: String, record: &Record) -> CephHeldGuard {
+    CephHeldGuard {
         guard,
         on: record.osds.iter().chain(record.before.keys()).cloned().collect(),
         run: record.run.clone(),
@@ -453,10 +453,10 @@ async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String
 }
 
 async fn ask(api: &dyn CephApi, command: Value) -> Result<Vec<u8>, BackendError> {
-    ask_of(api, Whom::Mon, command).await
+    ask_of(api, QueryTarget::Mon, command).await
 }
 
-async fn ask_of(api: &dyn CephApi, whom: Whom, command: Value) -> Result<Vec<u8>, BackendError> {
+async fn ask_of(api: &dyn CephApi, whom: QueryTarget, command: Value) -> Result<Vec<u8>, BackendError> {
     let tried = command["prefix"].as_str().unwrap_or("ask").to_owned();
     api.ask(whom, command).await.map_err(|e| api_error(&tried, &e))
 }

@@ -8,7 +8,7 @@
 //! The other half acts ([`backend`]): daemons on hosts (`effects`), guards, and the lock in the cluster,
 //! all as [`config`] says.
 //!
-//! Start reading at [`facts::Facts`], then [`translate`], then [`backend`].
+//! Start reading at [`facts::CephFacts`], then [`translate`], then [`backend`].
 
 pub mod api;
 pub mod backend;

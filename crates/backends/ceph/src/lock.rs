@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_core::model::ClusterId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;
 
 const PREFIX: &str = "stagger/lock/";
@@ -80,14 +80,14 @@ impl ConfigKeyLock {
                     return Err(LockError::Held(Box::new(current.claim.clone())));
                 }
                 // What has provably ended renews nothing any more: there is nothing to watch.
-                let gone = current.claim.pulse() == Pulse::Gone;
+                let gone = current.claim.pulse() == Liveness::Gone;
                 if gone || since.elapsed() > Duration::from_secs(current.expires) {
                     remove(api, key).await?;
                 }
             }
             let waits = watched
                 .values()
-                .any(|(seen, _)| seen.claim.pulse() != Pulse::Gone);
+                .any(|(seen, _)| seen.claim.pulse() != Liveness::Gone);
             if waits {
                 tokio::time::sleep(Duration::from_millis(500)).await;
             }
@@ -208,7 +208,7 @@ pub(crate) async fn identity(api: &dyn CephApi) -> Result<ClusterId, BackendErro
         fsid: String,
     }
     let out = api
-        .ask(Whom::Mon, json!({ "prefix": "quorum_status" }))
+        .ask(QueryTarget::Mon, json!({ "prefix": "quorum_status" }))
         .await
         .map_err(|error| api_error(TRIED, &error))?;
     let unread = |why: String| BackendError::transient(TRIED, why);
@@ -222,7 +222,7 @@ fn key_of(claim: &LockRecord) -> String {
 
 async fn set(api: &dyn CephApi, key: &str, value: &str) -> Result<(), LockError> {
     let command = json!({ "prefix": "config-key set", "key": key, "val": value });
-    api.ask(Whom::Mon, command)
+    api.ask(QueryTarget::Mon, command)
         .await
         .map(|_| ())
         .map_err(|e| LockError::Backend(api_error(&format!("set {key}"), &e)))
@@ -230,7 +230,7 @@ async fn set(api: &dyn CephApi, key: &str, value: &str) -> Result<(), LockError>
 
 async fn remove(api: &dyn CephApi, key: &str) -> Result<(), LockError> {
     let command = json!({ "prefix": "config-key rm", "key": key });
-    api.ask(Whom::Mon, command)
+    api.ask(QueryTarget::Mon, command)
         .await
         .map(|_| ())
         .map_err(|e| LockError::Backend(api_error(&format!("remove {key}"), &e)))
@@ -240,7 +240,7 @@ async fn dump(api: &dyn CephApi, prefix: &str) -> Result<BTreeMap<String, String
     let command = json!({ "prefix": "config-key dump", "key": prefix });
     let tried = format!("read the keys below {prefix}");
     let out = api
-        .ask(Whom::Mon, command)
+        .ask(QueryTarget::Mon, command)
         .await
         .map_err(|e| LockError::Backend(api_error(&tried, &e)))?;
     serde_json::from_slice(&out)

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::UnitId;
 
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 use crate::host_task::HostTask;
 use crate::translate::Baseline;
 
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct CephMemory {
     /// The cluster's health and daemons.
     pub baseline: Baseline,
     /// On which host each daemon ran.
@@ -40,7 +40,7 @@ pub struct BootsBefore {
 }
 
 /// On which host each daemon is, as it says itself.
-pub fn hosts_of(facts: &Facts) -> BTreeMap<UnitId, String> {
+pub fn hosts_of(facts: &CephFacts) -> BTreeMap<UnitId, String> {
     let named = [
         ("mon", &facts.mon_metadata),
         ("mgr", &facts.mgr_metadata),

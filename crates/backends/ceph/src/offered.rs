@@ -8,16 +8,17 @@ use stagger_engine::template::filled;
 
 use crate::config::CephSettings;
 use crate::effects::kind_and_id;
+use crate::facts::CephFacts;
 use crate::facts::release::{Version, major, name};
-use crate::facts::{Facts, Known};
 use crate::memory::hosts_of;
 use crate::reboot::ask::{LOOKS, ask};
+use stagger_core::model::Fact;
 
 /// What each host can install: the versions that all of its commands list, or why they are not known.
-pub type Offered = BTreeMap<String, Known<BTreeSet<Version>>>;
+pub type Offered = BTreeMap<String, Fact<BTreeSet<Version>>>;
 
 /// Asks each host by `[software] versions`; empty where no such command is given.
-pub async fn offered(settings: &CephSettings, facts: &Facts) -> Offered {
+pub async fn offered(settings: &CephSettings, facts: &CephFacts) -> Offered {
     // One question for all kinds whose command is the same.
     let mut questions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut offered = Offered::new();
@@ -31,7 +32,7 @@ pub async fn offered(settings: &CephSettings, facts: &Facts) -> Offered {
                 questions.entry(line).or_default().insert(host);
             }
             Err(error) => {
-                offered.insert(host, Known::No(error.to_string()));
+                offered.insert(host, Fact::No(error.to_string()));
             }
         }
     }
@@ -39,10 +40,10 @@ pub async fn offered(settings: &CephSettings, facts: &Facts) -> Offered {
         for (host, answer) in ask(&settings.hosts, &line, hosts, LOOKS).await {
             let listed = answer.and_then(|ran| listed(&line, &ran));
             let both = match (offered.remove(&host), listed) {
-                (Some(Known::No(why)), _) | (_, Err(why)) => Known::No(why),
-                (None, Ok(listed)) => Known::Yes(listed),
-                (Some(Known::Yes(before)), Ok(listed)) => {
-                    Known::Yes(before.intersection(&listed).cloned().collect())
+                (Some(Fact::No(why)), _) | (_, Err(why)) => Fact::No(why),
+                (None, Ok(listed)) => Fact::Yes(listed),
+                (Some(Fact::Yes(before)), Ok(listed)) => {
+                    Fact::Yes(before.intersection(&listed).cloned().collect())
                 }
             };
             offered.insert(host, both);
@@ -81,8 +82,8 @@ pub fn check(offered: &Offered, release: &str) -> Vec<Check> {
     let mut checks = Vec::new();
     for (host, listed) in offered {
         match listed {
-            Known::Yes(listed) if has(listed, &wanted) => {}
-            Known::Yes(listed) => {
+            Fact::Yes(listed) if has(listed, &wanted) => {}
+            Fact::Yes(listed) => {
                 let newest: Vec<String> = listed.iter().rev().take(3).map(ToString::to_string).collect();
                 let there = if newest.is_empty() {
                     "they list no version at all".to_owned()
@@ -94,7 +95,7 @@ pub fn check(offered: &Offered, release: &str) -> Vec<Check> {
                         .hint("[software] `versions` is the command that lists them"),
                 );
             }
-            Known::No(why) => checks.push(Check::warning(
+            Fact::No(why) => checks.push(Check::warning(
                 host,
                 format!("its repositories could not be read: {why}"),
             )),
@@ -120,7 +121,7 @@ pub fn newest(offered: &Offered, release: &str) -> Option<Version> {
     let text = release.strip_prefix('v').unwrap_or(release);
     let wanted = major(&text.to_lowercase()).or_else(|| text.parse().ok())?;
     name(wanted)?;
-    let mut all = offered.values().map(Known::get);
+    let mut all = offered.values().map(Fact::get);
     let mut common = all.next()??.clone();
     for listed in all {
         let listed = listed?;
@@ -143,12 +144,12 @@ mod tests {
                            ceph-base | 18.2.7-1~bpo12+1 | https://deb.example.org bookworm/main";
     const DNF: &str = "Available Packages\nceph-base.x86_64   2:20.2.1-0.el9   ceph\nceph-base.x86_64   2:20.2.4-0.el9   ceph\n";
 
-    fn of(output: &str) -> Known<BTreeSet<Version>> {
+    fn of(output: &str) -> Fact<BTreeSet<Version>> {
         let ran = Ran {
             code: 0,
             output: output.to_owned(),
         };
-        Known::Yes(listed("x", &ran).unwrap())
+        Fact::Yes(listed("x", &ran).unwrap())
     }
 
     #[test]
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(newest(&offered, "20.2.1"), None, "it says which");
         offered.insert("h3".to_owned(), of("ceph-base | 20.2.1-1 | x"));
         assert_eq!(newest(&offered, "20"), None, "they have none in common");
-        offered.insert("h3".to_owned(), Known::No("no route to host".to_owned()));
+        offered.insert("h3".to_owned(), Fact::No("no route to host".to_owned()));
         assert_eq!(newest(&offered, "20"), None, "one does not say");
         let told = check(&offered, "20.2.4");
         assert_eq!(

@@ -20,10 +20,10 @@ mod verdict;
 use std::fs::File;
 use std::path::Path;
 
-pub use compare::{Agreement, Proof, Theirs, compare};
+pub use compare::{Agreement, OkToStopAnswer, Proof, compare};
 pub use largest::Largest;
 pub use oracle::Oracle;
-pub use verdict::{Report, Verdict, report};
+pub use verdict::{OkToStopReport, OkToStopVerdict, report};
 
 use crate::facts::ParseError;
 use crate::facts::osd::OsdMap;

@@ -5,7 +5,7 @@ use stagger_core::model::{UnitId, plain};
 use stagger_core::run::Answer;
 use stagger_engine::cluster::BackendError;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::{api_error, kind_and_id};
 
 /// The answer about all kinds of daemons together: the worst of those about each. A kind of which Ceph says nothing leaves it to
@@ -38,9 +38,9 @@ pub async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, B
         return Ok(Answer::Unknown { why });
     }
     let (whom, prefix) = match kind {
-        "osd" => (Whom::Mgr, "osd ok-to-stop"),
-        "mon" => (Whom::Mon, "mon ok-to-stop"),
-        "mds" => (Whom::Mon, "mds ok-to-stop"),
+        "osd" => (QueryTarget::Mgr, "osd ok-to-stop"),
+        "mon" => (QueryTarget::Mon, "mon ok-to-stop"),
+        "mds" => (QueryTarget::Mon, "mds ok-to-stop"),
         _ => return Ok(Answer::NoOracle),
     };
     let answer = api

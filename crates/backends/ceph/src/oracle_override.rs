@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use stagger_core::model::UnitId;
 use stagger_engine::cluster::BackendError;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::{api_error, kind_and_id};
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 use crate::facts::pg::PgId;
 use crate::translate::{Permitted, interruptions, pool_name};
 
@@ -19,7 +19,7 @@ use crate::translate::{Permitted, interruptions, pool_name};
 /// The oracle gives no answer any more.
 pub(crate) async fn by_word(
     api: &dyn CephApi,
-    facts: &Facts,
+    facts: &CephFacts,
     permitted: &Permitted,
     units: &[UnitId],
 ) -> Result<Option<String>, BackendError> {
@@ -35,7 +35,7 @@ pub(crate) async fn by_word(
 }
 
 /// Nothing stands in for this daemon by what the cluster says now, and that is what the oracle fears.
-fn by_daemon(facts: &Facts, permitted: &Permitted, unit: &UnitId) -> Option<String> {
+fn by_daemon(facts: &CephFacts, permitted: &Permitted, unit: &UnitId) -> Option<String> {
     let units = crate::translate::units(facts, None).ok()?;
     let places: BTreeMap<&str, u32> = (0..)
         .zip(&units)
@@ -51,14 +51,14 @@ fn by_daemon(facts: &Facts, permitted: &Permitted, unit: &UnitId) -> Option<Stri
 /// All that the oracle fears are groups of pools that a person lets be interrupted, and each of them is whole now.
 async fn by_pools(
     api: &dyn CephApi,
-    facts: &Facts,
+    facts: &CephFacts,
     permitted: &Permitted,
     units: &[UnitId],
 ) -> Result<Option<String>, BackendError> {
     let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
     let question = json!({ "prefix": "osd ok-to-stop", "ids": ids, "format": "json" });
     let answer = api
-        .command(Whom::Mgr, question)
+        .command(QueryTarget::Mgr, question)
         .await
         .map_err(|error| api_error("osd ok-to-stop", &error))?;
     let body: Value = serde_json::from_slice(&answer.out).unwrap_or(Value::Null);
@@ -69,7 +69,7 @@ async fn by_pools(
     Ok(feared_only(&body, facts, permitted))
 }
 
-fn feared_only(body: &Value, facts: &Facts, permitted: &Permitted) -> Option<String> {
+fn feared_only(body: &Value, facts: &CephFacts, permitted: &Permitted) -> Option<String> {
     let list = |name: &str| -> Vec<&str> {
         let list = body[name].as_array();
         list.into_iter().flatten().filter_map(Value::as_str).collect()

@@ -8,9 +8,9 @@ use stagger_engine::cluster::names::{known, names_are_known};
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
 use crate::config::CephSettings;
-use crate::facts::Facts;
-use crate::memory::{Memory, hosts_of};
-use crate::reboot::{self, RebootGoal, host_named};
+use crate::facts::CephFacts;
+use crate::memory::{CephMemory, hosts_of};
+use crate::reboot::{self, CephRebootGoal, host_named};
 use crate::target::{PgGate, TargetPolicy, target_for};
 use crate::translate::{Baseline, Permitted, translate, units};
 
@@ -38,7 +38,7 @@ pub enum CephGoal {
     /// Its daemons run that release: `18.2.7`, `18` or `reef`.
     Upgrade(String),
     /// Hosts have another boot.
-    Reboot(RebootGoal),
+    Reboot(CephRebootGoal),
 }
 
 /// Plans for a Ceph of these settings.
@@ -60,7 +60,7 @@ impl CephPlanner {
     }
 
     /// The host of the cluster on which stagger runs, whose turn is the last.
-    fn own_host(&self, facts: &Facts) -> Option<String> {
+    fn own_host(&self, facts: &CephFacts) -> Option<String> {
         let own = self.settings.reboot.own.as_deref()?;
         let places = hosts_of(facts);
         host_named(places.values(), own).map(str::to_owned)
@@ -80,11 +80,11 @@ impl CephPlanner {
 
     fn plan_reboot(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         daemons: &Snapshot,
-        goal: &RebootGoal,
+        goal: &CephRebootGoal,
         policy: &Policy,
-    ) -> Result<Planned<Memory>, PlannerError> {
+    ) -> Result<Planned<CephMemory>, PlannerError> {
         let own = self.own_host(facts);
         let own = own.as_deref();
         let CephSettings { reboot, hosts, .. } = &self.settings;
@@ -96,7 +96,7 @@ impl CephPlanner {
         self.verify(&snapshot, policy)
             .or_else(|unknown| self.verify(daemons, policy).map_err(|_| unknown))?;
         Ok(Planned {
-            memory: Memory {
+            memory: CephMemory {
                 reboot: Some(reboot::boots_before(goal, own)),
                 ..self.memory(facts, policy)?
             },
@@ -122,10 +122,10 @@ impl CephPlanner {
     ///
     /// # Errors
     /// Facts that make no units.
-    pub fn memory(&self, facts: &Facts, policy: &Policy) -> Result<Memory, BackendError> {
+    pub fn memory(&self, facts: &CephFacts, policy: &Policy) -> Result<CephMemory, BackendError> {
         let units = units(facts, None)
             .map_err(|error| BackendError::permanent("name the cluster's daemons", in_full(&error)))?;
-        Ok(Memory {
+        Ok(CephMemory {
             baseline: Baseline::of(facts, &units),
             hosts: hosts_of(facts),
             interruptions: policy.interruptions.clone(),
@@ -137,7 +137,7 @@ impl CephPlanner {
 /// The snapshot of these facts. `before`: how things were before a run.
 pub(crate) fn snapshot(
     settings: &CephSettings,
-    facts: &Facts,
+    facts: &CephFacts,
     before: Option<&Baseline>,
     permitted: &Permitted,
 ) -> Result<Snapshot, BackendError> {
@@ -152,15 +152,20 @@ pub(crate) fn snapshot(
 }
 
 impl Planner for CephPlanner {
-    type Facts = Facts;
+    type Facts = CephFacts;
     type Goal = CephGoal;
-    type Memory = Memory;
+    type Memory = CephMemory;
 
-    fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    fn snapshot(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         snapshot(&self.settings, facts, None, &Permitted::default())
     }
 
-    fn plan(&self, facts: &Facts, goal: &CephGoal, policy: &Policy) -> Result<Planned<Memory>, PlannerError> {
+    fn plan(
+        &self,
+        facts: &CephFacts,
+        goal: &CephGoal,
+        policy: &Policy,
+    ) -> Result<Planned<CephMemory>, PlannerError> {
         let permitted = policy.interruptions.iter().cloned().collect();
         let snapshot = snapshot(&self.settings, facts, None, &permitted)?;
         let release = match goal {

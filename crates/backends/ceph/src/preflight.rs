@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use stagger_core::model::Reason;
-use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_core::model::{Fact, Reason};
+use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
 use crate::effects::kind_and_id;
-use crate::facts::{Facts, Known};
+use crate::facts::CephFacts;
 use crate::health_codes;
 use crate::offered;
 use crate::reboot::ask;
@@ -117,7 +117,7 @@ pub async fn may_write(api: &dyn CephApi) -> Check {
     let set = json!({ "prefix": "config-key set", "key": KEY, "val": "stagger config check" });
     let remove = json!({ "prefix": "config-key rm", "key": KEY });
     for command in [set, remove] {
-        if let Err(error) = api.ask(Whom::Mon, command).await {
+        if let Err(error) = api.ask(QueryTarget::Mon, command).await {
             return Check::failed(SUBJECT, format!("it may not write config-key: {error}"))
                 .hint("a run keeps its lock there: the user's capabilities for monitors must permit `config-key set`, as `mon 'allow *'` does");
         }
@@ -142,9 +142,9 @@ pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
 }
 
 /// What a run would miss on its hosts: one look at each, which changes nothing.
-pub async fn look(settings: &CephSettings, facts: &Facts, release: Option<&str>) -> Vec<Check> {
+pub async fn look(settings: &CephSettings, facts: &CephFacts, release: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
-    let mut asked: BTreeMap<String, Asked> = BTreeMap::new();
+    let mut asked: BTreeMap<String, HostChecks> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
     for (unit, host) in crate::memory::hosts_of(facts) {
         let of_host = asked.entry(host.clone()).or_default();
@@ -200,8 +200,8 @@ async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> Check {
     let silent: Vec<String> = told
         .into_iter()
         .filter_map(|(host, boot)| match boot {
-            Known::Yes(_) => None,
-            Known::No(why) => Some(format!("{host}: {why}")),
+            Fact::Yes(_) => None,
+            Fact::No(why) => Some(format!("{host}: {why}")),
         })
         .collect();
     if silent.is_empty() {

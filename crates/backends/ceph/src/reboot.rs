@@ -1,6 +1,6 @@
 //! The reboot of hosts: what is wanted, and what speaks against it.
 //!
-//! [`RebootGoal`] names the hosts with the boot that each had when it was asked; [`target`] is the one stage that gives each
+//! [`CephRebootGoal`] names the hosts with the boot that each had when it was asked; [`target`] is the one stage that gives each
 //! of them another boot. Units are [`hosts`]. Everything here is pure; [`visit`] carries it out, and
 //! [`ask`] asks hosts for their boots.
 
@@ -10,16 +10,16 @@ pub(crate) mod visit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{
-    GoingBack, IdError, Kind, Part, PartName, Phase, Reason, Revision, Snapshot, StageSpec, Target, UnitId,
-    UnitState, Width,
+    Fact, GoingBack, IdError, Kind, Part, PartName, Phase, Reason, Revision, Snapshot, StageSpec, Target,
+    UnitId, UnitState, Width,
 };
 use stagger_engine::cluster::Refusal;
 
-use crate::facts::{Facts, Known};
+use crate::facts::CephFacts;
 pub use crate::host_task::{HostTask, MAINTAINED, REBOOTED};
 use crate::memory::{BootsBefore, hosts_of};
 use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
-use crate::translate::TranslateError;
+use crate::translate::CephTranslateError;
 use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 
 /// What a host runs before its turn, where nobody was asked for its boot.
@@ -30,17 +30,17 @@ const NO_STANDBY_REPLAY: &str = "no-standby-replay";
 
 /// Which hosts are to have another boot, and which they have now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RebootGoal {
+pub struct CephRebootGoal {
     /// These; `None`: every host that carries a daemon.
     pub only: Option<BTreeSet<String>>,
     /// The boot id of each host, or why nobody could tell; `None`: no host was asked, as of a cluster that was recorded.
-    pub boots: Option<BTreeMap<String, Known<String>>>,
+    pub boots: Option<BTreeMap<String, Fact<String>>>,
     /// What is done to each.
     pub task: HostTask,
 }
 
 /// What a run to that goal keeps of the boots that hosts had before it.
-pub(crate) fn boots_before(goal: &RebootGoal, last: Option<&str>) -> BootsBefore {
+pub(crate) fn boots_before(goal: &CephRebootGoal, last: Option<&str>) -> BootsBefore {
     let boots = goal.boots.iter().flatten();
     let boots = boots.filter_map(|(host, boot)| Some((host.clone(), boot.get()?.clone())));
     BootsBefore {
@@ -85,11 +85,11 @@ pub fn host_named<'a>(hosts: impl IntoIterator<Item = &'a String>, name: &str) -
 /// # Errors
 /// Names that no unit can have.
 pub fn snapshot(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
-    goal: &RebootGoal,
+    goal: &CephRebootGoal,
     last: Option<&str>,
-) -> Result<Snapshot, TranslateError> {
+) -> Result<Snapshot, CephTranslateError> {
     let places = hosts_of(facts);
     let mut down: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for daemon in daemons
@@ -109,8 +109,8 @@ pub fn snapshot(
         let (revision, silent) = match goal.boots.as_ref().map(|boots| boots.get(host)) {
             None => (Some(Revision::new(BEFORE)?), None),
             Some(None) => (None, silent("it was not asked")),
-            Some(Some(Known::No(why))) => (None, silent(why)),
-            Some(Some(Known::Yes(boot))) => (Some(boot_name(boot)?), None),
+            Some(Some(Fact::No(why))) => (None, silent(why)),
+            Some(Some(Fact::Yes(boot))) => (Some(boot_name(boot)?), None),
         };
         let ill = down.get(host).map(|daemons| {
             let why = format!(
@@ -141,12 +141,12 @@ pub fn snapshot(
 /// # Errors
 /// Names that no unit can have.
 pub(crate) fn snapshot_in_run(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
     places: &BTreeMap<UnitId, String>,
     before: &BootsBefore,
     boots: &BTreeMap<String, String>,
-) -> Result<Snapshot, TranslateError> {
+) -> Result<Snapshot, CephTranslateError> {
     let booted = |host: &str| -> Result<Booted, IdError> {
         let now = boots.get(host).map(|boot| revision(before, host, boot));
         Ok(Booted {
@@ -170,9 +170,9 @@ pub(crate) fn snapshot_in_run(
 /// # Errors
 /// All reasons why nothing should be begun.
 pub fn target(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
-    goal: &RebootGoal,
+    goal: &CephRebootGoal,
     last: Option<&str>,
     prepares: bool,
     policy: &TargetPolicy,
@@ -187,7 +187,7 @@ pub fn target(
 }
 
 /// A host cannot be rebooted while nobody knows what goes down with it.
-fn nowhere(facts: &Facts, daemons: &Snapshot) -> Option<Reason> {
+fn nowhere(facts: &CephFacts, daemons: &Snapshot) -> Option<Reason> {
     let places = hosts_of(facts);
     let nowhere = daemons
         .units()
@@ -204,23 +204,23 @@ fn nowhere(facts: &Facts, daemons: &Snapshot) -> Option<Reason> {
 }
 
 /// The hosts that carry a daemon.
-pub fn names(facts: &Facts, daemons: &Snapshot) -> BTreeSet<String> {
+pub fn names(facts: &CephFacts, daemons: &Snapshot) -> BTreeSet<String> {
     let mut places = hosts_of(facts);
     let units = daemons.units().iter();
     units.filter_map(|daemon| places.remove(&daemon.id)).collect()
 }
 
 /// The hosts that carry a daemon of one of these kinds.
-pub fn with_daemons(facts: &Facts, daemons: &Snapshot, kinds: &[Kind]) -> BTreeSet<String> {
+pub fn with_daemons(facts: &CephFacts, daemons: &Snapshot, kinds: &[Kind]) -> BTreeSet<String> {
     let mut places = hosts_of(facts);
     let units = daemons.units().iter().filter(|unit| kinds.contains(&unit.kind));
     units.filter_map(|daemon| places.remove(&daemon.id)).collect()
 }
 
 fn compile(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
-    goal: &RebootGoal,
+    goal: &CephRebootGoal,
     last: Option<&str>,
     prepares: bool,
     policy: &TargetPolicy,

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use stagger_core::model::{Revision, Snapshot};
-use stagger_risks::{Cluster, Finding, Known, Questions, Risk, System, Way, ceph, judge};
+use stagger_risks::{
+    ClusterAnswer, Questions, Risk, RiskFacts, RiskFinding, System, UpgradePath, ceph, judge,
+};
 
-use crate::api::{CephApi, Whom};
-use crate::facts::Facts;
+use crate::api::{CephApi, QueryTarget};
+use crate::facts::CephFacts;
 
 /// The question for the monitors' configuration.
 pub const CONFIGURATION: &str = "config dump";
@@ -15,15 +17,15 @@ pub const CONFIGURATION: &str = "config dump";
 /// What is found of each risk on the way to that release, or to any. `release`: that of a revision.
 pub async fn findings(
     api: &dyn CephApi,
-    facts: &Facts,
+    facts: &CephFacts,
     snapshot: &Snapshot,
     known: &[Risk],
     to: Option<&str>,
     accepted: &BTreeSet<String>,
     release: fn(&Revision) -> String,
-) -> Vec<Finding> {
+) -> Vec<RiskFinding> {
     let running = snapshot.units().iter();
-    let way = Way {
+    let way = UpgradePath {
         system: System::Ceph,
         running: running.map(|unit| unit.revision.as_ref().map(release)).collect(),
         to: to.map(str::to_owned),
@@ -32,7 +34,7 @@ pub async fn findings(
     judge(known, &way, &cluster, accepted)
 }
 
-async fn answers(api: &dyn CephApi, facts: &Facts, snapshot: &Snapshot, asked: &Questions) -> Cluster {
+async fn answers(api: &dyn CephApi, facts: &CephFacts, snapshot: &Snapshot, asked: &Questions) -> RiskFacts {
     let mut daemons: BTreeMap<String, usize> = BTreeMap::new();
     let units = snapshot.units().iter().map(|unit| unit.kind.as_str());
     let others = facts.others.iter().map(|daemon| daemon.kind.as_str());
@@ -42,23 +44,23 @@ async fn answers(api: &dyn CephApi, facts: &Facts, snapshot: &Snapshot, asked: &
     let mut metadata = BTreeMap::new();
     for kind in &asked.metadata {
         let answer = ask(api, &format!("{kind} metadata")).await;
-        let read = answer.map_or_else(Known::No, |answer| ceph::metadata(kind, &answer));
+        let read = answer.map_or_else(ClusterAnswer::No, |answer| ceph::metadata(kind, &answer));
         metadata.insert(kind.clone(), read);
     }
-    Cluster {
-        daemons: Known::Yes(daemons),
-        health: Known::Yes(facts.health.checks.keys().cloned().collect()),
+    RiskFacts {
+        daemons: ClusterAnswer::Yes(daemons),
+        health: ClusterAnswer::Yes(facts.health.checks.keys().cloned().collect()),
         pools: if asked.pools {
             let answer = ask(api, "osd dump").await;
-            answer.map_or_else(Known::No, |answer| ceph::pools(&answer))
+            answer.map_or_else(ClusterAnswer::No, |answer| ceph::pools(&answer))
         } else {
-            Known::No("pools were not asked for".to_owned())
+            ClusterAnswer::No("pools were not asked for".to_owned())
         },
         settings: if asked.options.is_empty() {
-            Known::No("settings were not asked for".to_owned())
+            ClusterAnswer::No("settings were not asked for".to_owned())
         } else {
             let answer = ask(api, CONFIGURATION).await;
-            answer.map_or_else(Known::No, |answer| ceph::settings(&answer))
+            answer.map_or_else(ClusterAnswer::No, |answer| ceph::settings(&answer))
         },
         metadata,
     }
@@ -66,6 +68,6 @@ async fn answers(api: &dyn CephApi, facts: &Facts, snapshot: &Snapshot, asked: &
 
 /// The answer, or why there is none.
 async fn ask(api: &dyn CephApi, question: &str) -> Result<Vec<u8>, String> {
-    let answer = api.ask(Whom::Mon, json!({ "prefix": question })).await;
+    let answer = api.ask(QueryTarget::Mon, json!({ "prefix": question })).await;
     answer.map_err(|error| error.to_string())
 }

@@ -13,10 +13,10 @@ use stagger_engine::cluster::{BackendError, Retryability, Source, in_full};
 use stagger_engine::inventory::{Inventory, InventoryError};
 
 use crate::api::recorded::Recorded;
-use crate::api::saved::{Answers, FromSaved, Recorder};
-use crate::api::{CephApi, Whom};
+use crate::api::saved::{AnswerRecorder, FromSaved, SavedAnswers};
+use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;
-use crate::facts::{CollectError, CollectOptions, Facts, collect, stores};
+use crate::facts::{CephFacts, CollectError, CollectOptions, collect, stores};
 
 /// What an inventory of a Ceph says that it is of.
 pub const SYSTEM: &str = "ceph";
@@ -68,7 +68,7 @@ impl CephSource {
     /// # Errors
     /// Its answers have another shape.
     pub fn recorded(inventory: &Inventory, file: &Path) -> Result<Self, InventoryError> {
-        let answers: Answers = inventory.answers()?;
+        let answers: SavedAnswers = inventory.answers()?;
         let api = Arc::new(FromSaved::new(answers, file));
         Ok(Self {
             taken: Some(inventory.taken),
@@ -107,7 +107,7 @@ impl CephSource {
         self
     }
 
-    async fn facts_through(&self, api: &dyn CephApi) -> Result<Facts, BackendError> {
+    async fn facts_through(&self, api: &dyn CephApi) -> Result<CephFacts, BackendError> {
         let time = self.taken.unwrap_or_else(Timestamp::now);
         let mut facts = facts_at(api, &self.name, time).await.map_err(|mut error| {
             // Asking a file again gives the same answer: it is not out of reach, it is wrong.
@@ -128,20 +128,23 @@ impl CephSource {
 
 #[async_trait]
 impl Source for CephSource {
-    type Facts = Facts;
+    type Facts = CephFacts;
 
-    async fn facts(&self) -> Result<Facts, BackendError> {
+    async fn facts(&self) -> Result<CephFacts, BackendError> {
         self.facts_through(&*self.api).await
     }
 
-    async fn inventory(&self) -> Result<(Inventory, Facts), BackendError> {
+    async fn inventory(&self) -> Result<(Inventory, CephFacts), BackendError> {
         let wrong =
             |error: serde_json::Error| BackendError::permanent("write the inventory", error.to_string());
-        let recorder = Recorder::new(Arc::clone(&self.api));
+        let recorder = AnswerRecorder::new(Arc::clone(&self.api));
         let facts = self.facts_through(&recorder).await?;
         let mut answers = verbatim(&recorder.answers()).map_err(wrong)?;
         for KeptAnswer { question, keep } in &self.kept {
-            let answer = self.api.ask(Whom::Mon, json!({ "prefix": question })).await;
+            let answer = self
+                .api
+                .ask(QueryTarget::Mon, json!({ "prefix": question }))
+                .await;
             // Who may not look at it keeps nothing of it.
             let Some(answer) = answer.ok().and_then(|answer| keep(&answer)) else {
                 continue;
@@ -156,7 +159,7 @@ impl Source for CephSource {
 }
 
 /// Answers by their questions, as they will be written.
-fn verbatim(answers: &Answers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
+fn verbatim(answers: &SavedAnswers) -> Result<BTreeMap<String, Box<RawValue>>, serde_json::Error> {
     serde_json::from_str(&serde_json::to_string_pretty(answers)?)
 }
 
@@ -168,7 +171,7 @@ pub(crate) async fn facts_at(
     api: &dyn CephApi,
     name: &ClusterName,
     time: Timestamp,
-) -> Result<Facts, BackendError> {
+) -> Result<CephFacts, BackendError> {
     let tried = format!("observe the cluster {name}");
     collect(api, &CollectOptions::default(), time)
         .await

@@ -16,7 +16,7 @@ use stagger_core::model::{
 
 use stagger_engine::cluster::Refusal;
 
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 use crate::facts::release::{self, Version};
 use crate::going_back::going_back;
 use crate::translate::{HealthPolicy, SITES_WHOLE, units};
@@ -104,7 +104,7 @@ struct Running {
 ///
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
-pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
+pub fn target(facts: &CephFacts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
     let units = units(facts, None).map_err(|error| bad_name(&error))?;
     target_for(facts, &units, release, policy)
 }
@@ -114,7 +114,7 @@ pub fn target(facts: &Facts, release: &str, policy: &TargetPolicy) -> Result<Tar
 /// # Errors
 /// As [`target`].
 pub fn target_for(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     release: &str,
     policy: &TargetPolicy,
@@ -128,7 +128,7 @@ fn bad_name(error: &IdError) -> Refusal {
 }
 
 fn compile(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     wanted: &Version,
     policy: &TargetPolicy,
@@ -176,7 +176,7 @@ fn version_of(unit: &Unit) -> Option<Version> {
 }
 
 /// These gates and those of every stage.
-pub(crate) fn gates(facts: &Facts, names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
+pub(crate) fn gates(facts: &CephFacts, names: &[&str], policy: &TargetPolicy) -> Result<Vec<Gate>, IdError> {
     let pgs = match policy.pgs {
         PgGate::Clean => "pgs-clean",
         PgGate::NotDegraded => "pgs-not-degraded",
@@ -202,7 +202,7 @@ pub(crate) fn gates(facts: &Facts, names: &[&str], policy: &TargetPolicy) -> Res
 }
 
 fn stage(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     kind: &str,
     wanted: &Version,
@@ -287,7 +287,7 @@ pub(crate) fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>
     }
 }
 
-fn last_mon(facts: &Facts, wanted: &Version) -> Result<Option<Door>, IdError> {
+fn last_mon(facts: &CephFacts, wanted: &Version) -> Result<Option<Door>, IdError> {
     let now = facts.mons.min_mon_release;
     if now >= wanted.major {
         return Ok(None);
@@ -324,7 +324,7 @@ fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> 
         .unwrap_or(GoingBack::Restart)
 }
 
-fn require_release(facts: &Facts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
+fn require_release(facts: &CephFacts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
     let major = wanted.major;
     let name = format!("require-osd-release-{major}");
     let release = release::name(major).unwrap_or_default();

@@ -33,7 +33,7 @@ pub use interruptions::{Permitted, interruptions};
 pub(crate) use sites::of_monitors;
 pub use units::units;
 
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 
 /// What is thought of Ceph's complaints.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub struct HealthPolicy {
 
 /// Facts that make no snapshot.
 #[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
+pub enum CephTranslateError {
     /// A name that the snapshot cannot hold.
     #[error("a name in the cluster cannot be used")]
     Name(#[from] IdError),
@@ -64,12 +64,12 @@ pub enum TranslateError {
 /// Names that cannot be used; none that the parsers let through are known.
 pub fn translate(
     cluster: &ClusterName,
-    facts: &Facts,
+    facts: &CephFacts,
     policy: &HealthPolicy,
     baseline: Option<&Baseline>,
     durations: BTreeMap<Kind, SignedDuration>,
     permitted: &Permitted,
-) -> Result<Snapshot, TranslateError> {
+) -> Result<Snapshot, CephTranslateError> {
     let units = units(facts, baseline)?;
     let places: BTreeMap<&str, u32> = units
         .iter()

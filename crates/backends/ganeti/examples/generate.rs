@@ -5,7 +5,9 @@
 
 use std::io::Write as _;
 
-use stagger_ganeti::loaders::generated::{Layout, MIRRORED, MIXED, MOVABLE, Rng, Shape, USUAL, cluster};
+use stagger_ganeti::loaders::generated::{
+    ClusterRng, Layout, MIRRORED, MIXED, MOVABLE, Shape, USUAL, cluster,
+};
 use stagger_ganeti::loaders::text::write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         roomy: 640,
         ..Shape::PLAIN
     };
-    let text = write(&cluster(&mut Rng(seed.parse()?), &shape));
+    let text = write(&cluster(&mut ClusterRng(seed.parse()?), &shape));
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
 }

@@ -4,13 +4,13 @@
 use std::io::Write as _;
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::hroller::{Options, OutputOptions, answer};
+use stagger_ganeti::hroller::{HrollerOptions, OutputOptions, answer};
 use stagger_ganeti::loaders::text::read;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
     let file = words.next().ok_or("a file is wanted")?;
-    let mut options = Options::default();
+    let mut options = HrollerOptions::default();
     while let Some(word) = words.next() {
         match word.as_str() {
             "--offline-maintenance" => options.offline_maintenance = true,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::model::{EvacuationPolicy, Growth, Limit, LocalGuests, Policy, Search, Standbys};
 use stagger_core::plan::{PlanningInput, plan};
-use stagger_ganeti::goal::RebootGoal;
+use stagger_ganeti::goal::GanetiRebootGoal;
 use stagger_ganeti::loaders::text;
 use stagger_ganeti::target::reboot;
 use stagger_ganeti::translate::{View, snapshot};
@@ -31,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         durations: BTreeMap::new(),
         ignore_ipolicy: false,
     };
-    let wish = RebootGoal {
+    let wish = GanetiRebootGoal {
         moving: EvacuationPolicy {
             standbys,
             local: LocalGuests::Relocate,
             ..EvacuationPolicy::default()
         },
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let (snapshot, target) = (snapshot(&cluster, &view)?, reboot(&cluster, &wish)?);
     let seen = begun.elapsed();

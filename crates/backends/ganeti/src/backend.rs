@@ -7,35 +7,35 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
 
 use crate::commands;
-use crate::config::{RapiConfig, RebootMethod, Settings};
-use crate::facts::Facts;
+use crate::config::{GanetiSettings, RapiConfig, RebootMethod};
+use crate::facts::GanetiFacts;
 use crate::goal::{EvacuationGoal, Task};
-use crate::guards::{self, GuardSweep, HeldGuard};
+use crate::guards::{self, GanetiHeldGuard, GuardSweep};
 use crate::lock::{self, FilterLock};
-use crate::memory::Memory;
-use crate::model::Cluster;
+use crate::memory::GanetiMemory;
+use crate::model::GanetiCluster;
 use crate::rapi::client::Rapi;
 use crate::rapi::fence;
 use crate::rapi::here::node_or_host;
 use crate::translate::live::live_snapshot;
 use crate::visit::PlannedMoves;
-use crate::visit::limits::Limits;
+use crate::visit::limits::MigrationLimits;
 use crate::visit::visitor::Visitor;
 
 /// A Ganeti cluster.
 #[derive(Debug)]
 pub struct GanetiBackend {
     rapi: Rapi,
-    settings: Settings,
-    memory: Option<Memory>,
+    settings: GanetiSettings,
+    memory: Option<GanetiMemory>,
     lock: FilterLock,
-    limits: Limits,
+    limits: MigrationLimits,
     seen: Mutex<LastObserved>,
 }
 
@@ -51,12 +51,12 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// What in the configuration cannot be used.
-    pub fn new(settings: Settings, memory: Option<Memory>) -> Result<Self, BackendError> {
+    pub fn new(settings: GanetiSettings, memory: Option<GanetiMemory>) -> Result<Self, BackendError> {
         Ok(Self {
             rapi: Rapi::new(&settings)?,
             memory,
             lock: FilterLock::new(settings.pace.lock),
-            limits: Limits::new(settings.cluster.visits.migrations_per_node),
+            limits: MigrationLimits::new(settings.cluster.visits.migrations_per_node),
             seen: Mutex::new(LastObserved::default()),
             settings,
         })
@@ -67,11 +67,11 @@ impl GanetiBackend {
         &self.rapi
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &GanetiSettings {
         &self.settings
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &MigrationLimits {
         &self.limits
     }
 
@@ -79,7 +79,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// No answer, or facts that contradict each other.
-    pub async fn look(&self) -> Result<(Facts, Cluster), BackendError> {
+    pub async fn look(&self) -> Result<(GanetiFacts, GanetiCluster), BackendError> {
         let (facts, cluster) = self.rapi.observe().await?;
         self.see().master = Some(facts.master.clone());
         Ok((facts, cluster))
@@ -91,8 +91,8 @@ impl GanetiBackend {
     /// Facts that make none.
     pub fn snapshot(
         &self,
-        facts: &Facts,
-        cluster: &Cluster,
+        facts: &GanetiFacts,
+        cluster: &GanetiCluster,
         goal: &EvacuationGoal,
     ) -> Result<Snapshot, BackendError> {
         let RapiConfig { name, visits, .. } = &self.settings.cluster;
@@ -104,7 +104,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn guards(&self) -> Result<Vec<HeldGuard>, BackendError> {
+    pub async fn guards(&self) -> Result<Vec<GanetiHeldGuard>, BackendError> {
         let filters = self.rapi.filters().await;
         filters
             .map(|filters| guards::held(&filters))
@@ -118,7 +118,7 @@ impl GanetiBackend {
     /// The cluster cannot be asked.
     pub async fn drop_expired_guards(
         &self,
-        beats: &mut Beats,
+        beats: &mut Heartbeats,
         now: Instant,
     ) -> Result<GuardSweep, BackendError> {
         guards::drop_expired(&self.rapi, beats, now).await
@@ -158,7 +158,7 @@ impl GanetiBackend {
     }
 
     /// The settings with which nodes are visited for it.
-    fn settings_of_the_task(&self) -> Settings {
+    fn settings_of_the_task(&self) -> GanetiSettings {
         let mut settings = self.settings.clone();
         settings.cluster.visits = self.task().visits(&self.settings.cluster.visits);
         settings

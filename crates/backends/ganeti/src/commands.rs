@@ -13,7 +13,7 @@ use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{WHENEVER, last_words};
 use stagger_engine::template;
 
-use crate::config::Settings;
+use crate::config::GanetiSettings;
 use crate::rapi::client::Rapi;
 use crate::rapi::reason::{JobReason, PREFIX};
 
@@ -64,7 +64,7 @@ impl CommandOutcome {
 /// It could not be run, or did not end with 0.
 pub async fn run(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     call: &Call,
     which: &str,
     command: &str,
@@ -79,7 +79,7 @@ pub async fn run(
 /// It could not be run.
 pub async fn ran(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     call: &Call,
     which: &str,
     command: &str,
@@ -105,7 +105,7 @@ pub async fn ran(
 /// The master is not known.
 pub async fn ask(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     command: &str,
     names: &[(&str, &str)],
 ) -> Result<Answer, BackendError> {
@@ -145,7 +145,7 @@ const AT_ONCE: usize = 8;
 /// Asks a command for each of these nodes, some at a time. The answers come in no order.
 pub async fn ask_each(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     command: &str,
     nodes: Vec<UnitId>,
 ) -> Vec<(UnitId, Result<Answer, BackendError>)> {

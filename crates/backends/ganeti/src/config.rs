@@ -100,7 +100,7 @@ pub struct Visits {
     /// How instances are migrated that cannot be migrated as the others are; the first rule that matches counts.
     pub migrate: Vec<MigrationRule>,
     /// Commands around the visit of each node, run on this machine.
-    pub hooks: Hooks,
+    pub hooks: GanetiHooks,
     /// Who becomes master while the master reboots; the first fitting candidate, if not given.
     pub successor: Option<String>,
     /// The commands for Ganeti's own watcher, run on this machine.
@@ -159,7 +159,7 @@ impl MigrationMode {
 /// What others have to say to the visit of `{node}`: a storage pool on the nodes' own disks, a load balancer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Hooks {
+pub struct GanetiHooks {
     /// Whether it may go away now: 0 is yes, 1 is no, and what it prints is why. Anything else: nobody could
     /// tell, and it is asked again.
     pub may_stop: Option<String>,
@@ -236,7 +236,7 @@ impl Default for Visits {
             copy_journal: None,
             relocate: None,
             migrate: Vec::new(),
-            hooks: Hooks::default(),
+            hooks: GanetiHooks::default(),
             successor: None,
             watcher: None,
         }
@@ -248,7 +248,7 @@ const LEAST_GUARD: u32 = 30;
 
 /// The times of a client and of what waits for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct GanetiTiming {
     /// One question.
     pub call: Duration,
     /// One connection.
@@ -271,16 +271,16 @@ pub struct Pace {
 
 /// All that a Ganeti backend is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct GanetiSettings {
     /// `[cluster]`
     pub cluster: RapiConfig,
     /// Where commands of this machine keep locks and results.
     pub hosts: Hosts,
     /// The times of it, in one place.
-    pub pace: Pace,
+    pub pace: GanetiTiming,
 }
 
-impl Settings {
+impl GanetiSettings {
     /// As the configuration says. Commands run on this machine and reach others by what they say themselves.
     pub fn new(cluster: RapiConfig, hosts: Hosts) -> Self {
         let hosts = Hosts {
@@ -289,7 +289,7 @@ impl Settings {
         };
         let seconds = Duration::from_secs;
         let visits = &cluster.visits;
-        let pace = Pace {
+        let pace = GanetiTiming {
             call: seconds(cluster.timeout.max(1)),
             connect: seconds(cluster.connect_timeout.max(1)),
             poll: seconds(cluster.poll.max(1)),
@@ -399,7 +399,7 @@ mod tests {
     /// Seen: one node whose daemon took connections and did not answer hid all of them.
     #[test]
     fn a_question_outlasts_a_node_that_is_silent() {
-        let settings = Settings::to_look_at("cluster.example.org").unwrap();
+        let settings = GanetiSettings::to_look_at("cluster.example.org").unwrap();
         // Twice as long as Ganeti waits for it (`Urgent`): two questions may come one after the other.
         assert!(settings.pace.call > Duration::from_mins(2));
     }
@@ -407,13 +407,13 @@ mod tests {
     #[test]
     fn an_address_with_a_password_is_refused() {
         let refused = |address: &str| {
-            let settings = Settings::to_look_at(address).unwrap();
+            let settings = GanetiSettings::to_look_at(address).unwrap();
             settings.verify().unwrap_err()
         };
         let why = refused("https://stagger:hunter2hunter2@cluster.example.org:5080");
         assert!(why.contains("password_file") && !why.contains("hunter2"), "{why}");
         assert!(!refused("stagger:hunter2hunter2@cluster").contains("hunter2"));
-        Settings::to_look_at("https://cluster.example.org:5080")
+        GanetiSettings::to_look_at("https://cluster.example.org:5080")
             .unwrap()
             .verify()
             .unwrap();

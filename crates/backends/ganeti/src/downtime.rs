@@ -3,7 +3,7 @@
 use stagger_core::model::Storage;
 
 use crate::config::{MigrationMode, Visits};
-use crate::facts::{Facts, InstanceFacts, RunState};
+use crate::facts::{GanetiFacts, InstanceFacts, RunState};
 
 /// So many are named of each kind.
 const NAMED: usize = 8;
@@ -65,7 +65,7 @@ pub fn not_permitted(instance: &InstanceFacts, visits: &Visits) -> Option<String
 
 /// A sentence for each kind of downtime, with the instances that have it. What nobody has permitted is not among them: it is not
 /// moved.
-pub fn downtimes(facts: &Facts, visits: &Visits) -> Vec<String> {
+pub fn downtimes(facts: &GanetiFacts, visits: &Visits) -> Vec<String> {
     let kinds = [Downtime::Always, Downtime::NonLive, Downtime::WhereNeeded];
     let of_kind = |kind: Downtime| {
         let moved = facts.instances.values();

@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 use stagger_core::model::UnitId;
 
-use crate::facts::Facts;
+use crate::facts::GanetiFacts;
 
 /// With more names a drain is not narrow, and its filters would be large: all jobs wait then.
 const MOST_NAMES: usize = 1000;
 
 /// The names of these nodes and of all instances that are theirs, also of those that a visit has moved away, in each way in which a
 /// person may have typed them: Ganeti completes short names only when the job has begun. `None`: there are too many, or none.
-pub fn names_of(facts: &Facts, nodes: &[UnitId]) -> Option<BTreeSet<String>> {
+pub fn names_of(facts: &GanetiFacts, nodes: &[UnitId]) -> Option<BTreeSet<String>> {
     let is_one = |name: &str| nodes.iter().any(|node| node.as_str() == name);
     let theirs = facts.instances.values().filter(|instance| {
         let is_noted = || {

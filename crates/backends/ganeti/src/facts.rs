@@ -15,12 +15,12 @@ use stagger_core::model::Storage;
 
 use self::notes::NodeNotes;
 use crate::loaders::rapi::{Bodies, RapiError, without_parameters};
-use crate::model::{Cluster, Status, Template};
+use crate::model::{GanetiCluster, Status, Template};
 use crate::rapi::job_history::kept;
 
 /// A node's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Role {
+pub enum NodeRole {
     /// The master.
     #[serde(rename = "M")]
     Master,
@@ -44,7 +44,7 @@ pub struct NodeFacts {
     /// Its name.
     pub name: String,
     /// Its role.
-    pub role: Role,
+    pub role: NodeRole,
     /// The id of its group.
     pub group: String,
     /// Whether it may carry instances.
@@ -100,7 +100,7 @@ impl InstanceFacts {
 
 /// All facts of one time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
+pub struct GanetiFacts {
     /// When they began to be read.
     pub at: Timestamp,
     /// The cluster's own name.
@@ -154,7 +154,7 @@ struct GroupDocument {
 #[derive(Deserialize)]
 struct NodeDocument {
     name: String,
-    role: Role,
+    role: NodeRole,
     #[serde(rename = "group.uuid")]
     group: String,
     vm_capable: bool,
@@ -189,7 +189,7 @@ struct QueryDocument {
 /// The answers as they came.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Answers {
+pub struct RapiAnswers {
     /// `/2/info`
     pub info: Value,
     /// `/2/groups?bulk=1`
@@ -205,7 +205,7 @@ pub struct Answers {
     pub jobs: Value,
 }
 
-impl Answers {
+impl RapiAnswers {
     /// The same without what may hold secrets, to be saved.
     pub(crate) fn to_keep(&self) -> Self {
         let [info, groups, nodes, instances] = [&self.info, &self.groups, &self.nodes, &self.instances]
@@ -224,7 +224,7 @@ impl Answers {
     ///
     /// # Errors
     /// As of [`facts`].
-    pub fn cluster(&self) -> Result<Cluster, FactsError> {
+    pub fn cluster(&self) -> Result<GanetiCluster, FactsError> {
         let bodies = Bodies {
             groups: self.groups.to_string(),
             nodes: self.nodes.to_string(),
@@ -255,7 +255,7 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(
 ///
 /// # Errors
 /// Answers of another shape, or that do not fit together.
-pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
+pub fn facts(at: Timestamp, answers: RapiAnswers) -> Result<GanetiFacts, FactsError> {
     let info: InfoDocument = read("/2/info", answers.info)?;
     let groups: Vec<GroupDocument> = read("/2/groups", answers.groups)?;
     let nodes: Vec<NodeDocument> = read("/2/nodes", answers.nodes)?;
@@ -278,7 +278,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
     }
     let masters: Vec<_> = known
         .values()
-        .filter(|node| node.role == Role::Master)
+        .filter(|node| node.role == NodeRole::Master)
         .map(|node| node.name.as_str())
         .collect();
     if masters != [info.master.as_str()] {
@@ -308,7 +308,7 @@ pub fn facts(at: Timestamp, answers: Answers) -> Result<Facts, FactsError> {
         }
         carried.insert(instance.name.clone(), instance);
     }
-    Ok(Facts {
+    Ok(GanetiFacts {
         at,
         cluster: info.name,
         master: info.master,

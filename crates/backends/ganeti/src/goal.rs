@@ -9,7 +9,7 @@ use stagger_core::model::{EvacuationPolicy, Kind};
 
 use crate::config::Visits;
 use crate::model::Template;
-use crate::selection::Selection;
+use crate::selection::NodeSelection;
 
 /// What is done to a node while it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ pub struct MaintenanceGoal {
     /// What is done to each.
     pub task: Task,
     /// Which nodes, and what becomes of their instances.
-    pub reboot: RebootGoal,
+    pub reboot: GanetiRebootGoal,
     /// Instances outside of their policy may be moved all the same.
     pub ignore_ipolicy: bool,
     /// How long a visit and moves take, by their names: `node`, `migrate`, `relocate`, `replace-standby`. Of moves that are not
@@ -71,9 +71,9 @@ impl MaintenanceGoal {
 
 /// Which nodes are rebooted, and what becomes of their instances.
 #[derive(Debug, Clone, Default)]
-pub struct RebootGoal {
+pub struct GanetiRebootGoal {
     /// Which nodes.
-    pub selection: Selection,
+    pub selection: NodeSelection,
     /// What becomes of their instances.
     pub moving: EvacuationPolicy,
     /// Templates whose storage is on the nodes' own disks: these nodes go one at a time.

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 use stagger_engine::hosts::last_words;
 
 use crate::commands;
-use crate::config::{DrainScope, Settings};
+use crate::config::{DrainScope, GanetiSettings};
 use crate::drain_scope::names_of;
-use crate::rapi::client::{ApiError, Rapi};
+use crate::rapi::client::{Rapi, RapiClientError};
 use crate::rapi::fence;
-use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::filters::{Filter, FilterAction, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
 use crate::rapi::opcode::FIELDS;
 use crate::rapi::reason::{EMERGENCY, Range};
 use crate::target::{DRAIN, WATCHER};
@@ -26,7 +26,7 @@ use crate::target::{DRAIN, WATCHER};
 /// A guard as kept in its filters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HeldGuard {
+pub struct GanetiHeldGuard {
     /// Which.
     pub guard: String,
     /// Which run took it.
@@ -49,7 +49,7 @@ pub struct HeldGuard {
     pub by_names: bool,
 }
 
-impl HeldGuard {
+impl GanetiHeldGuard {
     /// How long it lasts.
     pub fn lasts(&self) -> Duration {
         Duration::from_secs(u64::from(self.expires.unwrap_or(LASTS)))
@@ -60,8 +60,8 @@ impl HeldGuard {
 const LASTS: u32 = 20 * 60;
 
 /// The guards among these filters, each once.
-pub fn held(filters: &[ListedFilter]) -> Vec<HeldGuard> {
-    let mut found: Vec<HeldGuard> = Vec::new();
+pub fn held(filters: &[ListedFilter]) -> Vec<GanetiHeldGuard> {
+    let mut found: Vec<GanetiHeldGuard> = Vec::new();
     for RecordedFilter { record, .. } in all(filters) {
         match found.iter_mut().find(|held| held.guard == record.guard) {
             Some(known) => {
@@ -79,8 +79,10 @@ pub fn held(filters: &[ListedFilter]) -> Vec<HeldGuard> {
     found
 }
 
-fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<HeldGuard>> {
-    filters.iter().filter_map(ListedFilter::record_of::<HeldGuard>)
+fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<GanetiHeldGuard>> {
+    filters
+        .iter()
+        .filter_map(ListedFilter::record_of::<GanetiHeldGuard>)
 }
 
 /// After so many tries of a question a job that was started says that it is at work: 0.7 to 2.5 s were seen.
@@ -88,7 +90,7 @@ const STARTS: u32 = 6;
 
 /// The filters of the drain, in the order in which they are written: neither ours nor an emergency must ever wait behind the
 /// rest.
-fn drain(record: &HeldGuard, names: Option<&BTreeSet<String>>) -> Vec<Filter<HeldGuard>> {
+fn drain(record: &GanetiHeldGuard, names: Option<&BTreeSet<String>>) -> Vec<Filter<GanetiHeldGuard>> {
     let filter = |name: &str, priority, which, effect| Filter {
         id: id_of_drain(name),
         priority,
@@ -101,23 +103,23 @@ fn drain(record: &HeldGuard, names: Option<&BTreeSet<String>>) -> Vec<Filter<Hel
             "ours",
             priority::OURS,
             JobMatch::Reasons(Range::ours()),
-            Effect::Accept,
+            FilterAction::Accept,
         ),
         filter(
             "emergency",
             priority::OURS,
             JobMatch::Reason(EMERGENCY.to_owned()),
-            Effect::Accept,
+            FilterAction::Accept,
         ),
     ];
     match names {
-        None => filters.push(filter("rest", priority::REST, JobMatch::All, Effect::Pause)),
+        None => filters.push(filter("rest", priority::REST, JobMatch::All, FilterAction::Pause)),
         Some(names) => filters.extend(FIELDS.map(|field| {
             let which = JobMatch::Named {
                 field,
                 names: names.clone(),
             };
-            filter(field, priority::REST, which, Effect::Pause)
+            filter(field, priority::REST, which, FilterAction::Pause)
         })),
     }
     filters
@@ -127,12 +129,12 @@ fn id_of_drain(name: &str) -> String {
     id_of(&["guard", DRAIN, name])
 }
 
-fn watcher(record: &HeldGuard) -> Filter<HeldGuard> {
+fn watcher(record: &GanetiHeldGuard) -> Filter<GanetiHeldGuard> {
     Filter {
         id: id_of(&["guard", WATCHER]),
         priority: priority::RECORD,
         which: JobMatch::None,
-        effect: Effect::Continue,
+        effect: FilterAction::Continue,
         record: record.clone(),
     }
 }
@@ -143,15 +145,15 @@ fn watcher(record: &HeldGuard) -> Filter<HeldGuard> {
 /// The cluster cannot be asked, or a command fails.
 pub async fn take(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     call: &Call,
     guard: &GuardName,
     units: &[UnitId],
     expires: u32,
 ) -> Result<String, BackendError> {
     let tried = format!("take the guard {guard}");
-    let failed = |error: ApiError| error.of(&tried, true);
-    let mut record = HeldGuard {
+    let failed = |error: RapiClientError| error.of(&tried, true);
+    let mut record = GanetiHeldGuard {
         guard: guard.to_string(),
         run: call.run.to_string(),
         token: call.fence,
@@ -205,12 +207,12 @@ fn next_beat(filters: &[ListedFilter], guard: &str) -> u64 {
 async fn take_drain(
     rapi: &Rapi,
     call: &Call,
-    mut record: HeldGuard,
+    mut record: GanetiHeldGuard,
     names: Option<&BTreeSet<String>>,
     expires: u32,
 ) -> Result<String, BackendError> {
     let tried = format!("take the guard {DRAIN}");
-    let failed = |error: ApiError| error.of(&tried, true);
+    let failed = |error: RapiClientError| error.of(&tried, true);
     let renew = Duration::from_secs(u64::from(expires)) / 2;
     let first = Instant::now();
     let mut held_before = None;
@@ -286,7 +288,7 @@ async fn take_drain(
 /// As [`take`].
 pub async fn drop(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     call: &Call,
     guard: &GuardName,
 ) -> Result<String, BackendError> {
@@ -311,9 +313,9 @@ pub async fn drop(
 /// As [`take`].
 pub async fn release(
     rapi: &Rapi,
-    settings: &Settings,
+    settings: &GanetiSettings,
     call: &Call,
-    held: &HeldGuard,
+    held: &GanetiHeldGuard,
 ) -> Result<(), BackendError> {
     if held.guard == WATCHER
         && !held.by_others
@@ -326,7 +328,7 @@ pub async fn release(
 }
 
 /// Takes the filters of a guard away, the rest's first.
-async fn forget(rapi: &Rapi, held: &HeldGuard) -> Result<(), ApiError> {
+async fn forget(rapi: &Rapi, held: &GanetiHeldGuard) -> Result<(), RapiClientError> {
     let mut ids = Vec::new();
     match held.guard.as_str() {
         DRAIN => {
@@ -347,9 +349,9 @@ async fn forget(rapi: &Rapi, held: &HeldGuard) -> Result<(), ApiError> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardSweep {
     /// Nobody has renewed these for as long as they last: they were taken away.
-    pub gone: Vec<HeldGuard>,
+    pub gone: Vec<GanetiHeldGuard>,
     /// These are held.
-    pub held: Vec<HeldGuard>,
+    pub held: Vec<GanetiHeldGuard>,
     /// The first of these goes then, if nobody renews it.
     pub next: Option<Duration>,
     /// The longest of these lasts so long.
@@ -361,9 +363,13 @@ pub struct GuardSweep {
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn drop_expired(rapi: &Rapi, beats: &mut Beats, now: Instant) -> Result<GuardSweep, BackendError> {
+pub async fn drop_expired(
+    rapi: &Rapi,
+    beats: &mut Heartbeats,
+    now: Instant,
+) -> Result<GuardSweep, BackendError> {
     let tried = "clear guards past their expiry";
-    let failed = |error: ApiError| error.of(tried, true);
+    let failed = |error: RapiClientError| error.of(tried, true);
     let filters = rapi.filters().await.map_err(failed)?;
     let (all, refused) = (held(&filters), fence::refused(&filters));
     let guards = all.iter().map(|held| (held.guard.clone(), format!("{held:?}")));
@@ -401,7 +407,7 @@ fn no_command(tried: &str) -> BackendError {
     .hint("give the commands under [cluster.visits.watcher]")
 }
 
-async fn is_paused(rapi: &Rapi, settings: &Settings, call: &Call) -> Result<bool, BackendError> {
+async fn is_paused(rapi: &Rapi, settings: &GanetiSettings, call: &Call) -> Result<bool, BackendError> {
     let Some(given) = &settings.cluster.visits.watcher else {
         return Err(no_command("see whether Ganeti's watcher is paused"));
     };

@@ -8,10 +8,10 @@ use stagger_core::model::RunId;
 use stagger_engine::cluster::BackendError;
 
 use crate::backend::GanetiBackend;
-use crate::facts::Facts;
+use crate::facts::GanetiFacts;
 use crate::facts::notes::done_tag;
-use crate::rapi::client::{Method, encoded};
-use crate::rapi::jobs::Status;
+use crate::rapi::client::{HttpMethod, encoded};
+use crate::rapi::jobs::JobStatus;
 use crate::rapi::reason::BY_A_PERSON;
 
 /// A node that waits for a person.
@@ -26,7 +26,7 @@ pub struct WaitingNode {
 }
 
 /// The nodes that wait for a person, in the order of their names; a node twice, where two runs wait for it.
-pub fn waiting(facts: &Facts) -> Vec<WaitingNode> {
+pub fn waiting(facts: &GanetiFacts) -> Vec<WaitingNode> {
     let visits = facts
         .nodes
         .values()
@@ -61,7 +61,7 @@ impl GanetiBackend {
             .map(|call| format!("&tag={}", encoded(&done_tag(call))));
         let tags: String = tags.collect();
         let path = format!("/2/nodes/{node}/tags?reason={}{tags}", encoded(BY_A_PERSON));
-        let submitted = self.rapi().write(Method::Put, &path, None).await;
+        let submitted = self.rapi().write(HttpMethod::Put, &path, None).await;
         let submitted = submitted.map_err(|error| error.of(&tried, true))?;
         let job = match &submitted {
             Value::Number(id) => id.as_u64(),
@@ -75,7 +75,7 @@ impl GanetiBackend {
             );
         };
         let ended = self.rapi().wait(job, &tried).await?;
-        if ended.status == Status::Success {
+        if ended.status == JobStatus::Success {
             return Ok(());
         }
         Err(BackendError::permanent(

@@ -2,7 +2,7 @@
 //!
 //! The options, what is printed and the exit codes are those of hroller 3.0. What is planned differs where it was
 //! wrong: no moves for nodes that are not rebooted, none of instances that are down, and no disk of one node is
-//! taken for one that can be migrated. [`Answer::differences`] says where and why.
+//! taken for one that can be migrated. [`HrollerOutput::differences`] says where and why.
 
 mod differences;
 pub mod strict;
@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use stagger_core::check::{Finding, check};
 use stagger_core::model::{
-    ClusterName, Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Part, PartName, Policy, Reason,
-    Search, SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
+    ClusterName, Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Part, PartName, Policy,
+    Reason, Search, SharedGuests, Snapshot, Spare, Standbys, Target, UnitId,
 };
 use stagger_core::plan::{LeftAlone, Plan, PlanningInput, Wave, plan_waves};
 
-use crate::goal::RebootGoal;
-use crate::model::{Cluster, Instance, NodeIx, Template};
-use crate::selection::{SelectError, Selection};
+use crate::goal::GanetiRebootGoal;
+use crate::model::{GanetiCluster, Instance, NodeIx, Template};
+use crate::selection::{NodeSelection, SelectError};
 use crate::target::{TargetError, stage};
 use crate::translate::capacity::named;
-use crate::translate::{TranslateError, View, snapshot};
+use crate::translate::{GanetiTranslateError, View, snapshot};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
 /// 42,000 to 310,000 for 27 groups, in 12 of 18 searches less than this.
@@ -34,9 +34,9 @@ const STEPS: u64 = 80_000;
     clippy::struct_excessive_bools,
     reason = "these are the switches that hroller has"
 )]
-pub struct Options {
+pub struct HrollerOptions {
     /// `-G`, `--node-tags`, `-O`, and what hroller does not have: patterns and names.
-    pub selection: Selection,
+    pub selection: NodeSelection,
     /// `--skip-non-redundant`: leave out nodes with an instance of another template than drbd.
     pub skip_non_redundant: bool,
     /// `--ignore-non-redundant`: as if these instances were not there.
@@ -59,10 +59,10 @@ pub struct Options {
     pub compat: bool,
 }
 
-impl Default for Options {
+impl Default for HrollerOptions {
     fn default() -> Self {
         Self {
-            selection: Selection::default(),
+            selection: NodeSelection::default(),
             skip_non_redundant: false,
             ignore_non_redundant: false,
             offline_maintenance: false,
@@ -112,7 +112,7 @@ pub enum HrollerError {
     Select(SelectError),
     /// A cluster that makes no snapshot.
     #[error(transparent)]
-    Translate(#[from] TranslateError),
+    Translate(#[from] GanetiTranslateError),
     /// A target that cannot be.
     #[error(transparent)]
     Target(TargetError),
@@ -143,7 +143,7 @@ impl HrollerError {
 
 /// What hroller would print.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct HrollerOutput {
     /// The groups in their order.
     pub groups: Vec<RebootGroup>,
     /// Nodes that are in no group, and why.
@@ -165,49 +165,49 @@ pub struct RebootGroup {
 
 /// What hroller is asked, in the words of the core: what a plan is a function of, and what it is judged by.
 #[derive(Debug)]
-pub struct Question {
+pub struct HrollerInput {
     snapshot: Snapshot,
     target: Target,
     policy: Policy,
     aside: BTreeMap<UnitId, Reason>,
     earned: BTreeMap<PartName, u32>,
-    cluster: Cluster,
+    cluster: GanetiCluster,
     /// The places of the nodes that hroller would put into groups.
     selected: BTreeSet<u32>,
     master: Option<String>,
     warnings: Vec<String>,
 }
 
-impl Question {
+impl HrollerInput {
     /// The question about a cluster.
     ///
     /// # Errors
     /// What hroller refuses before it looks for groups, in its words.
-    pub fn new(cluster: &Cluster, options: &Options) -> Result<Self, HrollerError> {
+    pub fn new(cluster: &GanetiCluster, options: &HrollerOptions) -> Result<Self, HrollerError> {
         let mut warnings = Vec::new();
         let master = master(cluster, options, &mut warnings)?;
         warnings.extend(missing(cluster));
         let mut cluster = cluster.clone();
         let selected = selection(&cluster, options)?;
-        let selection = Selection {
+        let selection = NodeSelection {
             nodes: selected
                 .iter()
                 .map(|node| cluster.nodes[*node as usize].name.clone())
                 .collect(),
-            ..Selection::default()
+            ..NodeSelection::default()
         };
         if options.ignore_non_redundant {
             cluster
                 .instances
                 .retain(|instance| instance.template == Template::Drbd);
         }
-        let wish = RebootGoal {
+        let wish = GanetiRebootGoal {
             selection,
             moving: moving(options),
             local_storage: Vec::new(),
         };
         let view = View {
-            name: ClusterName::new("ganeti").map_err(TranslateError::Name)?,
+            name: ClusterName::new("ganeti").map_err(GanetiTranslateError::Name)?,
             at: Timestamp::UNIX_EPOCH,
             durations: BTreeMap::new(),
             ignore_ipolicy: true,
@@ -260,8 +260,8 @@ impl Question {
 ///
 /// # Errors
 /// What hroller refuses, in its words.
-pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerError> {
-    let question = Question::new(cluster, options)?;
+pub fn answer(cluster: &GanetiCluster, options: &HrollerOptions) -> Result<HrollerOutput, HrollerError> {
+    let question = HrollerInput::new(cluster, options)?;
     let ask = question.ask();
     let made = plan_waves(&ask);
     if let Some(finding) = check(&ask, &made).into_iter().next() {
@@ -290,7 +290,7 @@ pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerErr
     }
     let left_out = made.left_alone.iter();
     warnings.extend(left_out.map(|left| format!("node {} is left out: {}", left.unit, left.reason)));
-    Ok(Answer {
+    Ok(HrollerOutput {
         groups,
         left_out: made.left_alone,
         warnings,
@@ -299,8 +299,8 @@ pub fn answer(cluster: &Cluster, options: &Options) -> Result<Answer, HrollerErr
 }
 
 fn master(
-    cluster: &Cluster,
-    options: &Options,
+    cluster: &GanetiCluster,
+    options: &HrollerOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Option<String>, HrollerError> {
     let names: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
@@ -322,7 +322,7 @@ fn master_names(names: &[&str]) -> String {
 }
 
 /// Nodes that `--skip-non-redundant` skips, each with the first instance that makes it so.
-fn skipped(cluster: &Cluster, with_others: &BTreeSet<u32>) -> Vec<String> {
+fn skipped(cluster: &GanetiCluster, with_others: &BTreeSet<u32>) -> Vec<String> {
     let on = |node: u32| {
         let mut others = cluster
             .instances
@@ -343,7 +343,7 @@ fn skipped(cluster: &Cluster, with_others: &BTreeSet<u32>) -> Vec<String> {
 }
 
 /// Nodes whose numbers do not add up: one warning of several lines, the last node first, as hroller has it.
-pub fn missing(cluster: &Cluster) -> Option<String> {
+pub fn missing(cluster: &GanetiCluster) -> Option<String> {
     let missing = cluster.missing();
     let lines: Vec<String> = missing
         .iter()
@@ -360,7 +360,7 @@ pub fn missing(cluster: &Cluster) -> Option<String> {
     (!lines.is_empty()).then(|| format!("cluster has inconsistent data:{}", lines.concat()))
 }
 
-fn moving(options: &Options) -> EvacuationPolicy {
+fn moving(options: &HrollerOptions) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: options.offline_maintenance,
         local: if options.move_non_redundant {
@@ -380,7 +380,7 @@ fn moving(options: &Options) -> EvacuationPolicy {
 }
 
 /// The places of the nodes that hroller would put into groups.
-fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, HrollerError> {
+fn selection(cluster: &GanetiCluster, options: &HrollerOptions) -> Result<BTreeSet<u32>, HrollerError> {
     let asked = &options.selection;
     let exists = |name: &String| cluster.nodes.iter().any(|node| node.name == *name);
     // In its order: the last that was given first.
@@ -396,7 +396,7 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
     }
     // A tag that no node has takes nobody in, and keeps nobody out.
     let has = |tag: &String| cluster.nodes.iter().any(|node| node.tags.contains(tag));
-    let asked = Selection {
+    let asked = NodeSelection {
         tags: if asked.tags.iter().any(has) {
             asked.tags.iter().filter(|tag| has(tag)).cloned().collect()
         } else {
@@ -443,7 +443,7 @@ fn selection(cluster: &Cluster, options: &Options) -> Result<BTreeSet<u32>, Hrol
 
 /// What `-O` names takes no instances; where it is a secondary, it is one all the same. One that says nothing of itself
 /// takes none anyway.
-fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
+fn left_out_take_nothing(cluster: &mut GanetiCluster, options: &HrollerOptions) {
     for node in &mut cluster.nodes {
         if node.resources.is_some() && options.selection.leave_out.contains(&node.name) {
             node.vm_capable = false;
@@ -452,8 +452,12 @@ fn left_out_take_nothing(cluster: &mut Cluster, options: &Options) {
 }
 
 /// Where nothing runs, an instance whose other node is down already loses nothing when the first goes too.
-fn without_dead_partners(cluster: &mut Cluster) {
-    let up: Vec<bool> = cluster.nodes.iter().map(crate::model::Node::is_up).collect();
+fn without_dead_partners(cluster: &mut GanetiCluster) {
+    let up: Vec<bool> = cluster
+        .nodes
+        .iter()
+        .map(crate::model::GanetiNode::is_up)
+        .collect();
     for instance in &mut cluster.instances {
         let down = |node: NodeIx| !up[node.0 as usize];
         if down(instance.primary) || instance.secondary.is_some_and(down) {
@@ -462,7 +466,7 @@ fn without_dead_partners(cluster: &mut Cluster) {
     }
 }
 
-fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGroup> {
+fn groups(cluster: &GanetiCluster, made: &Plan, master: Option<&str>) -> Vec<RebootGroup> {
     let place: BTreeMap<&str, usize> = cluster
         .nodes
         .iter()
@@ -492,12 +496,12 @@ fn groups(cluster: &Cluster, made: &Plan, master: Option<&str>) -> Vec<RebootGro
 
 /// As hroller prints them: an instance that changes its primary node only, and is no DRBD, with that; a DRBD
 /// instance with both nodes, where more than their roles changes.
-fn moves(cluster: &Cluster, instances: &BTreeMap<String, &Instance>, wave: &Wave) -> Vec<String> {
+fn moves(cluster: &GanetiCluster, instances: &BTreeMap<String, &Instance>, wave: &Wave) -> Vec<String> {
     let mut lines = Vec::new();
     let runs_on: BTreeMap<&str, &UnitId> = wave
         .moves
         .iter()
-        .filter(|a_move| a_move.how != How::ReplaceStandby)
+        .filter(|a_move| a_move.how != MoveKind::ReplaceStandby)
         .map(|a_move| (a_move.guest.as_str(), &a_move.to))
         .collect();
     for a_move in &wave.moves {
@@ -507,20 +511,20 @@ fn moves(cluster: &Cluster, instances: &BTreeMap<String, &Instance>, wave: &Wave
         };
         let (name, to) = (&instance.name, &a_move.to);
         match a_move.how {
-            How::ReplaceStandby => {
+            MoveKind::ReplaceStandby => {
                 let stays = cluster.node(instance.primary).name.as_str();
                 let primary = runs_on.get(guest).map_or(stays, |unit| unit.as_str());
                 lines.push(format!("{name} {primary} {to}"));
             }
-            How::Relocate => lines.push(format!("{name} {to}")),
-            How::Migrate if instance.template != Template::Drbd => lines.push(format!("{name} {to}")),
-            How::Migrate => {}
+            MoveKind::Relocate => lines.push(format!("{name} {to}")),
+            MoveKind::Migrate if instance.template != Template::Drbd => lines.push(format!("{name} {to}")),
+            MoveKind::Migrate => {}
         }
     }
     lines
 }
 
-impl Answer {
+impl HrollerOutput {
     /// What hroller prints, line by line.
     pub fn lines(&self, shown: OutputOptions) -> Vec<String> {
         lines(&self.groups, shown)

@@ -1,6 +1,6 @@
 //! What a cluster asks of htools by its tags, and our plans do not heed: named, so that nobody takes it for heeded.
 
-use crate::model::Cluster;
+use crate::model::GanetiCluster;
 
 /// Tags of the cluster that ask for something, by their beginning, and what that is. Exclusion tags (`htools:iextags:`) are heeded.
 const UNHEEDED: [(&str, &str); 4] = [
@@ -23,7 +23,7 @@ const UNHEEDED: [(&str, &str); 4] = [
 ];
 
 /// A sentence for each kind of tag that is not heeded.
-pub fn ignored_tags(cluster: &Cluster) -> Vec<String> {
+pub fn ignored_tags(cluster: &GanetiCluster) -> Vec<String> {
     let of_kind = |prefix: &str| -> Vec<&str> {
         let tags = cluster.tags.iter().map(String::as_str);
         tags.filter(|tag| tag.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()))
@@ -52,9 +52,9 @@ mod tests {
             "htools:migration:",
             "x",
         ];
-        let cluster = Cluster {
+        let cluster = GanetiCluster {
             tags: tags.map(str::to_owned).to_vec(),
-            ..Cluster::default()
+            ..GanetiCluster::default()
         };
         let named = ignored_tags(&cluster);
         assert_eq!(named.len(), 1, "{named:?}");

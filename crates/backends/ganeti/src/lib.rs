@@ -1,6 +1,6 @@
 //! Ganeti clusters: what they are, how their maintenance is planned, and how it is carried out.
 //!
-//! One half looks ([`source`], [`planner`]). A [`model::Cluster`] is read by one of the [`loaders`]; what a cluster that
+//! One half looks ([`source`], [`planner`]). A [`model::GanetiCluster`] is read by one of the [`loaders`]; what a cluster that
 //! answers tells beside that are its [`facts`]. From there a snapshot ([`translate`](fn@translate::snapshot)), which nodes are
 //! meant ([`selection`]) and the way to the [`goal`] ([`target`](fn@target::reboot)) are pure functions.
 //!

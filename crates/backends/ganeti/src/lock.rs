@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 
-use crate::rapi::client::{ApiError, Rapi};
+use crate::rapi::client::{Rapi, RapiClientError};
 use crate::rapi::fence;
-use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::filters::{Filter, FilterAction, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
 
 /// A claim as written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,12 +140,15 @@ impl FilterLock {
                     return Err(LockError::Held(Box::new(current.lock.clone())));
                 }
                 // What has provably ended renews nothing any more: there is nothing to watch.
-                let gone = current.lock.pulse() == Pulse::Gone;
+                let gone = current.lock.pulse() == Liveness::Gone;
                 if gone || since.elapsed() > Duration::from_millis(current.expires) {
                     remove(rapi, id).await?;
                 }
             }
-            if watched.values().any(|(seen, _)| seen.lock.pulse() != Pulse::Gone) {
+            if watched
+                .values()
+                .any(|(seen, _)| seen.lock.pulse() != Liveness::Gone)
+            {
                 tokio::time::sleep(rapi.pace().again).await;
             }
         }
@@ -244,7 +247,7 @@ impl FilterLock {
             id: id_of_claim(claim),
             priority: priority::RECORD,
             which: JobMatch::None,
-            effect: Effect::Continue,
+            effect: FilterAction::Continue,
             record: LockEntry {
                 lock: claim.clone(),
                 token,
@@ -276,7 +279,7 @@ pub async fn holder(rapi: &Rapi) -> Result<Option<Holder>, LockError> {
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn is_renewed(rapi: &Rapi, claim: &LockRecord) -> Result<bool, LockError> {
-    if claim.pulse() == Pulse::Gone {
+    if claim.pulse() == Liveness::Gone {
         return Ok(false);
     }
     let id = id_of_claim(claim);
@@ -306,7 +309,7 @@ pub async fn anchor(rapi: &Rapi, anchor: &Anchor) -> Result<(), LockError> {
         id: id_of(&["anchor"]),
         priority: priority::RECORD,
         which: JobMatch::None,
-        effect: Effect::Continue,
+        effect: FilterAction::Continue,
         record: AnchorEntry {
             anchored: anchor.clone(),
         },
@@ -336,7 +339,7 @@ pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result
         id: id.clone(),
         priority: priority::RECORD,
         which: JobMatch::None,
-        effect: Effect::Continue,
+        effect: FilterAction::Continue,
         record: HandoverEntry {
             handed_over: run.clone(),
             to: to.to_owned(),
@@ -403,7 +406,7 @@ fn claims(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<LockE
 
 /// Somebody who says that they hold the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct LockCandidate {
     /// Who.
     pub lock: LockRecord,
     /// Their token.
@@ -422,8 +425,8 @@ pub struct Handover {
 }
 
 /// All claims among these filters.
-pub fn all_claims(filters: &[ListedFilter]) -> Vec<Claim> {
-    let found = claims(filters).map(|found| Claim {
+pub fn all_claims(filters: &[ListedFilter]) -> Vec<LockCandidate> {
+    let found = claims(filters).map(|found| LockCandidate {
         lock: found.record.lock,
         token: found.record.token,
     });
@@ -454,7 +457,7 @@ pub fn anchor_of(filters: &[ListedFilter]) -> Option<Anchor> {
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn forget_anchor(rapi: &Rapi) -> Result<(), ApiError> {
+pub async fn forget_anchor(rapi: &Rapi) -> Result<(), RapiClientError> {
     rapi.delete_filter(&id_of(&["anchor"])).await
 }
 
@@ -470,6 +473,6 @@ async fn remove(rapi: &Rapi, id: &str) -> Result<(), LockError> {
         .map_err(|error| failed(error, "remove a lock record"))
 }
 
-fn failed(error: ApiError, tried: &str) -> LockError {
+fn failed(error: RapiClientError, tried: &str) -> LockError {
     LockError::Backend(error.of(tried, true))
 }

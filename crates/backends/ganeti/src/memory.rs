@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::Revision;
 
-use crate::facts::{Facts, RunState};
+use crate::facts::{GanetiFacts, RunState};
 use crate::goal::EvacuationGoal;
 
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct GanetiMemory {
     /// What was asked for.
     #[serde(rename = "wished")]
     pub goal: EvacuationGoal,
@@ -32,9 +32,9 @@ pub struct Memory {
     pub homes: BTreeMap<String, String>,
 }
 
-impl Memory {
+impl GanetiMemory {
     /// Of what is so now.
-    pub fn of(facts: &Facts, rebooted: Revision, goal: EvacuationGoal) -> Self {
+    pub fn of(facts: &GanetiFacts, rebooted: Revision, goal: EvacuationGoal) -> Self {
         let boots = facts.nodes.values();
         let up = facts.instances.values();
         Self {
@@ -77,7 +77,7 @@ impl Memory {
     }
 
     /// The instances that ran before and are not on their original primary now, each in words. One that is gone has none.
-    pub fn not_at_home(&self, facts: &Facts) -> Vec<String> {
+    pub fn not_at_home(&self, facts: &GanetiFacts) -> Vec<String> {
         let moved = facts.instances.values().filter_map(|instance| {
             let home = self.homes.get(&instance.uuid)?;
             let now = &instance.primary;

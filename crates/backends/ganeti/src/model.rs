@@ -39,8 +39,8 @@ mod ipolicy;
 mod node;
 mod template;
 
-pub use cluster::{Cluster, Discrepancy, MOST};
+pub use cluster::{Discrepancy, GanetiCluster, MOST};
 pub use instance::{Instance, Status};
 pub use ipolicy::{Ipolicy, Spec, SpecKey};
-pub use node::{AllocPolicy, Group, GroupIx, Node, NodeIx, Resources};
+pub use node::{AllocPolicy, GanetiNode, GroupIx, NodeGroup, NodeIx, Resources};
 pub use template::Template;

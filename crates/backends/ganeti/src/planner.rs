@@ -8,7 +8,7 @@ use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, Refu
 
 use crate::config::Visits;
 use crate::goal::{EvacuationGoal, MaintenanceGoal, Task};
-use crate::memory::Memory;
+use crate::memory::GanetiMemory;
 use crate::source::ClusterFacts;
 use crate::target::{TargetError, maintenance, with_guards_and_gates};
 use crate::translate::live::live_snapshot;
@@ -60,7 +60,7 @@ impl GanetiPlanner {
 impl Planner for GanetiPlanner {
     type Facts = ClusterFacts;
     type Goal = MaintenanceGoal;
-    type Memory = Memory;
+    type Memory = GanetiMemory;
 
     fn snapshot(&self, facts: &ClusterFacts) -> Result<Snapshot, BackendError> {
         self.snapshot_for(facts, &EvacuationGoal::default())
@@ -71,7 +71,7 @@ impl Planner for GanetiPlanner {
         facts: &ClusterFacts,
         goal: &MaintenanceGoal,
         policy: &Policy,
-    ) -> Result<Planned<Memory>, PlannerError> {
+    ) -> Result<Planned<GanetiMemory>, PlannerError> {
         let mut evacuation = goal.evacuation();
         for (kind, times) in facts.jobs.times() {
             let estimate = evacuation.durations.entry(kind.clone());
@@ -105,8 +105,8 @@ impl Planner for GanetiPlanner {
         };
         let rebooted = Revision::new(after).map_err(unnamed)?;
         let memory = match &facts.live {
-            Some(live) => Memory::of(live, rebooted, evacuation),
-            None => Memory::unknown(rebooted, evacuation),
+            Some(live) => GanetiMemory::of(live, rebooted, evacuation),
+            None => GanetiMemory::unknown(rebooted, evacuation),
         };
         Ok(Planned {
             snapshot,

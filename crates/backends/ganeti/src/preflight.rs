@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use stagger_core::run::Answer;
-use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::commands;
-use crate::config::{RapiConfig, RebootMethod, Settings, Visits, Watcher};
-use crate::rapi::client::{Method, Rapi};
+use crate::config::{GanetiSettings, RapiConfig, RebootMethod, Visits, Watcher};
+use crate::rapi::client::{HttpMethod, Rapi};
 
 /// What commands for a node are filled in with: `{node}`.
 pub const OF_NODES: &[&str] = &["node", "master", "reason"];
@@ -73,7 +73,7 @@ pub fn templates(config: &RapiConfig) -> Vec<Template> {
 /// else is wrong, who runs is told of it there.
 pub async fn drained(rapi: &Rapi) -> Option<String> {
     let said = rapi
-        .write(Method::Put, DRY_RUN, None)
+        .write(HttpMethod::Put, DRY_RUN, None)
         .await
         .err()?
         .queue_is_closed()?;
@@ -84,18 +84,18 @@ pub async fn drained(rapi: &Rapi) -> Option<String> {
 }
 
 /// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.
-pub async fn look(settings: &Settings, rapi: &Rapi) -> Vec<Check> {
+pub async fn look(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = "[cluster] user";
     checks.push(match &settings.cluster.user {
         None => Check::failed(user, "it is not set, and without it RAPI permits no writes")
             .hint("a user of ganeti-rapi's file with `write`, and its password in `password_file`"),
-        Some(name) => match rapi.write(Method::Put, DRY_RUN, None).await {
+        Some(name) => match rapi.write(HttpMethod::Put, DRY_RUN, None).await {
             Ok(_) => Check::passed(user, format!("{name} may write")),
             Err(error) => Check::unreachable(user, error.of(format!("write as {name}"), false)),
         },
     });
-    let mut asked = Asked::default();
+    let mut asked = HostChecks::default();
     for template in templates(&settings.cluster) {
         checks.extend(may_wait(&template, &settings.cluster.visits));
         match filled(&template.command, &SAMPLES) {
@@ -126,7 +126,7 @@ fn may_wait(template: &Template, visits: &Visits) -> Option<Check> {
 }
 
 /// By default nodes are rebooted through the master: whether this machine gets in there should not be found out once a node is empty.
-pub async fn reaches_the_master(settings: &Settings, rapi: &Rapi) -> Check {
+pub async fn reaches_the_master(settings: &GanetiSettings, rapi: &Rapi) -> Check {
     const SUBJECT: &str = "[cluster.visits] reboot";
     let failed = |why: String| {
         Check::failed(SUBJECT, why).hint(format!(

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 
 use crate::backend::GanetiBackend;
-use crate::guards::{self, HeldGuard};
+use crate::guards::{self, GanetiHeldGuard};
 use crate::lock;
 use crate::rapi::fence;
 use crate::recovery::leftovers::{Leftovers, may_give_back};
@@ -59,7 +59,7 @@ impl GanetiBackend {
         // One that was silent may be asleep: it is refused for ever after.
         let may_wake = lock::all_claims(&filters)
             .iter()
-            .any(|claim| claim.lock.pulse() != Pulse::Gone);
+            .any(|claim| claim.lock.pulse() != Liveness::Gone);
         let token = self.lock(claim, 0).await?;
         let recovered = {
             let work = self.give_all_back(claim, token, only, may_wake);
@@ -117,7 +117,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked, or a command fails. All others are given back all the same, and named.
-    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<HeldGuard>, BackendError> {
+    pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<GanetiHeldGuard>, BackendError> {
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look for guards", false))?;
         let fence = fence::largest_given(&filters);
@@ -234,7 +234,7 @@ impl GanetiBackend {
         recovered: &mut Recovered,
     ) -> Result<(), BackendError> {
         const TRIED: &str = "take away what filters remember";
-        let failed = |error: crate::rapi::client::ApiError| error.of(TRIED, true);
+        let failed = |error: crate::rapi::client::RapiClientError| error.of(TRIED, true);
         let now = Timestamp::now().as_second();
         let (refused, over): (Vec<_>, Vec<_>) = left
             .records

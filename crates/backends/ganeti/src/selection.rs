@@ -3,11 +3,11 @@
 use regex::Regex;
 use stagger_core::model::{IdError, UnitId};
 
-use crate::model::{Cluster, Node};
+use crate::model::{GanetiCluster, GanetiNode};
 
 /// What nodes have to be. Of each kind of condition that is given, a node has to fulfil one.
 #[derive(Debug, Clone, Default)]
-pub struct Selection {
+pub struct NodeSelection {
     /// Groups, by name or UUID.
     pub groups: Vec<String>,
     /// Tags of nodes.
@@ -53,12 +53,12 @@ pub enum SelectError {
     Name(#[from] IdError),
 }
 
-impl Selection {
+impl NodeSelection {
     /// The nodes that are meant, sorted by name.
     ///
     /// # Errors
     /// A group, node, tag or pattern that fits nothing, or all of them together.
-    pub fn of(&self, cluster: &Cluster) -> Result<Vec<UnitId>, SelectError> {
+    pub fn of(&self, cluster: &GanetiCluster) -> Result<Vec<UnitId>, SelectError> {
         for name in &self.groups {
             let known = cluster
                 .groups
@@ -100,7 +100,7 @@ impl Selection {
         Ok(meant)
     }
 
-    fn means(&self, cluster: &Cluster, node: &Node) -> bool {
+    fn means(&self, cluster: &GanetiCluster, node: &GanetiNode) -> bool {
         let group = cluster.group(node.group);
         let any =
             |wanted: &[String], is: &dyn Fn(&String) -> bool| wanted.is_empty() || wanted.iter().any(is);
@@ -119,8 +119,8 @@ impl Selection {
 ///
 /// # Errors
 /// There is none, and which is nearest.
-pub fn node_called<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a str, SelectError> {
-    let short = |node: &&Node| node.name.split_once('.').is_some_and(|(short, _)| short == name);
+pub fn node_called<'a>(cluster: &'a GanetiCluster, name: &str) -> Result<&'a str, SelectError> {
+    let short = |node: &&GanetiNode| node.name.split_once('.').is_some_and(|(short, _)| short == name);
     let nodes = &cluster.nodes;
     let mut found = nodes
         .iter()
@@ -133,14 +133,14 @@ pub fn node_called<'a>(cluster: &'a Cluster, name: &str) -> Result<&'a str, Sele
     }
 }
 
-fn node_exists(cluster: &Cluster, name: &str) -> Result<(), SelectError> {
+fn node_exists(cluster: &GanetiCluster, name: &str) -> Result<(), SelectError> {
     if cluster.nodes.iter().any(|node| node.name == name) {
         return Ok(());
     }
     Err(none_called(cluster, name))
 }
 
-fn none_called(cluster: &Cluster, name: &str) -> SelectError {
+fn none_called(cluster: &GanetiCluster, name: &str) -> SelectError {
     let nearest = cluster
         .nodes
         .iter()
@@ -152,7 +152,7 @@ fn none_called(cluster: &Cluster, name: &str) -> SelectError {
 }
 
 /// What is asked for, in words.
-impl std::fmt::Display for Selection {
+impl std::fmt::Display for NodeSelection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         let mut list = |what: &str, names: &[String]| {

@@ -11,11 +11,11 @@ use stagger_engine::cluster::{BackendError, Source};
 use stagger_engine::inventory::{Inventory, InventoryError};
 
 use crate::backend::GanetiBackend;
-use crate::config::Settings;
-use crate::facts::{Answers, Facts, FactsError, facts};
+use crate::config::GanetiSettings;
+use crate::facts::{FactsError, GanetiFacts, RapiAnswers, facts};
 use crate::loaders::rapi::{Bodies, FILES, KVM_NODE_MEMORY, RapiError};
 use crate::loaders::text::{self, TextError};
-use crate::model::Cluster;
+use crate::model::GanetiCluster;
 use crate::rapi::job_history::JobHistory;
 
 /// What an inventory of a Ganeti says that it is of.
@@ -28,9 +28,9 @@ pub struct ClusterFacts {
     /// the same plan.
     pub at: Timestamp,
     /// Sizes, policies and tags, as planning needs them.
-    pub cluster: Cluster,
+    pub cluster: GanetiCluster,
     /// What only RAPI tells, as boot ids; `None`: a file of Ganeti's tools was read.
-    pub live: Option<Facts>,
+    pub live: Option<GanetiFacts>,
     /// How long moves took before.
     pub jobs: JobHistory,
 }
@@ -47,7 +47,7 @@ impl LiveGaneti {
     ///
     /// # Errors
     /// What in the configuration cannot be used. Nothing is asked yet.
-    pub fn new(settings: &Settings) -> Result<Self, BackendError> {
+    pub fn new(settings: &GanetiSettings) -> Result<Self, BackendError> {
         Ok(Self {
             name: settings.cluster.name.clone(),
             backend: GanetiBackend::new(settings.clone(), None)?,
@@ -85,7 +85,7 @@ impl Source for LiveGaneti {
 #[serde(rename_all = "kebab-case")]
 enum RecordedAnswers {
     /// What its RAPI answered.
-    Rapi(Box<Answers>),
+    Rapi(Box<RapiAnswers>),
     /// Its text format, as `hroller -S` writes it.
     Text(String),
     /// Bodies of RAPI, by the names of their files.
@@ -148,7 +148,7 @@ impl RecordedGaneti {
     }
 
     fn of(name: ClusterName, at: Timestamp, answers: RecordedAnswers) -> Result<Self, RecordedError> {
-        let described = |cluster: Cluster| ClusterFacts {
+        let described = |cluster: GanetiCluster| ClusterFacts {
             at,
             cluster,
             live: None,
@@ -179,7 +179,7 @@ impl Source for RecordedGaneti {
     }
 }
 
-fn of_answers(at: Timestamp, answers: &Answers) -> Result<ClusterFacts, FactsError> {
+fn of_answers(at: Timestamp, answers: &RapiAnswers) -> Result<ClusterFacts, FactsError> {
     Ok(ClusterFacts {
         at,
         cluster: answers.cluster()?,
@@ -188,7 +188,7 @@ fn of_answers(at: Timestamp, answers: &Answers) -> Result<ClusterFacts, FactsErr
     })
 }
 
-fn cluster_of_bodies(bodies: &BTreeMap<String, Box<RawValue>>) -> Result<Cluster, RapiError> {
+fn cluster_of_bodies(bodies: &BTreeMap<String, Box<RawValue>>) -> Result<GanetiCluster, RapiError> {
     let body = |file: &str| bodies.get(file).map_or("null", |body| body.get()).to_owned();
     let [groups, nodes, instances, info] = FILES.map(body);
     let bodies = Bodies {

@@ -84,7 +84,8 @@ impl GanetiBackend {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn succession(&self, host: &str) -> Result<Vec<Succession>, BackendError> {
-        let failed = |error: crate::rapi::client::ApiError| error.of("find the run to resume here", false);
+        let failed =
+            |error: crate::rapi::client::RapiClientError| error.of("find the run to resume here", false);
         let info = self.rapi().get("/2/info").await.map_err(failed)?;
         // Ganeti may know this machine by a name that has nothing in common with its own.
         let host = &node_or_host(self.rapi(), host).await.map_err(failed)?;

@@ -7,8 +7,8 @@ use stagger_core::model::{
 };
 
 use crate::config::Visits;
-use crate::goal::{MaintenanceGoal, RebootGoal, Task};
-use crate::model::{Cluster, GroupIx, Template};
+use crate::goal::{GanetiRebootGoal, MaintenanceGoal, Task};
+use crate::model::{GanetiCluster, GroupIx, Template};
 use crate::selection::SelectError;
 use crate::translate::live::{INSTANCES_UP, NODES_ANSWER};
 use crate::translate::{KIND, MAINTAINED, REBOOTED};
@@ -46,7 +46,7 @@ pub enum TargetError {
 ///
 /// # Errors
 /// A selection that fits nothing, more or less than one master, storage that there is not.
-pub fn reboot(cluster: &Cluster, goal: &RebootGoal) -> Result<Target, TargetError> {
+pub fn reboot(cluster: &GanetiCluster, goal: &GanetiRebootGoal) -> Result<Target, TargetError> {
     let masters: Vec<&str> = cluster.masters().map(|node| node.name.as_str()).collect();
     let [master] = masters.as_slice() else {
         return Err(TargetError::Masters {
@@ -70,7 +70,7 @@ pub fn reboot(cluster: &Cluster, goal: &RebootGoal) -> Result<Target, TargetErro
 ///
 /// # Errors
 /// As of [`reboot`].
-pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, TargetError> {
+pub fn maintenance(cluster: &GanetiCluster, goal: &MaintenanceGoal) -> Result<Target, TargetError> {
     let mut target = reboot(cluster, &goal.reboot)?;
     let (title, why) = match &goal.task {
         Task::Reboot => return Ok(target),
@@ -94,7 +94,11 @@ pub fn maintenance(cluster: &Cluster, goal: &MaintenanceGoal) -> Result<Target, 
 ///
 /// # Errors
 /// As for [`reboot`], but for masters.
-pub fn stage(cluster: &Cluster, goal: &RebootGoal, master: Option<&str>) -> Result<StageSpec, TargetError> {
+pub fn stage(
+    cluster: &GanetiCluster,
+    goal: &GanetiRebootGoal,
+    master: Option<&str>,
+) -> Result<StageSpec, TargetError> {
     let meant = goal.selection.of(cluster)?;
     let last = master.map(UnitId::new).transpose()?;
     let one_at_a_time = goal
@@ -126,7 +130,7 @@ pub fn stage(cluster: &Cluster, goal: &RebootGoal, master: Option<&str>) -> Resu
 }
 
 /// All nodes of the groups in which an instance has this template: its pool may be on any of them.
-fn nodes_with(cluster: &Cluster, template: Template) -> Result<OneAtATime, TargetError> {
+fn nodes_with(cluster: &GanetiCluster, template: Template) -> Result<OneAtATime, TargetError> {
     let mut groups: Vec<GroupIx> = cluster
         .instances
         .iter()

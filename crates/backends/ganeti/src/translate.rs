@@ -15,7 +15,7 @@ use stagger_core::model::{
 };
 
 use self::capacity::capacity;
-use crate::model::{Cluster, Node, Template};
+use crate::model::{GanetiCluster, GanetiNode, Template};
 
 /// The kind of all units.
 pub const KIND: &str = "node";
@@ -42,7 +42,7 @@ pub struct View {
 
 /// A cluster that makes no snapshot.
 #[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
+pub enum GanetiTranslateError {
     /// A name that is none.
     #[error("a name that stagger cannot use")]
     Name(#[from] IdError),
@@ -64,7 +64,7 @@ pub const TERMS: Terms = Terms::new("node", "node", "instance", "secondary");
 ///
 /// # Errors
 /// Names that are none, or that stand twice. What the readers of this crate give has none of these.
-pub fn snapshot(cluster: &Cluster, view: &View) -> Result<Snapshot, TranslateError> {
+pub fn snapshot(cluster: &GanetiCluster, view: &View) -> Result<Snapshot, GanetiTranslateError> {
     let mut units = Vec::with_capacity(cluster.nodes.len());
     for node in &cluster.nodes {
         units.push(unit(cluster, node)?);
@@ -91,7 +91,7 @@ pub fn not_vm_capable() -> Reason {
 }
 
 /// As seen live: who has drained a node may be at work on it, so that it is not counted on.
-fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
+fn unit(cluster: &GanetiCluster, node: &GanetiNode) -> Result<Unit, GanetiTranslateError> {
     let group = &cluster.group(node.group).name;
     let untouchable = if node.offline {
         None
@@ -124,7 +124,7 @@ fn unit(cluster: &Cluster, node: &Node) -> Result<Unit, TranslateError> {
 
 /// The two nodes of a DRBD instance are never down together, whether it runs or not. Nodes are counted in the
 /// order of the cluster.
-pub fn pairs(cluster: &Cluster) -> BudgetsBuilder {
+pub fn pairs(cluster: &GanetiCluster) -> BudgetsBuilder {
     let mut by_nodes: BTreeMap<(u32, u32), (&str, u32)> = BTreeMap::new();
     for instance in cluster.instances.iter().filter(|instance| !instance.forthcoming) {
         if let (Template::Drbd, Some(secondary)) = (instance.template, instance.secondary) {

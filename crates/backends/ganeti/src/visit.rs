@@ -15,13 +15,13 @@ pub mod visitor;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{How, RunId, Storage};
+use stagger_core::model::{MoveKind, RunId, Storage};
 use stagger_core::plan;
 
 use crate::config::Visits;
 use crate::downtime::not_permitted;
 use crate::facts::notes::{Notes, PriorRole};
-use crate::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
+use crate::facts::{GanetiFacts, InstanceFacts, NodeFacts, NodeRole, RunState};
 use crate::model::Status;
 
 /// What the plan has chosen for one node's instances. Nothing is chosen here, and what the plan does not know
@@ -40,7 +40,7 @@ pub struct PlannedMoves {
 
 impl PlannedMoves {
     /// Where an instance goes, in one of these ways.
-    fn place(&self, instance: &InstanceFacts, ways: &[How]) -> Option<&str> {
+    fn place(&self, instance: &InstanceFacts, ways: &[MoveKind]) -> Option<&str> {
         self.moves
             .iter()
             .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
@@ -72,7 +72,7 @@ impl MoveMethod {
 
 /// An instance is to run there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Move {
+pub struct InstanceMove {
     /// Which.
     pub instance: String,
     /// Where it runs now.
@@ -96,7 +96,7 @@ pub struct Copy {
 
 /// Things that are done together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Batch {
+pub enum JobBatch {
     /// Another node becomes master.
     Failover {
         /// Which.
@@ -110,7 +110,7 @@ pub enum Batch {
         promotes: bool,
     },
     /// Instances run elsewhere.
-    Move(Vec<Move>),
+    Move(Vec<InstanceMove>),
     /// Second copies are made elsewhere.
     Replace(Vec<Copy>),
     /// Instances are shut down.
@@ -130,17 +130,17 @@ pub enum Batch {
 /// Why a visit cannot go on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(pub String);
+pub struct VisitRefusal(pub String);
 
-fn refuse<T>(why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal(why.into()))
+fn refuse<T>(why: impl Into<String>) -> Result<T, VisitRefusal> {
+    Err(VisitRefusal(why.into()))
 }
 
-fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a NodeFacts, Refusal> {
+fn node<'a>(facts: &'a GanetiFacts, name: &str) -> Result<&'a NodeFacts, VisitRefusal> {
     facts
         .nodes
         .get(name)
-        .ok_or_else(|| Refusal(format!("there is no node {name}")))
+        .ok_or_else(|| VisitRefusal(format!("there is no node {name}")))
 }
 
 /// What comes next to take a node out of service; `None`: it is out.
@@ -148,16 +148,16 @@ fn node<'a>(facts: &'a Facts, name: &str) -> Result<&'a NodeFacts, Refusal> {
 /// # Errors
 /// What cannot be moved, or nobody knows where to.
 pub fn enter(
-    facts: &Facts,
+    facts: &GanetiFacts,
     name: &str,
     visits: &Visits,
     planned: &PlannedMoves,
-) -> Result<Option<Batch>, Refusal> {
+) -> Result<Option<JobBatch>, VisitRefusal> {
     let this = node(facts, name)?;
     let noted = this.notes.of(planned.run.as_ref());
     match this.role {
-        Role::Offline => return refuse(format!("{name} is offline, and not by stagger")),
-        Role::Drained if noted.is_empty() => {
+        NodeRole::Offline => return refuse(format!("{name} is offline, and not by stagger")),
+        NodeRole::Drained if noted.is_empty() => {
             return refuse(match this.notes.visits().next() {
                 Some(other) => format!(
                     "{name} is still drained by {}: `stagger ganeti recover {name}` restores it",
@@ -166,11 +166,11 @@ pub fn enter(
                 None => format!("{name} is drained, and not by stagger"),
             });
         }
-        Role::Master => {
+        NodeRole::Master => {
             let to = successor(facts, name, visits, &planned.boots)?;
-            return Ok(Some(Batch::Failover { to }));
+            return Ok(Some(JobBatch::Failover { to }));
         }
-        Role::Candidate | Role::Regular | Role::Drained => {}
+        NodeRole::Candidate | NodeRole::Regular | NodeRole::Drained => {}
     }
     if this.boot.is_none() {
         return refuse(format!("{name} does not answer: repair it first"));
@@ -206,7 +206,7 @@ pub fn enter(
             RunState::Up => {
                 let to = destination(facts, instance, visits, planned)?;
                 notes.away.insert(instance.uuid.clone());
-                moves.push(Move {
+                moves.push(InstanceMove {
                     instance: instance.name.clone(),
                     from: name.to_owned(),
                     to,
@@ -217,7 +217,7 @@ pub fn enter(
     }
     let mut copies = Vec::new();
     for instance in facts.instances.values() {
-        let Some(to) = planned.place(instance, &[How::ReplaceStandby]) else {
+        let Some(to) = planned.place(instance, &[MoveKind::ReplaceStandby]) else {
             continue;
         };
         if instance.doing != RunState::Up || instance.storage != Storage::Copied || !instance.touches(name) {
@@ -240,33 +240,33 @@ pub fn enter(
     }
     let missing = notes.missing_in(&noted);
     Ok(if !missing.is_empty() {
-        Some(Batch::Note(missing))
-    } else if this.role != Role::Drained {
-        let promotes = this.role == Role::Candidate && too_few_are_left(facts, name);
-        Some(Batch::Drain { promotes })
+        Some(JobBatch::Note(missing))
+    } else if this.role != NodeRole::Drained {
+        let promotes = this.role == NodeRole::Candidate && too_few_are_left(facts, name);
+        Some(JobBatch::Drain { promotes })
     } else if !moves.is_empty() {
-        Some(Batch::Move(moves))
+        Some(JobBatch::Move(moves))
     } else if !copies.is_empty() {
-        Some(Batch::Replace(copies))
+        Some(JobBatch::Replace(copies))
     } else if !stops.is_empty() {
-        Some(Batch::Stop(stops))
+        Some(JobBatch::Stop(stops))
     } else {
         None
     })
 }
 
 /// What is noted of the node itself before it is drained.
-fn of_the_node(facts: &Facts, this: &NodeFacts, planned: &PlannedMoves) -> Notes {
+fn of_the_node(facts: &GanetiFacts, this: &NodeFacts, planned: &PlannedMoves) -> Notes {
     // Of a node that is drained already it was noted before.
-    let is_new = this.role != Role::Drained;
+    let is_new = this.role != NodeRole::Drained;
     Notes {
         run: planned.run.clone(),
         since: planned.run.as_ref().filter(|_| is_new).and(Some(facts.at)),
         boot: this.boot.clone().filter(|_| is_new),
         was: match this.role {
-            Role::Candidate => Some(PriorRole::Candidate),
-            Role::Regular => Some(PriorRole::Regular),
-            Role::Master | Role::Drained | Role::Offline => None,
+            NodeRole::Candidate => Some(PriorRole::Candidate),
+            NodeRole::Regular => Some(PriorRole::Regular),
+            NodeRole::Master | NodeRole::Drained | NodeRole::Offline => None,
         },
         ..Notes::default()
     }
@@ -274,11 +274,11 @@ fn of_the_node(facts: &Facts, this: &NodeFacts, planned: &PlannedMoves) -> Notes
 
 /// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there
 /// should be, or could be. Those with notes may be about to be drained too.
-fn too_few_are_left(facts: &Facts, name: &str) -> bool {
+fn too_few_are_left(facts: &GanetiFacts, name: &str) -> bool {
     let others = || facts.nodes.values().filter(|node| node.name != name);
-    let possible = others().filter(|node| node.role != Role::Drained && node.role != Role::Offline);
-    let stay =
-        others().filter(|node| matches!(node.role, Role::Master | Role::Candidate) && node.notes.is_empty());
+    let possible = others().filter(|node| node.role != NodeRole::Drained && node.role != NodeRole::Offline);
+    let stay = others()
+        .filter(|node| matches!(node.role, NodeRole::Master | NodeRole::Candidate) && node.notes.is_empty());
     let should = facts.candidates.unwrap_or(usize::MAX).min(possible.count());
     stay.count() < should
 }
@@ -291,11 +291,11 @@ fn may_be_on(instance: &InstanceFacts, name: &str) -> bool {
 
 /// Where an instance goes that runs.
 fn destination(
-    facts: &Facts,
+    facts: &GanetiFacts,
     instance: &InstanceFacts,
     visits: &Visits,
     planned: &PlannedMoves,
-) -> Result<String, Refusal> {
+) -> Result<String, VisitRefusal> {
     if let Some(why) = not_permitted(instance, visits) {
         return refuse(why);
     }
@@ -305,7 +305,7 @@ fn destination(
         template,
         ..
     } = instance;
-    let Some(to) = planned.place(instance, &[How::Migrate, How::Relocate]) else {
+    let Some(to) = planned.place(instance, &[MoveKind::Migrate, MoveKind::Relocate]) else {
         return refuse(match instance.storage {
             Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
             Storage::Copied | Storage::Shared => {
@@ -328,8 +328,8 @@ fn destination(
 /// Whether a node can take something.
 fn is_there(node: &NodeFacts) -> bool {
     let in_service = match node.role {
-        Role::Master | Role::Candidate | Role::Regular => true,
-        Role::Drained | Role::Offline => false,
+        NodeRole::Master | NodeRole::Candidate | NodeRole::Regular => true,
+        NodeRole::Drained | NodeRole::Offline => false,
     };
     in_service && node.boot.is_some()
 }
@@ -340,18 +340,18 @@ fn is_there(node: &NodeFacts) -> bool {
 /// # Errors
 /// Nobody can.
 pub fn successor(
-    facts: &Facts,
+    facts: &GanetiFacts,
     master: &str,
     visits: &Visits,
     boots: &BTreeMap<String, String>,
-) -> Result<String, Refusal> {
+) -> Result<String, VisitRefusal> {
     if visits.failover.is_none() {
         return refuse(format!(
             "{master} is the master, and the configuration has no command for a failover"
         ));
     }
     let fits = |node: &&NodeFacts| {
-        node.name != master && node.role == Role::Candidate && is_there(node) && node.notes.is_empty()
+        node.name != master && node.role == NodeRole::Candidate && is_there(node) && node.notes.is_empty()
     };
     if let Some(named) = &visits.successor
         && named != master
@@ -377,7 +377,12 @@ pub fn successor(
 ///
 /// # Errors
 /// What speaks against it.
-pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, planned: &PlannedMoves) -> Result<(), Refusal> {
+pub fn may_reboot(
+    facts: &GanetiFacts,
+    name: &str,
+    visits: &Visits,
+    planned: &PlannedMoves,
+) -> Result<(), VisitRefusal> {
     match enter(facts, name, visits, planned)? {
         None => Ok(()),
         Some(batch) => refuse(format!(
@@ -387,23 +392,25 @@ pub fn may_reboot(facts: &Facts, name: &str, visits: &Visits, planned: &PlannedM
     }
 }
 
-fn in_words(batch: &Batch) -> String {
+fn in_words(batch: &JobBatch) -> String {
     match batch {
-        Batch::Failover { .. } => "it is the master".to_owned(),
-        Batch::Move(moves) => {
+        JobBatch::Failover { .. } => "it is the master".to_owned(),
+        JobBatch::Move(moves) => {
             let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
             format!("{} run there", names.join(" "))
         }
-        Batch::Stop(names) => format!("{} run there", names.join(" ")),
-        Batch::Replace(copies) => format!("{} second copies are there", copies.len()),
-        Batch::Drain { .. } => "it is not drained".to_owned(),
-        Batch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
+        JobBatch::Stop(names) => format!("{} run there", names.join(" ")),
+        JobBatch::Replace(copies) => format!("{} second copies are there", copies.len()),
+        JobBatch::Drain { .. } => "it is not drained".to_owned(),
+        JobBatch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
             "instances have come to it".to_owned()
         }
-        Batch::Note(_) | Batch::Return(_) | Batch::Sync(_) | Batch::Start(_) | Batch::Forget(_) => {
-            "it is not drained".to_owned()
-        }
-        Batch::Look(why) => why.clone(),
+        JobBatch::Note(_)
+        | JobBatch::Return(_)
+        | JobBatch::Sync(_)
+        | JobBatch::Start(_)
+        | JobBatch::Forget(_) => "it is not drained".to_owned(),
+        JobBatch::Look(why) => why.clone(),
     }
 }
 
@@ -420,14 +427,14 @@ pub struct LeaveProgress {
 /// # Errors
 /// It does not answer, or was taken out of service by others.
 pub fn leave(
-    facts: &Facts,
+    facts: &GanetiFacts,
     name: &str,
     run: Option<&RunId>,
     leaving: &LeaveProgress,
-) -> Result<Option<Batch>, Refusal> {
+) -> Result<Option<JobBatch>, VisitRefusal> {
     let this = node(facts, name)?;
     let notes = this.notes.of(run);
-    if this.role == Role::Offline {
+    if this.role == NodeRole::Offline {
         return refuse(format!(
             "{name} is offline, and not by stagger; if it is gone for good, `gnt-node remove-tags {name} {}` forgets what \
              was taken from it",
@@ -440,10 +447,10 @@ pub fn leave(
         ));
     }
     match (this.role, notes.was) {
-        (Role::Drained, Some(was)) => return Ok(Some(Batch::Return(was))),
+        (NodeRole::Drained, Some(was)) => return Ok(Some(JobBatch::Return(was))),
         // Drained by others: it was never entered.
-        (Role::Drained, None) => return Ok(forget(this, &notes)),
-        (Role::Master | Role::Candidate | Role::Regular | Role::Offline, _) => {}
+        (NodeRole::Drained, None) => return Ok(forget(this, &notes)),
+        (NodeRole::Master | NodeRole::Candidate | NodeRole::Regular | NodeRole::Offline, _) => {}
     }
     let copies: Vec<Copy> = facts
         .instances
@@ -459,7 +466,7 @@ pub fn leave(
         })
         .collect();
     if !copies.is_empty() {
-        return Ok(Some(Batch::Replace(copies)));
+        return Ok(Some(JobBatch::Replace(copies)));
     }
     // Also those that stand on it with their secondary only: its reboot has cut their copies off.
     let unsynced: Vec<String> = facts
@@ -471,15 +478,15 @@ pub fn leave(
         .map(|instance| instance.name.clone())
         .collect();
     if !unsynced.is_empty() && !notes.is_empty() {
-        return Ok(Some(Batch::Sync(unsynced)));
+        return Ok(Some(JobBatch::Sync(unsynced)));
     }
-    let back: Vec<Move> = facts
+    let back: Vec<InstanceMove> = facts
         .instances
         .values()
         .filter(|instance| notes.away.contains(&instance.uuid) && instance.primary != name)
         .filter(|instance| instance.doing == RunState::Up)
         .filter(|instance| instance.storage != Storage::Copied || instance.touches(name))
-        .map(|instance| Move {
+        .map(|instance| InstanceMove {
             instance: instance.name.clone(),
             from: instance.primary.clone(),
             to: name.to_owned(),
@@ -487,7 +494,7 @@ pub fn leave(
         })
         .collect();
     if !back.is_empty() {
-        return Ok(Some(Batch::Move(back)));
+        return Ok(Some(JobBatch::Move(back)));
     }
     // Those that we stopped, and those that failed on their way: started where it is, it comes back next.
     let fell = |instance: &InstanceFacts| {
@@ -508,13 +515,13 @@ pub fn leave(
         .map(|instance| instance.name.clone())
         .collect();
     if !start.is_empty() {
-        return Ok(Some(Batch::Start(start)));
+        return Ok(Some(JobBatch::Start(start)));
     }
     Ok(nobody_can_tell(facts, name, &notes).or_else(|| forget(this, &notes)))
 }
 
 /// Why what was noted is not forgotten yet, though nothing is left to do: an instance is where nobody can tell of it.
-fn nobody_can_tell(facts: &Facts, name: &str, notes: &Notes) -> Option<Batch> {
+fn nobody_can_tell(facts: &GanetiFacts, name: &str, notes: &Notes) -> Option<JobBatch> {
     // It failed where nobody answers: what was noted is not forgotten for it, or the instance would stay there for ever.
     let out_of_reach = facts
         .instances
@@ -527,7 +534,7 @@ fn nobody_can_tell(facts: &Facts, name: &str, notes: &Notes) -> Option<Batch> {
         ..
     }) = out_of_reach
     {
-        return Some(Batch::Look(format!(
+        return Some(JobBatch::Look(format!(
             "{who} is {status} on {primary}, which does not answer: it comes back to {name} once {primary} is in service"
         )));
     }
@@ -538,14 +545,14 @@ fn nobody_can_tell(facts: &Facts, name: &str, notes: &Notes) -> Option<Batch> {
         .find(|instance| instance.doing == RunState::Unclear && notes.names(&instance.uuid));
     if let Some(InstanceFacts { name, status, .. }) = unclear {
         let why = format!("where {name} runs is unknown: it is {status}");
-        return Some(Batch::Look(why));
+        return Some(JobBatch::Look(why));
     }
     None
 }
 
 /// What of the visit stands on the node, and boot ids that tell nothing more.
-fn forget(this: &NodeFacts, notes: &Notes) -> Option<Batch> {
+fn forget(this: &NodeFacts, notes: &Notes) -> Option<JobBatch> {
     let tags = notes.tags();
     let boot = this.boot.as_deref().unwrap_or_default();
-    (!tags.is_empty()).then(|| Batch::Forget([tags, this.notes.outdated_boots(boot)].concat()))
+    (!tags.is_empty()).then(|| JobBatch::Forget([tags, this.notes.outdated_boots(boot)].concat()))
 }

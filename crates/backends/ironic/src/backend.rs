@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use stagger_core::model::{Snapshot, UnitId};
+use stagger_core::model::{Fact, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
 use crate::code::ReleaseCode;
-use crate::config::{Pace, Role, Service, Settings, StopMode};
-use crate::facts::{Facts, Known};
+use crate::config::{IronicSettings, IronicTiming, Service, ServiceRole, StopMode};
+use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
 use crate::observe::{balancer, look, release_code, unknown_release};
 use crate::planner::snapshot;
@@ -29,7 +29,7 @@ use crate::visit::steps::raise;
 pub struct IronicBackend {
     client: Arc<dyn IronicClient>,
     book: RecordStore,
-    settings: Settings,
+    settings: IronicSettings,
     table: Releases,
     goal: Option<UpgradeGoal>,
     /// The interruptions that a person permits, by name or by sort.
@@ -43,7 +43,7 @@ impl IronicBackend {
     ///
     /// # Errors
     /// What in the configuration cannot be used. Nothing is asked yet.
-    pub fn new(settings: Settings, goal: Option<UpgradeGoal>) -> Result<Self, BackendError> {
+    pub fn new(settings: IronicSettings, goal: Option<UpgradeGoal>) -> Result<Self, BackendError> {
         let client = Arc::new(RemoteIronic::new(settings.clone())?);
         Self::of(client, settings, goal)
     }
@@ -54,7 +54,7 @@ impl IronicBackend {
     /// The database of ours has no URL.
     pub fn of(
         client: Arc<dyn IronicClient>,
-        settings: Settings,
+        settings: IronicSettings,
         goal: Option<UpgradeGoal>,
     ) -> Result<Self, BackendError> {
         let config = &settings.cluster;
@@ -89,7 +89,7 @@ impl IronicBackend {
     }
 
     /// All facts, now.
-    pub async fn look(&self) -> Facts {
+    pub async fn look(&self) -> IronicFacts {
         let config = &self.settings.cluster;
         let mut facts = look(&*self.client, &self.book, config).await;
         if let Some(release) = unknown_release(&facts, config, &self.table) {
@@ -99,12 +99,12 @@ impl IronicBackend {
     }
 
     /// What the code of a release says about itself, asked once: it does not change.
-    pub(crate) async fn code(&self, release: &str) -> Option<Known<ReleaseCode>> {
+    pub(crate) async fn code(&self, release: &str) -> Option<Fact<ReleaseCode>> {
         if let Some(code) = self.asked.get().filter(|code| code.version == release) {
-            return Some(Known::Yes(code.clone()));
+            return Some(Fact::Yes(code.clone()));
         }
         let code = release_code(&*self.client, &self.settings.cluster.tools, release).await?;
-        if let Known::Yes(code) = &code {
+        if let Fact::Yes(code) = &code {
             // One release is asked for, and whoever was faster has asked for the same.
             drop(self.asked.set(code.clone()));
         }
@@ -119,7 +119,11 @@ impl IronicBackend {
     ///
     /// # Errors
     /// Facts that make none.
-    pub fn snapshot(&self, facts: &Facts, goal: Option<&UpgradeGoal>) -> Result<Snapshot, BackendError> {
+    pub fn snapshot(
+        &self,
+        facts: &IronicFacts,
+        goal: Option<&UpgradeGoal>,
+    ) -> Result<Snapshot, BackendError> {
         let permitted = goal.map_or_else(|| self.permitted(), |goal| goal.interruptions.clone());
         let table = self.table.of_facts(facts);
         snapshot(facts, &self.settings.cluster, &table, goal, &permitted)
@@ -134,7 +138,7 @@ impl IronicBackend {
         &self.book
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &IronicSettings {
         &self.settings
     }
 
@@ -152,7 +156,7 @@ impl IronicBackend {
 
     /// Whether something of it writes into Ironic's database, which no fence guards.
     fn writes_into_ironic(&self, unit: &UnitId) -> bool {
-        let is_conductor = unit.as_str().starts_with(Role::Conductor.as_str());
+        let is_conductor = unit.as_str().starts_with(ServiceRole::Conductor.as_str());
         is_conductor && self.settings.cluster.stopping.way == StopMode::Mute
     }
 }
@@ -203,10 +207,10 @@ impl Executor for IronicBackend {
             });
         }
         let shown = match balancer(&*self.client, config).await {
-            Known::Yes(shown) => shown,
-            Known::No(why) => return Ok(Answer::Unknown { why }),
+            Fact::Yes(shown) => shown,
+            Fact::No(why) => return Ok(Answer::Unknown { why }),
         };
-        let of_rabbitmq = |role: Role| config.rabbitmq.is_some() && role == Role::Conductor;
+        let of_rabbitmq = |role: ServiceRole| config.rabbitmq.is_some() && role == ServiceRole::Conductor;
         for service in others.iter().filter(|service| of_rabbitmq(service.role)) {
             let facts = facts.as_ref();
             let candidates = facts.map_or_else(Vec::new, |facts| may_stand_in(facts, config, service.name));
@@ -238,7 +242,7 @@ impl Executor for IronicBackend {
     }
 
     fn fencing(&self, action: &Action) -> Fencing {
-        let Pace { ring, drain, .. } = self.settings.pace;
+        let IronicTiming { ring, drain, .. } = self.settings.pace;
         let limit = Duration::from_secs(self.settings.hosts.timeout) + ring + drain;
         match action {
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. }
@@ -292,7 +296,7 @@ impl Executor for IronicBackend {
         let shared = [config.balancer.host.as_str(), config.tools.host.as_str()];
         let hosts: BTreeSet<&str> = hosts.chain(shared).collect();
         // RabbitMQ has no fence: what a process that has lost the lock still tells it is waited out.
-        let is_conductor = |unit: &UnitId| unit.as_str().starts_with(Role::Conductor.as_str());
+        let is_conductor = |unit: &UnitId| unit.as_str().starts_with(ServiceRole::Conductor.as_str());
         let late = if config.rabbitmq.is_some() && units.iter().any(is_conductor) {
             self.settings.pace.late
         } else {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Server;
+use crate::config::BalancerServer;
 
 /// The servers of all backends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BalancerStatus {
     /// By `backend/server`.
-    pub servers: BTreeMap<Server, ServerReport>,
+    pub servers: BTreeMap<BalancerServer, ServerReport>,
 }
 
 /// One server as the balancer has it.
@@ -102,7 +102,7 @@ impl BalancerStatus {
             if ["FRONTEND", "BACKEND"].contains(&cell(server)) || cell(server).is_empty() {
                 continue;
             }
-            let name = Server {
+            let name = BalancerServer {
                 backend: cell(backend).to_owned(),
                 server: cell(server).to_owned(),
             };
@@ -126,7 +126,7 @@ impl BalancerStatus {
     }
 
     /// That server; one that is not listed is unclear.
-    pub fn server(&self, server: &Server) -> ServerReport {
+    pub fn server(&self, server: &BalancerServer) -> ServerReport {
         self.servers.get(server).cloned().unwrap_or_else(|| ServerReport {
             state: ServerState::Unclear,
             sessions: 0,
@@ -136,7 +136,7 @@ impl BalancerStatus {
     }
 
     /// The other servers of its backend that get requests.
-    pub fn peers<'a>(&'a self, server: &'a Server) -> impl Iterator<Item = &'a Server> {
+    pub fn peers<'a>(&'a self, server: &'a BalancerServer) -> impl Iterator<Item = &'a BalancerServer> {
         self.servers
             .iter()
             .filter(move |(other, says)| {
@@ -161,8 +161,8 @@ rpc1,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,UP 1/3,1,1,0,\n\
 rpc1,c2,0,0,0,1,,9,9,9,,0,,0,0,0,0,DOWN,1,0,1,\n\
 rpc2,c1,0,0,0,1,,9,9,9,,0,,0,0,0,0,no check,1,0,1,\n\n";
 
-    fn server(text: &str) -> Server {
-        Server::try_from(text.to_owned()).unwrap()
+    fn server(text: &str) -> BalancerServer {
+        BalancerServer::try_from(text.to_owned()).unwrap()
     }
 
     #[test]

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, WHENEVER};
 
-use crate::config::{PROMPT, Settings};
+use crate::config::{IronicSettings, PROMPT};
 use crate::credentials::{Auth, Credentials};
-use crate::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
+use crate::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
 use crate::rabbitmq::{Routing, RoutingChange};
@@ -17,6 +17,7 @@ use crate::records::{maybe, text, whole};
 use crate::releases::holds_an_object;
 use crate::routes::Management;
 use crate::sql::{Engine, Sql, Statement, with_password};
+use stagger_core::model::Fact;
 
 /// An Ironic, seen and touched. The one of the configuration is [`RemoteIronic`]; tests have one in memory.
 #[async_trait]
@@ -25,14 +26,14 @@ pub trait IronicClient: Send + Sync + std::fmt::Debug {
     async fn apis(&self) -> BTreeMap<String, ApiReport>;
 
     /// The conductors that it knows, by the name under which they are registered.
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>>;
+    async fn conductors(&self) -> Fact<BTreeMap<String, ConductorReport>>;
 
     /// What its database holds. Nothing is written there, and no tool of Ironic's is asked: those of the new release
     /// fail on the old schema.
-    async fn database(&self) -> Known<Database>;
+    async fn database(&self) -> Fact<DatabaseFacts>;
 
     /// How RabbitMQ routes calls; `None`: Ironic's services do not call each other over it.
-    async fn routing(&self) -> Option<Known<Routing>>;
+    async fn routing(&self) -> Option<Fact<Routing>>;
 
     /// Changes how RabbitMQ routes calls.
     ///
@@ -86,7 +87,7 @@ pub async fn conductors_at(
 /// The Ironic of a configuration.
 #[derive(Debug)]
 pub struct RemoteIronic {
-    settings: Settings,
+    settings: IronicSettings,
     http: Http,
     database: Sql,
     writes: Option<Sql>,
@@ -103,7 +104,7 @@ impl RemoteIronic {
     ///
     /// # Errors
     /// What in it cannot be used.
-    pub fn new(settings: Settings) -> Result<Self, BackendError> {
+    pub fn new(settings: IronicSettings) -> Result<Self, BackendError> {
         let cluster = &settings.cluster;
         cluster.verify().map_err(|why| {
             BackendError::permanent(format!("use the configuration of {}", cluster.name), why)
@@ -160,18 +161,18 @@ impl IronicClient for RemoteIronic {
         futures::future::join_all(asked).await.into_iter().collect()
     }
 
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>> {
+    async fn conductors(&self) -> Fact<BTreeMap<String, ConductorReport>> {
         let endpoint = &self.settings.cluster.endpoint;
         match self.http.conductors(endpoint, &self.who).await {
-            Ok(found) => Known::Yes(found),
-            Err(why) => Known::No(why),
+            Ok(found) => Fact::Yes(found),
+            Err(why) => Fact::No(why),
         }
     }
 
-    async fn database(&self) -> Known<Database> {
+    async fn database(&self) -> Fact<DatabaseFacts> {
         match read(&self.database).await {
-            Ok(database) => Known::Yes(database),
-            Err(error) => Known::No(error.to_string()),
+            Ok(database) => Fact::Yes(database),
+            Err(error) => Fact::No(error.to_string()),
         }
     }
 
@@ -187,11 +188,11 @@ impl IronicClient for RemoteIronic {
         self.hosts().run(host, key, fence, command, WHENEVER).await
     }
 
-    async fn routing(&self) -> Option<Known<Routing>> {
+    async fn routing(&self) -> Option<Fact<Routing>> {
         let management = self.management.as_ref()?;
         Some(match management.routing(&self.settings.cluster).await {
-            Ok(routing) => Known::Yes(routing),
-            Err(why) => Known::No(format!("RabbitMQ: {why}")),
+            Ok(routing) => Fact::Yes(routing),
+            Err(why) => Fact::No(format!("RabbitMQ: {why}")),
         })
     }
 
@@ -230,9 +231,9 @@ impl IronicClient for RemoteIronic {
 }
 
 /// Everything that is looked at in Ironic's database, by plain SQL.
-async fn read(sql: &Sql) -> Result<Database, BackendError> {
+async fn read(sql: &Sql) -> Result<DatabaseFacts, BackendError> {
     const TRIED: &str = "look at Ironic's tables";
-    let mut database = Database::default();
+    let mut database = DatabaseFacts::default();
     let (cast, tables) = match sql.engine {
         Engine::Mysql => (
             "char",
@@ -312,7 +313,7 @@ fn to_seconds(time: String) -> String {
 }
 
 /// What Ironic's nodes are, and what is being done with them; `cast` is the database's word for a text.
-async fn read_nodes(sql: &Sql, cast: &str, database: &mut Database) -> Result<(), BackendError> {
+async fn read_nodes(sql: &Sql, cast: &str, database: &mut DatabaseFacts) -> Result<(), BackendError> {
     const TRIED: &str = "look at Ironic's nodes";
     let reserved = format!(
         "select cast(reservation as {cast}), count(*) from nodes where reservation is not null group by reservation"

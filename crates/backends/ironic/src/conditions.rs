@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{Condition, ConditionName, IdError, UnitState, Verdict};
+use stagger_core::model::{Condition, ConditionName, Fact, IdError, UnitState, Verdict};
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
-use crate::config::{IronicConfig, Role, Server, StopMode};
-use crate::facts::{Facts, Known};
+use crate::config::{BalancerServer, IronicConfig, ServiceRole, StopMode};
+use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
 use crate::in_flight;
-use crate::records::Records;
+use crate::records::IronicRecords;
 use crate::releases::Releases;
 use crate::rings::{rings, stand_ins};
 use crate::runs::Runs;
@@ -63,13 +63,13 @@ pub const MARKS: [(&str, &str); 5] = [
 const BACKUP_LASTS: SignedDuration = SignedDuration::from_hours(12);
 
 /// What stands against it, or what it says.
-type Found = Result<String, (Verdict, String)>;
+type ConditionDetail = Result<String, (Verdict, String)>;
 
-fn no(why: impl Into<String>) -> Found {
+fn no(why: impl Into<String>) -> ConditionDetail {
     Err((Verdict::No, why.into()))
 }
 
-fn unknown(why: impl Into<String>) -> Found {
+fn unknown(why: impl Into<String>) -> ConditionDetail {
     Err((Verdict::Unknown, why.into()))
 }
 
@@ -78,7 +78,7 @@ fn unknown(why: impl Into<String>) -> Found {
 /// # Errors
 /// A name that is none.
 pub fn conditions(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
@@ -110,8 +110,11 @@ pub fn conditions(
                 found.push((PINNED, wanted.pinned(to.place)));
                 found.push((NO_OLD_SERVICE, wanted.no_old_service(config)));
                 found.push((UNPIN_BEGUN, wanted.marked("unpin")));
-                found.push((CONDUCTORS_UNPINNED, wanted.unpinned(&[Role::Conductor])));
-                found.push((UNPINNED, wanted.unpinned(&[Role::Conductor, Role::Api])));
+                found.push((CONDUCTORS_UNPINNED, wanted.unpinned(&[ServiceRole::Conductor])));
+                found.push((
+                    UNPINNED,
+                    wanted.unpinned(&[ServiceRole::Conductor, ServiceRole::Api]),
+                ));
                 found.push((ROWS_CURRENT, wanted.rows_current(to.place)));
                 for (mark, condition) in MARKS {
                     found.push((condition, wanted.marked(mark)));
@@ -133,7 +136,7 @@ pub fn conditions(
 }
 
 /// All that do not serve, or how many do.
-fn all_serve(statuses: &[ServiceStatus<'_>], role: Role) -> Found {
+fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> ConditionDetail {
     let of_it = || statuses.iter().filter(|status| status.role == role);
     let not: Vec<&ServiceStatus<'_>> = of_it()
         .filter(|status| status.state.0 != UnitState::Serving)
@@ -151,29 +154,33 @@ fn all_serve(statuses: &[ServiceStatus<'_>], role: Role) -> Found {
     Ok(format!("{} serve", of_it().count()))
 }
 
-fn apis_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
-    if let Known::No(why) = &facts.balancer {
+fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
+    if let Fact::No(why) = &facts.balancer {
         return unknown(why);
     }
     match strange_apis(facts, config) {
         Some(why) => no(why),
-        None => all_serve(statuses, Role::Api),
+        None => all_serve(statuses, ServiceRole::Api),
     }
 }
 
-fn conductors_serve(facts: &Facts, config: &IronicConfig, statuses: &[ServiceStatus<'_>]) -> Found {
-    if let Known::No(why) = &facts.conductors {
+fn conductors_serve(
+    facts: &IronicFacts,
+    config: &IronicConfig,
+    statuses: &[ServiceStatus<'_>],
+) -> ConditionDetail {
+    if let Fact::No(why) = &facts.conductors {
         return unknown(why);
     }
     match strange_conductors(facts, config) {
         Some(why) => no(why),
-        None => all_serve(statuses, Role::Conductor),
+        None => all_serve(statuses, ServiceRole::Conductor),
     }
 }
 
 /// Conductors that are alive and not in the configuration; `None`: nobody sees any.
-pub(crate) fn strange_conductors(facts: &Facts, config: &IronicConfig) -> Option<String> {
-    let listed = facts.conductors.yes()?.iter();
+pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
+    let listed = facts.conductors.get()?.iter();
     let strangers: Vec<&str> = listed
         .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
         .map(|(name, _)| name.as_str())
@@ -183,9 +190,9 @@ pub(crate) fn strange_conductors(facts: &Facts, config: &IronicConfig) -> Option
 
 /// Servers that stand beside the API services at the balancer and are none of the configuration; `None`: nobody sees any.
 /// One that is down or in maintenance is left out: it is what a place looks like where nobody is.
-pub(crate) fn strange_apis(facts: &Facts, config: &IronicConfig) -> Option<String> {
-    let ours: Vec<&Server> = config.apis.iter().flat_map(|api| &api.servers).collect();
-    let listed = facts.balancer.yes()?.servers.iter();
+pub(crate) fn strange_apis(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
+    let ours: Vec<&BalancerServer> = config.apis.iter().flat_map(|api| &api.servers).collect();
+    let listed = facts.balancer.get()?.servers.iter();
     let strangers: Vec<String> = listed
         .filter(|(server, says)| {
             says.state != ServerState::Down
@@ -203,7 +210,7 @@ pub(crate) fn strange_apis(facts: &Facts, config: &IronicConfig) -> Option<Strin
     })
 }
 
-fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
+fn services_known(statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
     let not: Vec<String> = statuses
         .iter()
         .filter_map(|status| status.runs.as_ref().err())
@@ -216,17 +223,17 @@ fn services_known(statuses: &[ServiceStatus<'_>]) -> Found {
     }
 }
 
-fn database_answers(facts: &Facts) -> Found {
+fn database_answers(facts: &IronicFacts) -> ConditionDetail {
     match &facts.database {
-        Known::Yes(database) => Ok(format!("revision {}", database.revision)),
-        Known::No(why) => unknown(why),
+        Fact::Yes(database) => Ok(format!("revision {}", database.revision)),
+        Fact::No(why) => unknown(why),
     }
 }
 
-fn nodes_stable(facts: &Facts, config: &IronicConfig) -> Found {
+fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     let waited_for: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
     match (in_flight::listed(&waited_for), database.in_flight.len()) {
@@ -236,10 +243,10 @@ fn nodes_stable(facts: &Facts, config: &IronicConfig) -> Found {
     }
 }
 
-fn rows_have_versions(facts: &Facts) -> Found {
+fn rows_have_versions(facts: &IronicFacts) -> ConditionDetail {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     let without = database.without_version();
     if without.is_empty() {
@@ -253,10 +260,10 @@ fn rows_have_versions(facts: &Facts) -> Found {
 }
 
 /// One row that is newer than its reader breaks that reader's whole list.
-fn rows_readable(facts: &Facts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> Found {
+fn rows_readable(facts: &IronicFacts, table: &Releases, statuses: &[ServiceStatus<'_>]) -> ConditionDetail {
     let database = match &facts.database {
-        Known::No(why) => return unknown(why),
-        Known::Yes(database) => database,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(database) => database,
     };
     for status in statuses {
         let Ok(Runs { release, place, .. }) = &status.runs else {
@@ -284,7 +291,7 @@ fn rows_readable(facts: &Facts, table: &Releases, statuses: &[ServiceStatus<'_>]
 }
 
 /// Why conductors cannot be stopped in the way that is set, if so.
-pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<String> {
+pub(crate) fn not_prepared(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     match prepared(facts, config) {
         Err((Verdict::No, why)) => Some(why),
         Err((Verdict::Unknown | Verdict::Yes, _)) | Ok(_) => None,
@@ -294,20 +301,20 @@ pub(crate) fn not_prepared(facts: &Facts, config: &IronicConfig) -> Option<Strin
 /// So many requests through the balancer, and not one call among them, say that calls go past it.
 const ENOUGH: u64 = 1000;
 
-fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
+fn prepared(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
     match config.stopping.way {
         StopMode::Drain => {}
         StopMode::Mute | StopMode::Hold => return Ok(config.stopping.way.cost().to_owned()),
     }
     if config.rabbitmq.is_some() {
         return match &facts.balancer {
-            Known::No(why) => unknown(why),
-            Known::Yes(_) => Ok("the calls of each conductor can be routed to a stand-in".to_owned()),
+            Fact::No(why) => unknown(why),
+            Fact::Yes(_) => Ok("the calls of each conductor can be routed to a stand-in".to_owned()),
         };
     }
     let shown = match &facts.balancer {
-        Known::No(why) => return unknown(why),
-        Known::Yes(shown) => shown,
+        Fact::No(why) => return unknown(why),
+        Fact::Yes(shown) => shown,
     };
     let rings = rings(facts, config);
     for conductor in &config.conductors {
@@ -363,11 +370,11 @@ fn prepared(facts: &Facts, config: &IronicConfig) -> Found {
 
 /// What is asked on the way to a release.
 struct UpgradeConditions<'a> {
-    facts: &'a Facts,
+    facts: &'a IronicFacts,
     table: &'a Releases,
     goal: &'a UpgradeGoal,
     statuses: &'a [ServiceStatus<'a>],
-    records: Result<&'a Records, &'a str>,
+    records: Result<&'a IronicRecords, &'a str>,
 }
 
 impl UpgradeConditions<'_> {
@@ -376,10 +383,10 @@ impl UpgradeConditions<'_> {
         let marked = self
             .records
             .map(|records| records.is_marked(&self.goal.to, "unpin"));
-        marked == Ok(false) && self.unpinned(&[Role::Conductor, Role::Api]).is_ok()
+        marked == Ok(false) && self.unpinned(&[ServiceRole::Conductor, ServiceRole::Api]).is_ok()
     }
 
-    fn marked(&self, mark: &str) -> Found {
+    fn marked(&self, mark: &str) -> ConditionDetail {
         match self.records {
             Err(why) => unknown(why),
             Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.goal.to)),
@@ -388,10 +395,10 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn schema(&self, to: Place) -> Found {
+    fn schema(&self, to: Place) -> ConditionDetail {
         let database = match &self.facts.database {
-            Known::No(why) => return unknown(why),
-            Known::Yes(database) => database,
+            Fact::No(why) => return unknown(why),
+            Fact::Yes(database) => database,
         };
         let now = &database.revision;
         if let Some(head) = self.table.head(to) {
@@ -423,7 +430,7 @@ impl UpgradeConditions<'_> {
     }
 
     /// What was saved before the schema is of no use after it.
-    fn backed_up(&self, to: Place) -> Found {
+    fn backed_up(&self, to: Place) -> ConditionDetail {
         if self.schema(to).is_ok() {
             return Ok("the schema is upgraded already".to_owned());
         }
@@ -447,21 +454,21 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn pinned(&self, to: Place) -> Found {
+    fn pinned(&self, to: Place) -> ConditionDetail {
         if self.marked("unpin").is_ok() {
             return Ok("pins are being taken away already".to_owned());
         }
         let mut not = Vec::new();
         for status in self.statuses {
             match self.facts.pins.get(status.name) {
-                Some(Known::Yes(Some(pin)))
+                Some(Fact::Yes(Some(pin)))
                     if self.table.pin(to, pin).is_some()
                         && self.table.pin(to, pin) == self.table.pin(to, &self.goal.pin) => {}
-                Some(Known::Yes(Some(pin))) => {
+                Some(Fact::Yes(Some(pin))) => {
                     not.push(format!("{} would start pinned to {pin}", status.name));
                 }
-                Some(Known::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
-                Some(Known::No(why)) => return unknown(format!("{}: {why}", status.name)),
+                Some(Fact::Yes(None)) => not.push(format!("{} would start without a pin", status.name)),
+                Some(Fact::No(why)) => return unknown(format!("{}: {why}", status.name)),
                 None => return unknown(format!("the pin of {} was not asked for", status.name)),
             }
         }
@@ -472,7 +479,7 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn no_old_service(&self, config: &IronicConfig) -> Found {
+    fn no_old_service(&self, config: &IronicConfig) -> ConditionDetail {
         let mut old = Vec::new();
         for status in self.statuses {
             match &status.runs {
@@ -490,7 +497,7 @@ impl UpgradeConditions<'_> {
         Ok(format!("{} services run {}", self.statuses.len(), self.goal.to))
     }
 
-    fn unpinned(&self, roles: &[Role]) -> Found {
+    fn unpinned(&self, roles: &[ServiceRole]) -> ConditionDetail {
         let mut held = Vec::new();
         for status in self.statuses.iter().filter(|status| roles.contains(&status.role)) {
             match &status.runs {
@@ -512,10 +519,10 @@ impl UpgradeConditions<'_> {
         }
     }
 
-    fn rows_current(&self, to: Place) -> Found {
+    fn rows_current(&self, to: Place) -> ConditionDetail {
         let database = match &self.facts.database {
-            Known::No(why) => return unknown(why),
-            Known::Yes(database) => database,
+            Fact::No(why) => return unknown(why),
+            Fact::Yes(database) => database,
         };
         let left = database.left_over(&self.table.writes(to, None));
         if !left.is_empty() {

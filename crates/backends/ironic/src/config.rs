@@ -83,7 +83,7 @@ pub struct IronicConfig {
     pub in_flight: InFlight,
     /// What others do before and after.
     #[serde(default)]
-    pub hooks: Hooks,
+    pub hooks: IronicHooks,
     /// How long one question may take, in seconds.
     #[serde(default = "timeout")]
     pub timeout: u64,
@@ -136,7 +136,7 @@ pub struct Conductor {
     pub also_registered: Option<String>,
     /// Its place in each backend of the balancer that its JSON-RPC port stands in: its own, and those of its peers.
     #[serde(default)]
-    pub servers: Vec<Server>,
+    pub servers: Vec<BalancerServer>,
     /// Its own JSON-RPC port, for `way = "mute"`: `http://10.0.0.5:8089`.
     #[serde(default)]
     pub rpc: Option<String>,
@@ -167,7 +167,7 @@ pub struct Api {
     /// Where it answers itself, past the balancer: `http://10.0.0.7:6385`.
     pub url: String,
     /// Its place in each backend of the balancer.
-    pub servers: Vec<Server>,
+    pub servers: Vec<BalancerServer>,
     /// Commands that differ from those of all services.
     #[serde(default)]
     pub commands: Commands,
@@ -176,14 +176,14 @@ pub struct Api {
 /// A server of a backend of the balancer, written `backend/server`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Server {
+pub struct BalancerServer {
     /// The backend.
     pub backend: String,
     /// The server in it.
     pub server: String,
 }
 
-impl TryFrom<String> for Server {
+impl TryFrom<String> for BalancerServer {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
         match text.split_once('/') {
@@ -200,13 +200,13 @@ impl TryFrom<String> for Server {
     }
 }
 
-impl From<Server> for String {
-    fn from(server: Server) -> Self {
+impl From<BalancerServer> for String {
+    fn from(server: BalancerServer) -> Self {
         server.to_string()
     }
 }
 
-impl std::fmt::Display for Server {
+impl std::fmt::Display for BalancerServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { backend, server } = self;
         write!(f, "{backend}/{server}")
@@ -317,7 +317,7 @@ pub struct Balancer {
 /// What others do, as commands on the host of the tools. Without one the step is confirmed or told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Hooks {
+pub struct IronicHooks {
     /// Before anything else: the services that come before Ironic are of the new release.
     pub before: Option<String>,
     /// Brings the ramdisk image with the agent to `{release}`.
@@ -332,18 +332,18 @@ pub struct Hooks {
 
 /// All that an Ironic backend is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct IronicSettings {
     /// `[cluster]`
     pub cluster: IronicConfig,
     /// `[hosts]`
     pub hosts: Hosts,
     /// The times of it, in one place.
-    pub pace: Pace,
+    pub pace: IronicTiming,
 }
 
 /// How long things take, and how long they are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pace {
+pub struct IronicTiming {
     /// One question.
     pub call: Duration,
     /// Between two looks at what is waited for.
@@ -364,7 +364,7 @@ pub struct Pace {
     pub late: Duration,
 }
 
-impl Settings {
+impl IronicSettings {
     /// As the configuration says.
     pub fn new(mut cluster: IronicConfig, hosts: Hosts) -> Self {
         if cluster.rabbitmq.is_some() {
@@ -373,7 +373,7 @@ impl Settings {
             }
         }
         let seconds = Duration::from_secs;
-        let pace = Pace {
+        let pace = IronicTiming {
             call: seconds(cluster.timeout.max(1)),
             poll: seconds(cluster.poll.max(1)),
             lock: seconds(cluster.lock_expires.max(6)),
@@ -394,11 +394,11 @@ pub struct Service<'a> {
     /// What it is called.
     pub name: &'a str,
     /// Of which kind.
-    pub role: Role,
+    pub role: ServiceRole,
     /// Where its commands are run.
     pub host: &'a str,
     /// Its places at the balancer.
-    pub servers: &'a [Server],
+    pub servers: &'a [BalancerServer],
     /// Its commands.
     pub commands: Commands,
 }
@@ -406,14 +406,14 @@ pub struct Service<'a> {
 /// The kinds of services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum ServiceRole {
     /// `ironic-conductor`
     Conductor,
     /// `ironic-api`
     Api,
 }
 
-impl Role {
+impl ServiceRole {
     /// The kind of unit.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -428,14 +428,14 @@ impl IronicConfig {
     pub fn services(&self) -> impl Iterator<Item = Service<'_>> {
         let conductors = self.conductors.iter().map(|conductor| Service {
             name: &conductor.name,
-            role: Role::Conductor,
+            role: ServiceRole::Conductor,
             host: &conductor.host,
             servers: &conductor.servers,
             commands: conductor.commands.over(&self.commands),
         });
         let apis = self.apis.iter().map(|api| Service {
             name: &api.name,
-            role: Role::Api,
+            role: ServiceRole::Api,
             host: &api.host,
             servers: &api.servers,
             commands: api.commands.over(&self.commands),

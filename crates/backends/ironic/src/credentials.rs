@@ -128,7 +128,7 @@ pub(crate) struct Header {
 }
 
 /// Where a header comes from.
-pub(crate) enum Source {
+pub(crate) enum CredentialSource {
     /// There is none.
     Nobody,
     /// Always the same.
@@ -141,17 +141,17 @@ pub(crate) enum Source {
 
 /// Who asks a service.
 pub(crate) struct Credentials {
-    pub(crate) source: Source,
+    pub(crate) source: CredentialSource,
     kept: Mutex<Option<(Header, Timestamp)>>,
 }
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let source = match &self.source {
-            Source::Nobody => "nobody",
-            Source::Same(header) => header.name,
-            Source::Command(_) => "a command",
-            Source::Keystone { url, .. } => url,
+            CredentialSource::Nobody => "nobody",
+            CredentialSource::Same(header) => header.name,
+            CredentialSource::Command(_) => "a command",
+            CredentialSource::Keystone { url, .. } => url,
         };
         f.debug_tuple("Credentials").field(&source).finish()
     }
@@ -169,14 +169,14 @@ const BEFORE_ITS_END: Duration = Duration::from_secs(30);
 impl Credentials {
     /// Those of nobody.
     pub(crate) fn nobody() -> Self {
-        Self::of(Source::Nobody)
+        Self::of(CredentialSource::Nobody)
     }
 
     /// A token that somebody has.
     pub(crate) fn token(token: Option<&str>) -> Self {
         Self::of(match token {
-            None => Source::Nobody,
-            Some(token) => Source::Same(Header {
+            None => CredentialSource::Nobody,
+            Some(token) => CredentialSource::Same(Header {
                 name: TOKEN,
                 value: token.to_owned(),
             }),
@@ -189,18 +189,18 @@ impl Credentials {
     /// A file cannot be read, or others may read it.
     pub(crate) fn configured(auth: Option<&Auth>, command: Option<&str>) -> Result<Self, String> {
         let source = match (auth, command) {
-            (None, None) => Source::Nobody,
-            (None, Some(command)) => Source::Command(command.to_owned()),
+            (None, None) => CredentialSource::Nobody,
+            (None, Some(command)) => CredentialSource::Command(command.to_owned()),
             (Some(Auth::HttpBasic(HttpBasic { user, password_file })), _) => {
                 let password = secrets::read(password_file)?;
                 let encoded = STANDARD.encode(format!("{user}:{password}"));
                 secrets::remember(&encoded);
-                Source::Same(Header {
+                CredentialSource::Same(Header {
                     name: AUTHORIZATION.as_str(),
                     value: format!("Basic {encoded}"),
                 })
             }
-            (Some(Auth::Keystone(keystone)), _) => Source::Keystone {
+            (Some(Auth::Keystone(keystone)), _) => CredentialSource::Keystone {
                 url: format!("{}/auth/tokens", keystone.url.trim_end_matches('/')),
                 request: keystone.request(&secrets::read(&keystone.password_file)?),
             },
@@ -208,7 +208,7 @@ impl Credentials {
         Ok(Self::of(source))
     }
 
-    fn of(source: Source) -> Self {
+    fn of(source: CredentialSource) -> Self {
         Self {
             source,
             kept: Mutex::new(None),
@@ -217,7 +217,10 @@ impl Credentials {
 
     /// Whether what was refused may be another thing when it is asked for anew.
     pub(crate) fn can_be_renewed(&self) -> bool {
-        matches!(self.source, Source::Command(_) | Source::Keystone { .. })
+        matches!(
+            self.source,
+            CredentialSource::Command(_) | CredentialSource::Keystone { .. }
+        )
     }
 
     /// What was given last is not used again.
@@ -226,16 +229,16 @@ impl Credentials {
     }
 
     /// What is sent, where that is known without asking anybody.
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> CachedCredential {
         match &self.source {
-            Source::Nobody => return Known::Nothing,
-            Source::Same(header) => return Known::Header(header.clone()),
-            Source::Command(_) | Source::Keystone { .. } => {}
+            CredentialSource::Nobody => return CachedCredential::Nothing,
+            CredentialSource::Same(header) => return CachedCredential::Header(header.clone()),
+            CredentialSource::Command(_) | CredentialSource::Keystone { .. } => {}
         }
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match kept {
-            Some((header, until)) if Timestamp::now() < until => Known::Header(header),
-            Some(_) | None => Known::AskFor,
+            Some((header, until)) if Timestamp::now() < until => CachedCredential::Header(header),
+            Some(_) | None => CachedCredential::AskFor,
         }
     }
 
@@ -253,7 +256,7 @@ impl Credentials {
 }
 
 /// What is known of what is sent.
-pub(crate) enum Known {
+pub(crate) enum CachedCredential {
     /// Nothing is.
     Nothing,
     /// This is.

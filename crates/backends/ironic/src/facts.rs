@@ -4,68 +4,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use stagger_core::model::Fact;
 use stagger_versioned::Version;
 
 use crate::balancer::BalancerStatus;
 use crate::code::ReleaseCode;
 use crate::in_flight::NodeInFlight;
-use crate::records::Records;
-
-/// A fact, or why nobody could tell.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Known<T> {
-    /// It is so.
-    Yes(T),
-    /// Nobody could tell, and why.
-    No(String),
-}
-
-impl<T> Known<T> {
-    /// The fact, if it is known.
-    pub fn yes(&self) -> Option<&T> {
-        match self {
-            Self::Yes(fact) => Some(fact),
-            Self::No(_) => None,
-        }
-    }
-
-    /// The same, or why not.
-    ///
-    /// # Errors
-    /// Why nobody could tell.
-    pub fn known(&self) -> Result<&T, &str> {
-        match self {
-            Self::Yes(fact) => Ok(fact),
-            Self::No(why) => Err(why),
-        }
-    }
-}
+use crate::records::IronicRecords;
 
 /// All facts of one look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Facts {
+pub struct IronicFacts {
     /// When the look began.
     pub at: Timestamp,
     /// What each API service says, by the service's name.
     pub apis: BTreeMap<String, ApiReport>,
     /// The conductors that Ironic knows, by the name under which they are registered.
-    pub conductors: Known<BTreeMap<String, ConductorReport>>,
+    pub conductors: Fact<BTreeMap<String, ConductorReport>>,
     /// What its database holds.
-    pub database: Known<Database>,
+    pub database: Fact<DatabaseFacts>,
     /// The servers of the balancer.
-    pub balancer: Known<BalancerStatus>,
+    pub balancer: Fact<BalancerStatus>,
     /// The pin that each service's next start reads; empty: none.
-    pub pins: BTreeMap<String, Known<Option<String>>>,
+    pub pins: BTreeMap<String, Fact<Option<String>>>,
     /// What stagger installed where, and how far it has come.
-    pub records: Known<Records>,
+    pub records: Fact<IronicRecords>,
     /// What the code of the newest release among its services says about itself, where this program does not know that release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub code: Option<Known<ReleaseCode>>,
+    pub code: Option<Fact<ReleaseCode>>,
 }
 
-impl Facts {
+impl IronicFacts {
     /// Why nothing is known of it, if so: no API service answers, and neither does its database.
     pub fn silent(&self) -> Option<String> {
         let offered = self
@@ -73,7 +43,7 @@ impl Facts {
             .values()
             .any(|says| matches!(says, ApiReport::Offers(_)));
         match (&self.conductors, &self.database) {
-            (Known::No(api), Known::No(database)) if !offered => Some(format!("{api}; {database}")),
+            (Fact::No(api), Fact::No(database)) if !offered => Some(format!("{api}; {database}")),
             _ => None,
         }
     }
@@ -104,7 +74,7 @@ pub struct ConductorReport {
 /// What the database holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Database {
+pub struct DatabaseFacts {
     /// The revision of its schema.
     pub revision: String,
     /// Of each table that holds an object: how many rows have which version. `null` is a row without one.
@@ -178,7 +148,7 @@ pub struct ConductorRow {
     pub online: bool,
 }
 
-impl Database {
+impl DatabaseFacts {
     /// How many rows have no version, by table.
     pub fn without_version(&self) -> Vec<(&str, u64)> {
         self.rows

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::code::ReleaseCode;
-use crate::facts::Known;
+use stagger_core::model::Fact;
 
 /// The release that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct WantedRelease {
     /// With its patch: `29.0.6`.
     pub release: String,
     /// What its own code says; `None`: it was not asked.
-    pub code: Option<Known<ReleaseCode>>,
+    pub code: Option<Fact<ReleaseCode>>,
 }
 
 impl WantedRelease {

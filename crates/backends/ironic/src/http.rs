@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, in_full};
 use stagger_versioned::Version;
 
-use crate::credentials::{Credentials, Header, Known, Source, printed};
+use crate::credentials::{CachedCredential, CredentialSource, Credentials, Header, printed};
 use crate::facts::{ApiReport, ConductorReport};
 
 /// An answer is never longer: ten thousand conductors take two of these.
@@ -46,7 +46,7 @@ pub(crate) struct Http {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) enum RequestError {
+pub(crate) enum HttpError {
     /// Nobody listens there.
     Away(String),
     /// Unknown.
@@ -111,10 +111,10 @@ impl Http {
         url: &str,
         who: &Credentials,
         body: Option<&Value>,
-    ) -> Result<Answer, RequestError> {
+    ) -> Result<Answer, HttpError> {
         let header = async || {
             let header = self.header(who).await;
-            header.map_err(|why| RequestError::Unclear(format!("{url}: {why}")))
+            header.map_err(|why| HttpError::Unclear(format!("{url}: {why}")))
         };
         let answer = self.send(method, url, header().await?, body).await?;
         if answer.code != 401 || !who.can_be_renewed() {
@@ -130,8 +130,8 @@ impl Http {
         url: &str,
         header: Option<Header>,
         body: Option<&Value>,
-    ) -> Result<Answer, RequestError> {
-        let unclear = |why: String| RequestError::Unclear(format!("{url}: {why}"));
+    ) -> Result<Answer, HttpError> {
+        let unclear = |why: String| HttpError::Unclear(format!("{url}: {why}"));
         let mut request = Request::builder()
             .method(method)
             .uri(url)
@@ -149,7 +149,7 @@ impl Http {
             let answer = self.client.request(request).await.map_err(|error| {
                 let why = in_full(&error);
                 if error.is_connect() {
-                    RequestError::Away(format!("{url}: {why}"))
+                    HttpError::Away(format!("{url}: {why}"))
                 } else {
                     unclear(why)
                 }
@@ -185,7 +185,7 @@ impl Http {
     ) -> Result<(u16, Value), String> {
         match self.ask(method, url, who, body).await {
             Ok(Answer { code, body, .. }) => Ok((code, body)),
-            Err(RequestError::Away(why) | RequestError::Unclear(why)) => Err(why),
+            Err(HttpError::Away(why) | HttpError::Unclear(why)) => Err(why),
         }
     }
 
@@ -194,8 +194,8 @@ impl Http {
     pub(crate) async fn api(&self, url: &str, who: &Credentials) -> ApiReport {
         let answer = match self.send("GET", &join(url, "/"), None, None).await {
             Ok(answer) => answer,
-            Err(RequestError::Away(why)) => return ApiReport::Away(why),
-            Err(RequestError::Unclear(why)) => return ApiReport::Unclear(why),
+            Err(HttpError::Away(why)) => return ApiReport::Away(why),
+            Err(HttpError::Unclear(why)) => return ApiReport::Unclear(why),
         };
         let Answer {
             code, maximum, body, ..
@@ -215,7 +215,7 @@ impl Http {
             Ok(Answer { code, body, .. }) => {
                 ApiReport::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
             }
-            Err(RequestError::Away(why) | RequestError::Unclear(why)) => ApiReport::Unclear(why),
+            Err(HttpError::Away(why) | HttpError::Unclear(why)) => ApiReport::Unclear(why),
         }
     }
 
@@ -231,7 +231,7 @@ impl Http {
         for _ in 0..1000 {
             let answer = self.ask("GET", &next, who, None).await;
             let Answer { code, body, .. } = answer.map_err(|error| match error {
-                RequestError::Away(why) | RequestError::Unclear(why) => why,
+                HttpError::Away(why) | HttpError::Unclear(why) => why,
             })?;
             let listed = body["conductors"].as_array();
             let Some(listed) = listed.filter(|_| code == 200) else {
@@ -266,7 +266,7 @@ impl Http {
         match self.ask("POST", &join(rpc, "/"), who, Some(&call)).await {
             Ok(Answer { code: 200, body, .. }) if body.get("error").is_none() => Ok(()),
             Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", words_of(&body))),
-            Err(RequestError::Away(why) | RequestError::Unclear(why)) => Err(why),
+            Err(HttpError::Away(why) | HttpError::Unclear(why)) => Err(why),
         }
     }
 }
@@ -275,14 +275,14 @@ impl Http {
     /// What is to be sent beside a question, if anything is.
     async fn header(&self, who: &Credentials) -> Result<Option<Header>, String> {
         match who.known() {
-            Known::Nothing => return Ok(None),
-            Known::Header(header) => return Ok(Some(header)),
-            Known::AskFor => {}
+            CachedCredential::Nothing => return Ok(None),
+            CachedCredential::Header(header) => return Ok(Some(header)),
+            CachedCredential::AskFor => {}
         }
         let (token, ends) = match &who.source {
-            Source::Command(command) => (printed(command, self.limit).await?, None),
-            Source::Keystone { url, request } => self.keystone_token(url, request).await?,
-            Source::Nobody | Source::Same(_) => return Ok(None),
+            CredentialSource::Command(command) => (printed(command, self.limit).await?, None),
+            CredentialSource::Keystone { url, request } => self.keystone_token(url, request).await?,
+            CredentialSource::Nobody | CredentialSource::Same(_) => return Ok(None),
         };
         Ok(Some(who.keep(token, ends)))
     }
@@ -308,7 +308,7 @@ impl Http {
                 "{url} gives no token, it answers {code}: {}",
                 words_of(&body)
             )),
-            Err(RequestError::Away(why) | RequestError::Unclear(why)) => {
+            Err(HttpError::Away(why) | HttpError::Unclear(why)) => {
                 Err(format!("Keystone gives no token: {why}"))
             }
         }

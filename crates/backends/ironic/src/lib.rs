@@ -8,7 +8,7 @@
 //! The other half acts ([`backend`]): a [`visit`] drains a service, changes it by the commands of the [`config`], and gives it
 //! back; steps run Ironic's own tools.
 //!
-//! Start reading at [`facts::Facts`], then [`target`], then [`backend`].
+//! Start reading at [`facts::IronicFacts`], then [`target`], then [`backend`].
 
 pub mod backend;
 pub mod balancer;

@@ -10,19 +10,20 @@ use crate::client::IronicClient;
 use crate::code::{QUESTION, ReleaseCode};
 use crate::commands::filled;
 use crate::config::{IronicConfig, Tools};
-use crate::facts::{Facts, Known};
+use crate::facts::IronicFacts;
 use crate::records::RecordStore;
 use crate::releases::Releases;
+use stagger_core::model::Fact;
 
 /// All facts, now.
-pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> Facts {
+pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> IronicFacts {
     let at = Timestamp::now();
     let pins = config.services().map(|service| async move {
         let pin = match &service.commands.read_pin {
-            None => Known::No("there is no command `read_pin`".to_owned()),
+            None => Fact::No("there is no command `read_pin`".to_owned()),
             Some(command) => match filled(command, &service, &[]) {
                 Ok(command) => pin(client, service.host, &command).await,
-                Err(error) => Known::No(error.to_string()),
+                Err(error) => Fact::No(error.to_string()),
             },
         };
         (service.name.to_owned(), pin)
@@ -35,7 +36,7 @@ pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &Ironic
         join_all(pins),
         book.read(),
     );
-    Facts {
+    IronicFacts {
         at,
         apis,
         conductors,
@@ -43,47 +44,47 @@ pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &Ironic
         balancer,
         pins: pins.into_iter().collect(),
         records: match records {
-            Ok(records) => Known::Yes(records),
-            Err(error) => Known::No(error.to_string()),
+            Ok(records) => Fact::Yes(records),
+            Err(error) => Fact::No(error.to_string()),
         },
         code: None,
     }
 }
 
 /// The servers, now: those of the balancer, and conductors that are called over RabbitMQ.
-pub async fn balancer(client: &dyn IronicClient, config: &IronicConfig) -> Known<BalancerStatus> {
+pub async fn balancer(client: &dyn IronicClient, config: &IronicConfig) -> Fact<BalancerStatus> {
     let (shown, routing) = futures::join!(haproxy(client, config), client.routing());
     match (shown, routing) {
         (shown, None) => shown,
-        (Known::Yes(mut shown), Some(Known::Yes(routing))) => {
+        (Fact::Yes(mut shown), Some(Fact::Yes(routing))) => {
             shown.servers.extend(routing.servers(config));
-            Known::Yes(shown)
+            Fact::Yes(shown)
         }
-        (Known::No(why), _) | (_, Some(Known::No(why))) => Known::No(why),
+        (Fact::No(why), _) | (_, Some(Fact::No(why))) => Fact::No(why),
     }
 }
 
-async fn haproxy(client: &dyn IronicClient, config: &IronicConfig) -> Known<BalancerStatus> {
+async fn haproxy(client: &dyn IronicClient, config: &IronicConfig) -> Fact<BalancerStatus> {
     let command = &config.balancer.show;
     match client.ask(&config.balancer.host, command).await {
-        Err(error) => Known::No(error.to_string()),
-        Ok(ran) if ran.code != 0 => Known::No(format!(
+        Err(error) => Fact::No(error.to_string()),
+        Ok(ran) if ran.code != 0 => Fact::No(format!(
             "`{command}` ended with {}: {}",
             ran.code,
             last_words(&ran.output)
         )),
         Ok(ran) => match BalancerStatus::read(&ran.output) {
-            Ok(shown) => Known::Yes(shown),
-            Err(error) => Known::No(format!("`{command}`: {error}")),
+            Ok(shown) => Fact::Yes(shown),
+            Err(error) => Fact::No(format!("`{command}`: {error}")),
         },
     }
 }
 
 /// The pin that a service's next start reads.
-pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Known<Option<String>> {
+pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Fact<Option<String>> {
     match client.ask(host, command).await {
-        Err(error) => Known::No(error.to_string()),
-        Ok(ran) if ran.code != 0 => Known::No(format!(
+        Err(error) => Fact::No(error.to_string()),
+        Ok(ran) if ran.code != 0 => Fact::No(format!(
             "`{command}` ended with {}: {}",
             ran.code,
             last_words(&ran.output)
@@ -91,9 +92,9 @@ pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Known<
         Ok(ran) => {
             let words: Vec<&str> = ran.output.split_whitespace().collect();
             match words.as_slice() {
-                [] => Known::Yes(None),
-                [pin] => Known::Yes(Some((*pin).to_owned())),
-                _ => Known::No(format!(
+                [] => Fact::Yes(None),
+                [pin] => Fact::Yes(Some((*pin).to_owned())),
+                _ => Fact::No(format!(
                     "`{command}` printed {:?}, and a pin is one word",
                     ran.output
                 )),
@@ -104,13 +105,13 @@ pub async fn pin(client: &dyn IronicClient, host: &str, command: &str) -> Known<
 
 /// The newest release among the services of which the table knows nothing, as it is written down.
 pub(crate) fn unknown_release<'a>(
-    facts: &'a Facts,
+    facts: &'a IronicFacts,
     config: &'a IronicConfig,
     table: &Releases,
 ) -> Option<&'a str> {
     let written = facts
         .records
-        .yes()
+        .get()
         .into_iter()
         .flat_map(|records| records.services.values());
     let running = written.map(|record| record.release.as_str());
@@ -127,11 +128,11 @@ pub async fn release_code(
     client: &dyn IronicClient,
     tools: &Tools,
     release: &str,
-) -> Option<Known<ReleaseCode>> {
+) -> Option<Fact<ReleaseCode>> {
     let python = tools.python.as_ref()?;
     Some(match ask(client, &tools.host, python, release).await {
-        Ok(code) => Known::Yes(code),
-        Err(why) => Known::No(format!("the code of {release} on {}: {why}", tools.host)),
+        Ok(code) => Fact::Yes(code),
+        Err(why) => Fact::No(format!("the code of {release} on {}: {why}", tools.host)),
     })
 }
 

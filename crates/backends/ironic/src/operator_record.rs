@@ -1,12 +1,12 @@
 //! What an operator says that a service runs, where a run has left that open.
 
 use jiff::Timestamp;
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::{BackendError, Call, LockError};
 use stagger_engine::supervisor::{Identity, new_run_id};
 
 use crate::backend::IronicBackend;
-use crate::facts::{Facts, Known};
+use crate::facts::IronicFacts;
 use crate::records::{Record, RecordState};
 use crate::releases::Releases;
 use crate::runs::{runs, serves};
@@ -45,7 +45,7 @@ impl IronicBackend {
             let facts = self.look().await;
             let mut table = self.table().of_facts(&facts).into_owned();
             if !table.has(release)
-                && let Some(Known::Yes(code)) = self.code(release).await
+                && let Some(Fact::Yes(code)) = self.code(release).await
                 && let Ok(with) = table.with(&code)
             {
                 table = with;
@@ -63,7 +63,7 @@ impl IronicBackend {
         &self,
         name: &str,
         record: &Record,
-        mut facts: Facts,
+        mut facts: IronicFacts,
         table: &Releases,
     ) -> Result<(), BackendError> {
         let tried = format!("record what {name} runs");
@@ -79,8 +79,8 @@ impl IronicBackend {
             return Err(BackendError::permanent(tried, why).hint("as 29.0.6"));
         }
         match &mut facts.records {
-            Known::Yes(records) => records.services.insert(name.to_owned(), record.clone()),
-            Known::No(why) => return Err(BackendError::transient(tried, why.clone())),
+            Fact::Yes(records) => records.services.insert(name.to_owned(), record.clone()),
+            Fact::No(why) => return Err(BackendError::transient(tried, why.clone())),
         };
         runs(&service, &facts, config, table)
             .map_err(|reason| BackendError::permanent(&tried, reason.detail))?;
@@ -92,8 +92,8 @@ impl IronicBackend {
             );
         }
         match facts.pins.get(name) {
-            Some(Known::Yes(pin)) if *pin == record.pin => Ok(()),
-            Some(Known::Yes(pin)) => {
+            Some(Fact::Yes(pin)) if *pin == record.pin => Ok(()),
+            Some(Fact::Yes(pin)) => {
                 let told = |pin: &Option<String>| pin.clone().unwrap_or_else(|| "none".to_owned());
                 let why = format!(
                     "its next start reads the pin {}, and what was said is {}",
@@ -102,7 +102,7 @@ impl IronicBackend {
                 );
                 Err(BackendError::permanent(tried, why))
             }
-            Some(Known::No(why)) => Err(BackendError::transient(
+            Some(Fact::No(why)) => Err(BackendError::transient(
                 tried,
                 format!("the pin that its next start reads is not known: {why}"),
             )),

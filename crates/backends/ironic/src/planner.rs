@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use stagger_core::model::{Policy, Snapshot};
+use stagger_core::model::{Fact, Policy, Snapshot};
 use stagger_engine::cluster::names::names_are_known;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
-use crate::config::{IronicConfig, Role};
-use crate::facts::{Facts, Known};
+use crate::config::{IronicConfig, ServiceRole};
+use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::releases::{Releases, UnusableCode};
 use crate::target::upgrade;
@@ -36,7 +36,7 @@ impl IronicPlanner {
     }
 
     /// The releases that are known by this program, and by the code that was asked.
-    pub fn table(&self, facts: &Facts) -> Cow<'_, Releases> {
+    pub fn table(&self, facts: &IronicFacts) -> Cow<'_, Releases> {
         self.table.of_facts(facts)
     }
 
@@ -44,7 +44,7 @@ impl IronicPlanner {
     ///
     /// # Errors
     /// Facts that make no snapshot.
-    pub fn recorded(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    pub fn recorded(&self, facts: &IronicFacts) -> Result<Snapshot, BackendError> {
         let table = self.table.of_facts(facts);
         snapshot(facts, &self.config, &table, None, &BTreeSet::new())
     }
@@ -57,7 +57,7 @@ fn unusable(error: &UnusableCode) -> BackendError {
 
 /// The snapshot of these facts, on the way to that goal, with these interruptions permitted.
 pub(crate) fn snapshot(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
@@ -68,11 +68,11 @@ pub(crate) fn snapshot(
 }
 
 impl Planner for IronicPlanner {
-    type Facts = Facts;
+    type Facts = IronicFacts;
     type Goal = WantedRelease;
     type Memory = UpgradeGoal;
 
-    fn snapshot(&self, facts: &Facts) -> Result<Snapshot, BackendError> {
+    fn snapshot(&self, facts: &IronicFacts) -> Result<Snapshot, BackendError> {
         if let Some(why) = facts.silent() {
             return Err(BackendError::transient(
                 "reach the Ironic",
@@ -84,20 +84,20 @@ impl Planner for IronicPlanner {
 
     fn plan(
         &self,
-        facts: &Facts,
+        facts: &IronicFacts,
         wanted: &WantedRelease,
         policy: &Policy,
     ) -> Result<Planned<UpgradeGoal>, PlannerError> {
         let table = self.table.of_facts(facts);
         // That of the wanted release knows all that came before it.
         let table = match &wanted.code {
-            Some(Known::Yes(code)) => Cow::Owned(self.table.with(code).map_err(|error| unusable(&error))?),
-            Some(Known::No(_)) | None => table,
+            Some(Fact::Yes(code)) => Cow::Owned(self.table.with(code).map_err(|error| unusable(&error))?),
+            Some(Fact::No(_)) | None => table,
         };
         let upgrade = upgrade(facts, &self.config, &table, wanted, policy)?;
         let UpgradeGoal { interruptions, .. } = &upgrade.goal;
         let snapshot = snapshot(facts, &self.config, &table, Some(&upgrade.goal), interruptions)?;
-        let kinds = BTreeSet::from([Role::Conductor.as_str(), Role::Api.as_str()]);
+        let kinds = BTreeSet::from([ServiceRole::Conductor.as_str(), ServiceRole::Api.as_str()]);
         names_are_known(&snapshot, policy, BTreeSet::from(["host", "group"]), &kinds)?;
         Ok(Planned {
             snapshot,

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use stagger_engine::preflight::{Asked, Check, Template, ask_hosts};
+use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
-use crate::config::{Commands, IronicConfig, Settings};
-use crate::facts::{ApiReport, Facts, Known};
+use crate::config::{Commands, IronicConfig, IronicSettings};
+use crate::facts::{ApiReport, IronicFacts};
+use stagger_core::model::Fact;
 
 const OF_SERVICES: &[&str] = &["service", "kind", "host"];
 const OF_INSTALLS: &[&str] = &["service", "kind", "host", "release"];
@@ -141,7 +142,7 @@ fn on_hosts(config: &IronicConfig) -> Vec<OnHost<'_>> {
 }
 
 /// What the first look at it says: each thing that did not answer.
-pub fn of_facts(facts: &Facts) -> Vec<Check> {
+pub fn of_facts(facts: &IronicFacts) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut told = |subject: &str, why: Option<&String>, found: &str| {
         checks.push(match why {
@@ -167,17 +168,17 @@ pub fn of_facts(facts: &Facts) -> Vec<Check> {
 }
 
 /// Why something is not known, if it is not.
-fn unknown<T>(known: &Known<T>) -> Option<&String> {
+fn unknown<T>(known: &Fact<T>) -> Option<&String> {
     match known {
-        Known::Yes(_) => None,
-        Known::No(why) => Some(why),
+        Fact::Yes(_) => None,
+        Fact::No(why) => Some(why),
     }
 }
 
 /// One look at each host, which changes nothing.
-pub async fn look(settings: &Settings) -> Vec<Check> {
+pub async fn look(settings: &IronicSettings) -> Vec<Check> {
     let config = &settings.cluster;
-    let mut by_host: BTreeMap<String, Asked> = BTreeMap::new();
+    let mut by_host: BTreeMap<String, HostChecks> = BTreeMap::new();
     for host in config.hosts() {
         by_host.entry(host.to_owned()).or_default();
     }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::balancer::{ServerReport, ServerState};
-use crate::config::{IronicConfig, Server, own_server};
+use crate::config::{BalancerServer, IronicConfig, own_server};
 
 /// Ironic's `MANAGER_TOPIC`, before the name of a conductor.
 const TOPIC: &str = "ironic.conductor_manager.";
@@ -98,7 +98,7 @@ impl Routing {
     pub(crate) fn servers<'a>(
         &'a self,
         config: &'a IronicConfig,
-    ) -> impl Iterator<Item = (Server, ServerReport)> + 'a {
+    ) -> impl Iterator<Item = (BalancerServer, ServerReport)> + 'a {
         config.conductors.iter().map(|conductor| {
             let (state, status) = self.state(&conductor.registered);
             let report = ServerReport {

@@ -14,7 +14,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::cluster::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
-use stagger_engine::life::Pulse;
+use stagger_engine::life::Liveness;
 use stagger_engine::supervisor::random_hex;
 
 use crate::sql::{Sql, Statement, Value};
@@ -22,7 +22,7 @@ use crate::sql::{Sql, Statement, Value};
 /// All that is written down of one Ironic.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Records {
+pub struct IronicRecords {
     /// By the service's name.
     pub services: BTreeMap<String, Record>,
     /// What was done once on the way to a release: by its number, then by what, with what came of it.
@@ -53,7 +53,7 @@ pub enum RecordState {
     Changing,
 }
 
-impl Records {
+impl IronicRecords {
     /// Whether that was done on the way to a release.
     pub fn is_marked(&self, release: &str, mark: &str) -> bool {
         self.marks
@@ -116,12 +116,12 @@ pub struct RecordStore {
     /// Where Ironic's own database is.
     place: String,
     expires: Duration,
-    known: OnceLock<Known>,
+    known: OnceLock<ReadRecords>,
 }
 
 /// Which Ironic the rows are of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Known {
+struct ReadRecords {
     identity: ClusterId,
     /// What its rows are filed under: the name by which it was first called.
     name: String,
@@ -167,7 +167,7 @@ impl RecordStore {
         Ok(self.make().await?.identity.clone())
     }
 
-    async fn make(&self) -> Result<&Known, BackendError> {
+    async fn make(&self) -> Result<&ReadRecords, BackendError> {
         if let Some(known) = self.known.get() {
             return Ok(known);
         }
@@ -208,7 +208,7 @@ impl RecordStore {
         Ok(self.known.get_or_init(|| known))
     }
 
-    async fn found(&self) -> Result<Option<Known>, BackendError> {
+    async fn found(&self) -> Result<Option<ReadRecords>, BackendError> {
         let question = "select id, name from stagger_ironic_identity where place = ?";
         let rows = self
             .sql
@@ -218,7 +218,7 @@ impl RecordStore {
         let identity = ClusterId::new(text(WHICH, row, 0)?)
             .map_err(|error| BackendError::permanent(WHICH, error.to_string()))?;
         let name = text(WHICH, row, 1)?;
-        Ok(Some(Known { identity, name }))
+        Ok(Some(ReadRecords { identity, name }))
     }
 
     /// Keeps where a journal stands.
@@ -277,10 +277,10 @@ impl RecordStore {
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn read(&self) -> Result<Records, BackendError> {
+    pub async fn read(&self) -> Result<IronicRecords, BackendError> {
         const TRIED: &str = "read what was installed where";
         self.make().await?;
-        let mut records = Records::default();
+        let mut records = IronicRecords::default();
         let services = "select service, rel, pin, state, run from stagger_ironic_service where cluster = ?";
         for row in self.sql.fetch(TRIED, services, vec![self.name()]).await? {
             let text = |at: usize| text(TRIED, &row, at);
@@ -452,7 +452,7 @@ impl RecordStore {
             {
                 match &watched {
                     // What has provably ended renews nothing any more: there is nothing to watch.
-                    _ if held.claim.pulse() == Pulse::Gone => {}
+                    _ if held.claim.pulse() == Liveness::Gone => {}
                     Some((seen, _)) if (seen.fence, seen.beat) != (now.fence, now.beat) => {
                         return Err(LockError::Held(Box::new(held.claim.clone())));
                     }

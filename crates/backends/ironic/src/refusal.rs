@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{Doors, Policy, Reason, UnitState};
+use stagger_core::model::{Doors, Fact, Policy, Reason, UnitState};
 use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
 use crate::code::ReleaseCode;
 use crate::conditions::{strange_apis, strange_conductors};
-use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
-use crate::facts::{Facts, Known};
+use crate::config::{IronicConfig, NodesInFlight, ServiceRole, StopMode};
+use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::in_flight;
 use crate::releases::Releases;
@@ -25,7 +25,7 @@ pub(crate) struct AcceptedUpgrade {
 
 /// What is wanted of what runs, if nothing speaks against it.
 pub(crate) fn judge(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     wanted: &WantedRelease,
@@ -84,7 +84,7 @@ pub(crate) fn judge(
 
 /// What a run keeps of what the new code has said.
 fn remembered(table: &Releases, wanted: &WantedRelease, from: Place) -> Option<ReleaseCode> {
-    let code = wanted.code.as_ref()?.yes()?;
+    let code = wanted.code.as_ref()?.get()?;
     let oldest = table.number(from).parse().ok()?;
     Some(code.clone().since(oldest))
 }
@@ -107,14 +107,14 @@ fn found(
         }
         Err(error) => {
             let asked = match &wanted.code {
-                Some(Known::No(why)) => {
+                Some(Fact::No(why)) => {
                     format!("; {why}: install it where the tools are, then plan again")
                 }
                 None if config.tools.python.is_none() => {
                     "; a newer one is known from its own code, once `tools.python` names its Python"
                         .to_owned()
                 }
-                Some(Known::Yes(_)) | None => String::new(),
+                Some(Fact::Yes(_)) | None => String::new(),
             };
             reasons.push(Reason::of_backend("unknown-release", format!("{error}{asked}")));
             None
@@ -188,7 +188,7 @@ fn before(table: &Releases, to: Named) -> Option<(Named, String)> {
     Some((table.find(&number).ok()?, number))
 }
 
-fn not_serving(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'_>]) -> Vec<Reason> {
+fn not_serving(facts: &IronicFacts, config: &IronicConfig, services: &[ServiceStatus<'_>]) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let down = |status: &&ServiceStatus<'_>| status.state.0 != UnitState::Serving;
     for status in services.iter().filter(down) {
@@ -200,7 +200,7 @@ fn not_serving(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'
         let why = format!("{} {words}: {}", status.name, status.state.1);
         reasons.push(Reason::of_backend(slug, why));
     }
-    if let Known::No(why) = &facts.conductors {
+    if let Fact::No(why) = &facts.conductors {
         reasons.push(Reason::of_backend("conductors-unknown", why.clone()));
     }
     for (slug, strangers) in [
@@ -214,10 +214,10 @@ fn not_serving(facts: &Facts, config: &IronicConfig, services: &[ServiceStatus<'
     reasons
 }
 
-fn database(facts: &Facts) -> Vec<Reason> {
+fn database(facts: &IronicFacts) -> Vec<Reason> {
     let database = match &facts.database {
-        Known::No(why) => return vec![Reason::of_backend("database-unknown", why.clone())],
-        Known::Yes(database) => database,
+        Fact::No(why) => return vec![Reason::of_backend("database-unknown", why.clone())],
+        Fact::Yes(database) => database,
     };
     let without = database.without_version();
     if without.is_empty() {
@@ -236,8 +236,8 @@ fn database(facts: &Facts) -> Vec<Reason> {
 }
 
 /// Nodes in flight, where an upgrade is to begin with none.
-fn nodes_in_flight(facts: &Facts, config: &IronicConfig) -> Option<Reason> {
-    let database = facts.database.yes()?;
+fn nodes_in_flight(facts: &IronicFacts, config: &IronicConfig) -> Option<Reason> {
+    let database = facts.database.get()?;
     if config.in_flight.nodes != NodesInFlight::Refuse {
         return None;
     }
@@ -256,8 +256,8 @@ fn no_backup(config: &IronicConfig) -> Option<Reason> {
 }
 
 /// Rows of versions that the release to go to does not know, or that are newer than what runs.
-fn too_new(facts: &Facts, table: &Releases, from: Place, to: Place) -> Vec<Reason> {
-    let Some(database) = facts.database.yes() else {
+fn too_new(facts: &IronicFacts, table: &Releases, from: Place, to: Place) -> Vec<Reason> {
+    let Some(database) = facts.database.get() else {
         return Vec::new();
     };
     let reads = table.reads(from.max(to));
@@ -283,10 +283,10 @@ fn too_new(facts: &Facts, table: &Releases, from: Place, to: Place) -> Vec<Reaso
 }
 
 /// Whether conductors can be stopped in the way that is set.
-fn way(facts: &Facts, config: &IronicConfig) -> Vec<Reason> {
+fn way(facts: &IronicFacts, config: &IronicConfig) -> Vec<Reason> {
     let stopping = &config.stopping;
     let mut reasons = Vec::new();
-    if let Known::No(why) = &facts.balancer {
+    if let Fact::No(why) = &facts.balancer {
         reasons.push(Reason::of_backend("balancer-unknown", why.clone()));
     }
     match stopping.way {
@@ -351,7 +351,7 @@ fn commands(config: &IronicConfig) -> Vec<Reason> {
     });
     let unbalanced = config
         .services()
-        .filter(|service| service.role == Role::Api && service.servers.is_empty())
+        .filter(|service| service.role == ServiceRole::Api && service.servers.is_empty())
         .map(|service| {
             let why = format!("{} has no `servers`: it cannot be drained", service.name);
             Reason::of_backend("not-prepared", why)

@@ -14,7 +14,8 @@ use stagger_versioned::manifest::{
 };
 
 use crate::code::{ListedRelease, ReleaseCode};
-use crate::facts::{Facts, Known};
+use crate::facts::IronicFacts;
+use stagger_core::model::Fact;
 
 const TABLE: &str = include_str!("releases.toml");
 
@@ -154,8 +155,8 @@ impl Releases {
     }
 
     /// Those and the ones that the code lists which these facts have, if they have one.
-    pub fn of_facts(&self, facts: &Facts) -> Cow<'_, Self> {
-        let code = facts.code.as_ref().and_then(Known::yes);
+    pub fn of_facts(&self, facts: &IronicFacts) -> Cow<'_, Self> {
+        let code = facts.code.as_ref().and_then(Fact::get);
         let with = code.and_then(|code| self.with(code).ok());
         with.map_or(Cow::Borrowed(self), Cow::Owned)
     }

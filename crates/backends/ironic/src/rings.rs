@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{IdError, Interruption};
 
-use crate::config::{IronicConfig, Role};
-use crate::facts::{Database, Facts};
+use crate::config::{IronicConfig, ServiceRole};
+use crate::facts::{DatabaseFacts, IronicFacts};
 use crate::services::{groups, unit_id};
 
 /// The conductors of a group that have a driver in common.
@@ -35,9 +35,9 @@ impl std::fmt::Display for Ring<'_> {
 }
 
 /// All rings that matter.
-pub(crate) fn rings<'a>(facts: &Facts, config: &'a IronicConfig) -> Vec<Ring<'a>> {
-    let nothing = Database::default();
-    let database = facts.database.yes().unwrap_or(&nothing);
+pub(crate) fn rings<'a>(facts: &IronicFacts, config: &'a IronicConfig) -> Vec<Ring<'a>> {
+    let nothing = DatabaseFacts::default();
+    let database = facts.database.get().unwrap_or(&nothing);
     let groups = groups(facts, config);
     let mut by_group: BTreeMap<&str, BTreeSet<&'a str>> = BTreeMap::new();
     for conductor in &config.conductors {
@@ -77,7 +77,11 @@ pub(crate) fn rings<'a>(facts: &Facts, config: &'a IronicConfig) -> Vec<Ring<'a>
 }
 
 /// The drivers that a conductor has; `None`: none are written down for it.
-fn drivers_of<'a>(name: &str, database: &'a Database, config: &IronicConfig) -> Option<&'a BTreeSet<String>> {
+fn drivers_of<'a>(
+    name: &str,
+    database: &'a DatabaseFacts,
+    config: &IronicConfig,
+) -> Option<&'a BTreeSet<String>> {
     let mut registered = database.drivers.iter();
     registered
         .find(|(registered, _)| {
@@ -99,7 +103,7 @@ pub(crate) fn stand_ins<'a>(rings: &[Ring<'a>], conductor: &str) -> BTreeSet<&'a
 }
 
 /// Whether a person permits that a service is away with nobody in its stead.
-pub(crate) fn is_permitted(permitted: &BTreeSet<String>, role: Role, name: &str) -> bool {
+pub(crate) fn is_permitted(permitted: &BTreeSet<String>, role: ServiceRole, name: &str) -> bool {
     let sort = role.as_str();
     permitted.contains(sort) || permitted.contains(&format!("{sort}.{name}"))
 }
@@ -107,14 +111,14 @@ pub(crate) fn is_permitted(permitted: &BTreeSet<String>, role: Role, name: &str)
 /// Whether a service has no stand-in, and a person permits that it is away all the same. Of one that has a word permits
 /// nothing.
 pub(crate) fn goes_by_word(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     permitted: &BTreeSet<String>,
-    (role, name): (Role, &str),
+    (role, name): (ServiceRole, &str),
 ) -> bool {
     let is_alone = match role {
-        Role::Api => config.apis.len() == 1,
-        Role::Conductor => stand_ins(&rings(facts, config), name).is_empty(),
+        ServiceRole::Api => config.apis.len() == 1,
+        ServiceRole::Conductor => stand_ins(&rings(facts, config), name).is_empty(),
     };
     is_alone && is_permitted(permitted, role, name)
 }
@@ -129,7 +133,7 @@ pub(crate) fn interruptions(
     permitted: &BTreeSet<String>,
 ) -> Result<Vec<Interruption>, IdError> {
     let mut all = Vec::new();
-    let mut add = |role: Role, name: &str, what: String| -> Result<(), IdError> {
+    let mut add = |role: ServiceRole, name: &str, what: String| -> Result<(), IdError> {
         all.push(Interruption {
             name: format!("{}.{name}", role.as_str()),
             sort: role.as_str().to_owned(),
@@ -155,12 +159,12 @@ pub(crate) fn interruptions(
                 "while {name} restarts no conductor serves its nodes: it is the only one of {}",
                 of.join("; ")
             );
-            add(Role::Conductor, name, what)?;
+            add(ServiceRole::Conductor, name, what)?;
         }
     }
     if let [only] = &config.apis[..] {
         let what = format!("while {} restarts no API answers: it is the only one", only.name);
-        add(Role::Api, &only.name, what)?;
+        add(ServiceRole::Api, &only.name, what)?;
     }
     Ok(all)
 }

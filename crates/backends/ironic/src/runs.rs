@@ -1,11 +1,11 @@
 //! What each service runs: our record of it, held against what can be seen.
 
-use stagger_core::model::{IdError, Reason, Revision, UnitState};
+use stagger_core::model::{Fact, IdError, Reason, Revision, UnitState};
 use stagger_versioned::manifest::Place;
 
 use crate::balancer::ServerState;
-use crate::config::{Conductor, IronicConfig, Role, Service};
-use crate::facts::{ApiReport, Facts, Known};
+use crate::config::{Conductor, IronicConfig, Service, ServiceRole};
+use crate::facts::{ApiReport, IronicFacts};
 use crate::records::RecordState;
 use crate::releases::Releases;
 
@@ -68,7 +68,7 @@ pub fn release_of(revision: &Revision) -> (&str, Option<&str>) {
 /// what our record says.
 pub fn runs(
     service: &Service<'_>,
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
 ) -> Result<Runs, Reason> {
@@ -89,7 +89,7 @@ pub fn runs(
             let pin = facts
                 .pins
                 .get(name)
-                .map_or(Err("it was not asked for"), Known::known);
+                .map_or(Err("it was not asked for"), Fact::known);
             let pin =
                 pin.map_err(|why| Reason::of_backend("pin-unknown", format!("the pin of {name}: {why}")))?;
             (config.installed.clone(), pin.clone())
@@ -120,7 +120,7 @@ pub fn runs(
 /// What a service says that cannot be, if it runs that.
 fn contradiction(
     service: &Service<'_>,
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     runs: &Runs,
@@ -132,7 +132,7 @@ fn contradiction(
         None => release.clone(),
     };
     match service.role {
-        Role::Api => {
+        ServiceRole::Api => {
             let Some(ApiReport::Offers(offered)) = facts.apis.get(name) else {
                 return None;
             };
@@ -144,7 +144,7 @@ fn contradiction(
                 )
             })
         }
-        Role::Conductor => {
+        ServiceRole::Conductor => {
             let conductor = config
                 .conductors
                 .iter()
@@ -154,7 +154,7 @@ fn contradiction(
             if !says {
                 return None;
             }
-            let row = facts.database.yes()?.conductors.get(registered)?;
+            let row = facts.database.get()?.conductors.get(registered)?;
             let version = row.version.as_deref()?;
             let expected = table.conductor_row(*place, runs.held_to())?.to_string();
             // Online migrations raise the row of one that is pinned no more, and of nobody else.
@@ -169,8 +169,8 @@ fn contradiction(
 }
 
 /// Under which name a conductor is registered now, and whether it is alive; `None`: under none, or nobody could tell.
-pub fn registered<'a>(conductor: &'a Conductor, facts: &Facts) -> Option<(&'a str, bool)> {
-    let listed = facts.conductors.yes()?;
+pub fn registered<'a>(conductor: &'a Conductor, facts: &IronicFacts) -> Option<(&'a str, bool)> {
+    let listed = facts.conductors.get()?;
     let names = [Some(&conductor.registered), conductor.also_registered.as_ref()];
     let mut found = names.into_iter().flatten().filter_map(|name| {
         let says = listed.get(name)?;
@@ -186,17 +186,17 @@ pub fn registered<'a>(conductor: &'a Conductor, facts: &Facts) -> Option<(&'a st
 }
 
 /// Whether a service serves, and why not.
-pub fn serves(service: &Service<'_>, facts: &Facts, config: &IronicConfig) -> (UnitState, String) {
+pub fn serves(service: &Service<'_>, facts: &IronicFacts, config: &IronicConfig) -> (UnitState, String) {
     let own = match service.role {
-        Role::Api => match facts.apis.get(service.name) {
+        ServiceRole::Api => match facts.apis.get(service.name) {
             Some(ApiReport::Offers(_)) => None,
             Some(ApiReport::Away(why)) => Some((UnitState::Down, why.clone())),
             Some(ApiReport::Unclear(why)) => Some((UnitState::Unknown, why.clone())),
             None => Some((UnitState::Unknown, "it was not asked".to_owned())),
         },
-        Role::Conductor => match &facts.conductors {
-            Known::No(why) => Some((UnitState::Unknown, why.clone())),
-            Known::Yes(_) => {
+        ServiceRole::Conductor => match &facts.conductors {
+            Fact::No(why) => Some((UnitState::Unknown, why.clone())),
+            Fact::Yes(_) => {
                 let conductor = config.conductors.iter().find(|known| known.name == service.name);
                 match conductor.and_then(|conductor| registered(conductor, facts)) {
                     Some((_, true)) => None,
@@ -213,8 +213,8 @@ pub fn serves(service: &Service<'_>, facts: &Facts, config: &IronicConfig) -> (U
         return (UnitState::Serving, String::new());
     }
     let shown = match &facts.balancer {
-        Known::No(why) => return (UnitState::Unknown, why.clone()),
-        Known::Yes(shown) => shown,
+        Fact::No(why) => return (UnitState::Unknown, why.clone()),
+        Fact::Yes(shown) => shown,
     };
     for server in service.servers {
         let says = shown.server(server);

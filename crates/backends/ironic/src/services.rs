@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{IdError, Reason, UnitId, UnitState};
 
-use crate::config::{Conductor, IronicConfig, Role};
-use crate::facts::Facts;
+use crate::config::{Conductor, IronicConfig, ServiceRole};
+use crate::facts::IronicFacts;
 use crate::releases::Releases;
 use crate::runs::{Runs, registered, runs, serves};
 
@@ -15,7 +15,7 @@ pub struct ServiceStatus<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its kind.
-    pub role: Role,
+    pub role: ServiceRole,
     /// Whether it serves, and why not.
     pub state: (UnitState, String),
     /// What it runs, or why nobody could tell.
@@ -23,7 +23,11 @@ pub struct ServiceStatus<'a> {
 }
 
 /// The status of all services, conductors first.
-pub fn statuses<'a>(facts: &Facts, config: &'a IronicConfig, table: &Releases) -> Vec<ServiceStatus<'a>> {
+pub fn statuses<'a>(
+    facts: &IronicFacts,
+    config: &'a IronicConfig,
+    table: &Releases,
+) -> Vec<ServiceStatus<'a>> {
     let services = config.services().map(|service| ServiceStatus {
         name: service.name,
         role: service.role,
@@ -34,8 +38,8 @@ pub fn statuses<'a>(facts: &Facts, config: &'a IronicConfig, table: &Releases) -
 }
 
 /// The group of each conductor that Ironic lists.
-pub fn groups(facts: &Facts, config: &IronicConfig) -> BTreeMap<String, String> {
-    let listed = facts.conductors.yes();
+pub fn groups(facts: &IronicFacts, config: &IronicConfig) -> BTreeMap<String, String> {
+    let listed = facts.conductors.get();
     let group = |conductor: &Conductor| {
         let (name, _) = registered(conductor, facts)?;
         listed?.get(name).map(|says| says.group.clone())
@@ -51,6 +55,6 @@ pub fn groups(facts: &Facts, config: &IronicConfig) -> BTreeMap<String, String> 
 ///
 /// # Errors
 /// The service's name is no word.
-pub fn unit_id(role: Role, service: &str) -> Result<UnitId, IdError> {
+pub fn unit_id(role: ServiceRole, service: &str) -> Result<UnitId, IdError> {
     UnitId::new(format!("{}.{service}", role.as_str()))
 }

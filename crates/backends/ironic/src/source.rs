@@ -9,8 +9,8 @@ use stagger_engine::redact::redact;
 
 use crate::backend::IronicBackend;
 use crate::client::RemoteIronic;
-use crate::config::{IronicConfig, Settings};
-use crate::facts::Facts;
+use crate::config::{IronicConfig, IronicSettings};
+use crate::facts::IronicFacts;
 use crate::goal::WantedRelease;
 use crate::observe::release_code;
 
@@ -29,7 +29,7 @@ impl LiveIronic {
     ///
     /// # Errors
     /// What in the configuration cannot be used. Nothing is asked yet.
-    pub fn new(settings: &Settings) -> Result<Self, BackendError> {
+    pub fn new(settings: &IronicSettings) -> Result<Self, BackendError> {
         Ok(Self {
             backend: IronicBackend::new(settings.clone(), None)?,
             config: settings.cluster.clone(),
@@ -41,7 +41,7 @@ impl LiveIronic {
 ///
 /// # Errors
 /// What in the configuration cannot be used.
-pub async fn wanted_release(settings: &Settings, release: &str) -> Result<WantedRelease, BackendError> {
+pub async fn wanted_release(settings: &IronicSettings, release: &str) -> Result<WantedRelease, BackendError> {
     let client = RemoteIronic::new(settings.clone())?;
     Ok(WantedRelease {
         release: release.to_owned(),
@@ -51,13 +51,13 @@ pub async fn wanted_release(settings: &Settings, release: &str) -> Result<Wanted
 
 #[async_trait]
 impl Source for LiveIronic {
-    type Facts = Facts;
+    type Facts = IronicFacts;
 
-    async fn facts(&self) -> Result<Facts, BackendError> {
+    async fn facts(&self) -> Result<IronicFacts, BackendError> {
         Ok(self.backend.look().await)
     }
 
-    async fn inventory(&self) -> Result<(Inventory, Facts), BackendError> {
+    async fn inventory(&self) -> Result<(Inventory, IronicFacts), BackendError> {
         let facts = self.facts().await?;
         Ok((inventory(&facts, &self.config)?, facts))
     }
@@ -67,7 +67,7 @@ impl Source for LiveIronic {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedIronic {
-    facts: Facts,
+    facts: IronicFacts,
     /// Its services and how they are reached, as the configuration had it, without secrets.
     pub cluster: IronicConfig,
 }
@@ -84,18 +84,18 @@ impl RecordedIronic {
 
 #[async_trait]
 impl Source for RecordedIronic {
-    type Facts = Facts;
+    type Facts = IronicFacts;
 
-    async fn facts(&self) -> Result<Facts, BackendError> {
+    async fn facts(&self) -> Result<IronicFacts, BackendError> {
         Ok(self.facts.clone())
     }
 
-    async fn inventory(&self) -> Result<(Inventory, Facts), BackendError> {
+    async fn inventory(&self) -> Result<(Inventory, IronicFacts), BackendError> {
         Ok((inventory(&self.facts, &self.cluster)?, self.facts.clone()))
     }
 }
 
-fn inventory(facts: &Facts, config: &IronicConfig) -> Result<Inventory, BackendError> {
+fn inventory(facts: &IronicFacts, config: &IronicConfig) -> Result<Inventory, BackendError> {
     let wrong = |error: serde_json::Error| BackendError::permanent("write the inventory", error.to_string());
     let mut cluster = serde_json::to_value(config).map_err(wrong)?;
     without_secrets(&mut cluster);

@@ -18,8 +18,8 @@ use crate::conditions::{
     NODES_STABLE, PINNED, PREPARED, ROWS_CURRENT, ROWS_HAVE_VERSIONS, ROWS_READABLE, SCHEMA_UPGRADED,
     SERVICES_KNOWN, UNPIN_BEGUN, UNPINNED,
 };
-use crate::config::{IronicConfig, NodesInFlight, Role, StopMode};
-use crate::facts::Facts;
+use crate::config::{IronicConfig, NodesInFlight, ServiceRole, StopMode};
+use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::refusal::judge;
 use crate::releases::Releases;
@@ -73,7 +73,7 @@ pub struct Upgrade {
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
 pub fn upgrade(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     wanted: &WantedRelease,
@@ -332,7 +332,7 @@ impl Compiler<'_> {
     /// Conductors of several rings go together, if each is drained by itself. Otherwise one goes at a time: what holds all
     /// requests, or writes into Ironic's table, is not done for two at once.
     fn width(&self, kind: &str) -> Width {
-        if kind == Role::Conductor.as_str() && self.config.stopping.way == StopMode::Drain {
+        if kind == ServiceRole::Conductor.as_str() && self.config.stopping.way == StopMode::Drain {
             Width::Policy
         } else {
             Width::Single

@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 use stagger_core::model::{BudgetsBuilder, Condition, IdError, Ix, Kind, Snapshot, SnapshotError, Unit};
 
 use crate::conditions::{NODES_STABLE, conditions};
-use crate::config::{IronicConfig, Role};
-use crate::facts::Facts;
+use crate::config::{IronicConfig, ServiceRole};
+use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
 use crate::releases::Releases;
 use crate::rings::{Ring, interruptions, is_permitted, rings};
@@ -16,7 +16,7 @@ use crate::services::{ServiceStatus, groups, statuses, unit_id};
 
 /// Facts that make no snapshot.
 #[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
+pub enum IronicTranslateError {
     /// A name that is none of ours.
     #[error("a name cannot be used")]
     Name(#[from] IdError),
@@ -27,19 +27,19 @@ pub enum TranslateError {
 
 /// Seconds that one visit usually takes where the configuration says nothing: 20 and 6 were measured, on conductors with
 /// nothing to do.
-const USUAL: [(Role, u32); 2] = [(Role::Conductor, 30), (Role::Api, 10)];
+const USUAL: [(ServiceRole, u32); 2] = [(ServiceRole::Conductor, 30), (ServiceRole::Api, 10)];
 
 /// The snapshot of these facts, for what is wanted; `permitted` are interruptions, by name or by sort.
 ///
 /// # Errors
 /// Names that are none.
 pub fn translate(
-    facts: &Facts,
+    facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,
     goal: Option<&UpgradeGoal>,
     permitted: &BTreeSet<String>,
-) -> Result<Snapshot, TranslateError> {
+) -> Result<Snapshot, IronicTranslateError> {
     let statuses = statuses(facts, config, table);
     let groups = groups(facts, config);
     let mut units = Vec::with_capacity(statuses.len());
@@ -108,11 +108,11 @@ fn budgets(
     };
     for ring in rings {
         let of_it =
-            members(&|status| status.role == Role::Conductor && ring.conductors.contains(status.name));
+            members(&|status| status.role == ServiceRole::Conductor && ring.conductors.contains(status.name));
         let limit = alone(&of_it).unwrap_or(1);
         builder.add("conductors of a hash ring", &ring.to_string(), limit, &of_it);
     }
-    let apis = members(&|status| status.role == Role::Api);
+    let apis = members(&|status| status.role == ServiceRole::Api);
     if !apis.is_empty() {
         let limit = alone(&apis).unwrap_or((apis.len() as u32).saturating_sub(1));
         builder.add("API services", "api", limit, &apis);
@@ -121,11 +121,11 @@ fn budgets(
 }
 
 /// A name for what matters in these facts: another one when something has moved.
-fn generation(facts: &Facts, units: &[Unit], conditions: &[Condition]) -> String {
+fn generation(facts: &IronicFacts, units: &[Unit], conditions: &[Condition]) -> String {
     use std::fmt::Write as _;
     let revision = facts
         .database
-        .yes()
+        .get()
         .map_or("unknown", |database| database.revision.as_str());
     let mut text = revision.to_owned();
     for unit in units {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use stagger_core::model::UnitState;
 use stagger_versioned::Version;
 
-use crate::config::{IronicConfig, Role};
-use crate::facts::Facts;
+use crate::config::{IronicConfig, ServiceRole};
+use crate::facts::IronicFacts;
 use crate::releases::Releases;
 use crate::services::statuses;
 
@@ -17,7 +17,7 @@ pub struct ServiceVersions {
     /// Its name.
     pub service: String,
     /// Its kind.
-    pub kind: Role,
+    pub kind: ServiceRole,
     /// Whether it serves.
     pub state: UnitState,
     /// What it runs; `None`: nobody could tell.
@@ -43,7 +43,7 @@ pub struct RunsVersions {
 }
 
 /// All services, conductors first.
-pub fn versions(facts: &Facts, config: &IronicConfig, table: &Releases) -> Vec<ServiceVersions> {
+pub fn versions(facts: &IronicFacts, config: &IronicConfig, table: &Releases) -> Vec<ServiceVersions> {
     let services = statuses(facts, config, table).into_iter().map(|status| {
         let (state, not_serving) = status.state;
         let (runs, unclear) = match status.runs {

@@ -142,7 +142,7 @@ impl Rounds {
             .await?;
             self.keeper = Some(keeper);
             let kept = kept.map_err(AgentError::Logs)?;
-            if kept != logs::Kept::default() {
+            if kept != logs::LogRound::default() {
                 tracing::info!(copied = kept.copied, removed = kept.removed, "logs");
             }
         }

@@ -26,7 +26,7 @@ use crate::api::names::{COMMAND, LEASE, OPERATOR};
 use crate::api::objects::{DaemonSet, Deployment};
 use crate::client::status::{Leader, MaintenanceStatus, anew};
 use crate::client::unmanaged::Unmanaged;
-use crate::client::versions::Versions;
+use crate::client::versions::ClusterVersions;
 
 /// Who writes the annotation, as Kubernetes notes it.
 const MANAGER: &str = "stagger-cli";
@@ -124,7 +124,7 @@ impl ClientError {
 
 /// Where the operator and its clusters are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct OperatorLocation {
     /// The namespace of the CephMaintenance; that of the context, if not given.
     pub namespace: Option<String>,
     /// Its name; the only one, if not given.
@@ -133,7 +133,7 @@ pub struct Place {
     pub operator: Option<String>,
 }
 
-impl Place {
+impl OperatorLocation {
     fn namespace(&self, client: &Client) -> String {
         let given = self.namespace.clone();
         given.unwrap_or_else(|| client.default_namespace().to_owned())
@@ -220,7 +220,7 @@ impl Remote {
     ///
     /// # Errors
     /// There is none, there are several, or the API server does not say.
-    pub async fn find(client: Client, place: &Place) -> Result<Self, ClientError> {
+    pub async fn find(client: Client, place: &OperatorLocation) -> Result<Self, ClientError> {
         let namespace = place.namespace(&client);
         let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
         let tried = format!("list the CephMaintenances of namespace {namespace}");
@@ -262,7 +262,7 @@ impl Remote {
         ))
     }
 
-    /// Leaves a command for the operator, and gives it as it was written.
+    /// Leaves a command for the operator, and gives it was written.
     ///
     /// # Errors
     /// The API server refuses it, or does not answer.
@@ -343,7 +343,7 @@ impl Remote {
 ///
 /// # Errors
 /// There is no CephCluster, or the API server does not say.
-pub async fn versions(client: &Client, place: &Place) -> Result<Versions, ClientError> {
+pub async fn versions(client: &Client, place: &OperatorLocation) -> Result<ClusterVersions, ClientError> {
     let namespace = place.namespace(client);
     let operator = place.operator.as_ref().unwrap_or(&namespace);
     let daemons: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
@@ -354,7 +354,7 @@ pub async fn versions(client: &Client, place: &Place) -> Result<Versions, Client
     if daemons.items.is_empty() {
         name_of_cluster(client, &namespace).await?;
     }
-    Ok(Versions::of(
+    Ok(ClusterVersions::of(
         of_operator::<Deployment>(client, operator, "Deployment", OPERATOR)
             .await?
             .as_ref(),
@@ -370,7 +370,7 @@ pub async fn versions(client: &Client, place: &Place) -> Result<Versions, Client
 ///
 /// # Errors
 /// There is no CephCluster, there are several, or the API server does not say.
-pub async fn unmanaged(client: &Client, place: &Place) -> Result<Unmanaged, ClientError> {
+pub async fn unmanaged(client: &Client, place: &OperatorLocation) -> Result<Unmanaged, ClientError> {
     Unmanaged::observe(client, &place.namespace(client)).await
 }
 

@@ -26,7 +26,7 @@ use semver::Version;
 use serde_json::{Value, json};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::rows::{Begun, Reader};
+use stagger_engine::rows::{JournalStart, Reader};
 use stagger_engine::store::{JournalStore, Listed, Mark, StoreError};
 
 use line::{event, events, key_of, last_seq, line, read_line};
@@ -364,7 +364,7 @@ impl JournalStore for KubeStore {
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Begun { run, entry, .. } = Begun::of(at, start)?;
+        let JournalStart { run, entry, .. } = JournalStart::of(at, start)?;
         let (key, line, sum) = line(&entry, "")?;
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), 0);
         self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))

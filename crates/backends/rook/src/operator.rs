@@ -32,11 +32,11 @@ use crate::api::cluster::CephCluster;
 use crate::api::maintenance::{CephMaintenance, Desired, Manage};
 use crate::api::names::LEASE;
 use crate::api::sparing_client::sparing_client;
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
 use crate::observability::writer;
-pub use crate::reconcile::Options;
+pub use crate::reconcile::OperatorOptions;
 use crate::reconcile::{Shared, agents, cluster, finalizer};
 use pairs::{Key, Pairs, is_same};
 use serve::Server;
@@ -80,11 +80,11 @@ pub enum OperatorError {
 /// The Lease is lost, or CephClusters cannot be watched, or the address is taken.
 pub async fn run(
     config: Config,
-    mut options: Options,
+    mut options: OperatorOptions,
     webhook: Option<Webhook>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), OperatorError> {
-    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+    let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(LoopHealth::default()));
     let server = match options.metrics {
         Some(address) => Some(Server::begin(address, Arc::clone(&metrics), Arc::clone(&health)).await?),
         None => None,

@@ -24,7 +24,7 @@ pub use deployment::{DEVICE, NewOsd, deployment};
 pub(crate) use deployment::{devices_of, image, like, where_of};
 pub use job::{On, Prepare, at as job_at, job, name as job_name};
 pub use place::location;
-pub use report::{NodeStatus, OsdInfo, Stage, name as report_name, read, status_map};
+pub use report::{NodeReport, OsdInfo, Stage, name as report_name, read, status_map};
 pub use requested_devices::{RequestedDevices, requested_devices};
 
 /// A Job that ended without a word is believed to have none after so long: objects are seen one by one.
@@ -36,14 +36,14 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(32);
 /// Where devices are prepared, by one Job.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Where {
+pub enum JobTarget {
     /// On a node, which has devices of its own.
     Node(String),
     /// On whatever node the volume of a PersistentVolumeClaim can be had.
     Claim(String),
 }
 
-impl Where {
+impl JobTarget {
     /// The name of the node or claim.
     pub fn name(&self) -> &str {
         match self {
@@ -52,7 +52,7 @@ impl Where {
     }
 }
 
-impl std::fmt::Display for Where {
+impl std::fmt::Display for JobTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Node(name) => write!(f, "node {name}"),
@@ -63,9 +63,9 @@ impl std::fmt::Display for Where {
 
 /// An OSD that has a Deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Known {
+pub struct DeployedOsd {
     /// The claim whose volume it has, or else the node that it is bound to.
-    pub at: Option<Where>,
+    pub at: Option<JobTarget>,
     /// The paths by which its device is known.
     pub devices: BTreeSet<String>,
 }
@@ -83,7 +83,7 @@ pub enum JobState {
 
 /// A prepare Job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct PrepareJob {
     /// How it stands.
     pub state: JobState,
     /// When something was last seen to happen.
@@ -113,23 +113,23 @@ impl Failed {
 
 /// What is seen.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct ProvisioningState<'a> {
     /// Now.
     pub now: Timestamp,
     /// A Job that shows no progress for so long is named.
     pub patience: SignedDuration,
     /// The devices that are to become OSDs.
-    pub wished: &'a BTreeMap<Where, BTreeSet<String>>,
+    pub wished: &'a BTreeMap<JobTarget, BTreeSet<String>>,
     /// The nodes that are there and take pods.
     pub nodes: &'a BTreeSet<String>,
     /// All OSDs that have a Deployment: the existence list.
-    pub known: &'a BTreeMap<u32, Known>,
+    pub known: &'a BTreeMap<u32, DeployedOsd>,
     /// The prepare Jobs.
-    pub jobs: &'a BTreeMap<Where, Job>,
+    pub jobs: &'a BTreeMap<JobTarget, PrepareJob>,
     /// What is reported, or why it cannot be read.
-    pub told: &'a BTreeMap<Where, Result<NodeStatus, String>>,
+    pub told: &'a BTreeMap<JobTarget, Result<NodeReport, String>>,
     /// Where devices could not be prepared.
-    pub failed: &'a BTreeMap<Where, Failed>,
+    pub failed: &'a BTreeMap<JobTarget, Failed>,
 }
 
 /// Something to be done.
@@ -138,14 +138,14 @@ pub enum Act {
     /// Make the Deployment of a new OSD.
     Create {
         /// Where it was prepared.
-        at: Where,
+        at: JobTarget,
         /// What was reported.
         osd: OsdInfo,
     },
     /// Write down at an OSD by which other path its device is known.
     Note {
         /// Where that was reported.
-        at: Where,
+        at: JobTarget,
         /// The OSD.
         id: u32,
         /// The path.
@@ -154,21 +154,21 @@ pub enum Act {
     /// All that was reported is there: the Job and its report go.
     Settle {
         /// Whose.
-        at: Where,
+        at: JobTarget,
         /// What went wrong, if something did.
         why: Option<String>,
     },
     /// Start the Job that prepares devices.
     Start {
         /// Where.
-        at: Where,
+        at: JobTarget,
         /// Which.
         devices: BTreeSet<String>,
     },
     /// Make a claim.
     Claim {
         /// As which it will be prepared.
-        at: Where,
+        at: JobTarget,
         /// The claim.
         object: Value,
     },
@@ -176,7 +176,7 @@ pub enum Act {
 
 impl Act {
     /// Where it is done.
-    pub fn at(&self) -> &Where {
+    pub fn at(&self) -> &JobTarget {
         match self {
             Self::Create { at, .. }
             | Self::Note { at, .. }
@@ -189,10 +189,10 @@ impl Act {
 
 /// Something that a person should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Remark {
+pub struct ProvisioningWarning {
     /// About which node or claim.
     #[serde(flatten)]
-    pub at: Where,
+    pub at: JobTarget,
     /// In a stable word.
     pub reason: &'static str,
     /// In a sentence, with what to do.
@@ -201,19 +201,19 @@ pub struct Remark {
 
 /// What is to be done and told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Decided {
+pub struct ProvisioningDecision {
     /// In this order: OSDs before all else.
     pub acts: Vec<Act>,
     /// What is to be told.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<ProvisioningWarning>,
     /// When to look again though nothing has changed.
     pub again: Option<Timestamp>,
 }
 
-impl Decided {
-    fn remark(&mut self, at: &Where, reason: &'static str, message: String) {
+impl ProvisioningDecision {
+    fn remark(&mut self, at: &JobTarget, reason: &'static str, message: String) {
         let at = at.clone();
-        self.remarks.push(Remark { at, reason, message });
+        self.remarks.push(ProvisioningWarning { at, reason, message });
     }
 
     fn look_again(&mut self, at: Timestamp) {
@@ -222,8 +222,8 @@ impl Decided {
 }
 
 /// What to do about new OSDs.
-pub fn decide(seen: Seen<'_>) -> Decided {
-    let mut decided = Decided::default();
+pub fn decide(seen: ProvisioningState<'_>) -> ProvisioningDecision {
+    let mut decided = ProvisioningDecision::default();
     let mut made = BTreeSet::new();
     for (at, told) in seen.told {
         match told {
@@ -274,12 +274,17 @@ pub fn decide(seen: Seen<'_>) -> Decided {
     decided
 }
 
-fn is_over(told: &Result<NodeStatus, String>) -> bool {
+fn is_over(told: &Result<NodeReport, String>) -> bool {
     told.as_ref().is_ok_and(|told| told.stage().is_over())
 }
 
 /// A Job that has not reported yet.
-fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, at: &Where, job: &Job) {
+fn jobs_turn(
+    seen: &ProvisioningState<'_>,
+    decided: &mut ProvisioningDecision,
+    at: &JobTarget,
+    job: &PrepareJob,
+) {
     let since = seen.now.duration_since(job.progressed);
     let mut settle = |why: String| {
         let (at, why) = (at.clone(), Some(why));
@@ -304,16 +309,21 @@ fn jobs_turn(seen: &Seen<'_>, decided: &mut Decided, at: &Where, job: &Job) {
 }
 
 /// What should be an OSD, and whether it is its turn.
-fn wish(seen: &Seen<'_>, decided: &mut Decided, at: &Where, devices: &BTreeSet<String>) {
+fn wish(
+    seen: &ProvisioningState<'_>,
+    decided: &mut ProvisioningDecision,
+    at: &JobTarget,
+    devices: &BTreeSet<String>,
+) {
     let has = |device: &String| {
-        let here = |osd: &&Known| osd.at.as_ref() == Some(at);
+        let here = |osd: &&DeployedOsd| osd.at.as_ref() == Some(at);
         let mut here = seen.known.values().filter(here);
         here.any(|osd| osd.devices.contains(device))
     };
     if devices.iter().all(has) || seen.jobs.contains_key(at) || seen.told.contains_key(at) {
         return;
     }
-    if let Where::Node(node) = at
+    if let JobTarget::Node(node) = at
         && !seen.nodes.contains(node)
     {
         return decided.remark(

@@ -32,14 +32,14 @@ use crate::agent::agents::AgentRollout;
 use crate::api::access::{AccessError, Programs, access};
 use crate::api::nodes::NodeCache;
 use crate::disruption::evictions::EvictionReviewer;
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::instrumented_client::InstrumentedCephApi;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
 use connections::Connections;
 
 /// How the operator is run.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct OperatorOptions {
     /// What the Lease says of its holder; each operator has one of its own.
     pub identity: String,
     /// The namespace of the operator itself, where its Lease is.
@@ -75,9 +75,9 @@ pub struct Options {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) client: Client,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Arc<OperatorOptions>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<LoopHealth>,
     /// How the agents stand.
     pub(crate) agents: Arc<watch::Sender<AgentRollout>>,
     /// Whether new OSDs are made for any cluster: only then there are agents.

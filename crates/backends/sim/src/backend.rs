@@ -11,9 +11,9 @@ use stagger_engine::clock::Clock as _;
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 use stagger_engine::driver::units_of;
 
-use crate::clock::{ClockError, Pace, VirtualClock, carry_out};
+use crate::clock::{ClockError, ClockSpeed, VirtualClock, carry_out};
 use crate::copy::ClusterCopy;
-use crate::scenario::{Fault, SimSpec};
+use crate::scenario::{InjectedFault, SimSpec};
 use crate::world::{CallResult, SimulatedCluster};
 
 /// A simulated cluster. Clones share it.
@@ -30,7 +30,7 @@ impl Sim {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn new(spec: SimSpec, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         Ok(Self {
             cluster: spec.name.clone(),
             lock: Duration::from_secs(u64::from(spec.seconds.lock)),
@@ -43,7 +43,7 @@ impl Sim {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         let world = SimulatedCluster::copied(copy, seed, faults)?;
         Ok(Self {
             cluster: world.spec.name.clone(),
@@ -63,7 +63,11 @@ impl Sim {
     ///
     /// # Errors
     /// There is no runtime, or nothing ever happens again.
-    pub fn carry_out<T>(&self, pace: Pace, simulation: impl Future<Output = T>) -> Result<T, ClockError> {
+    pub fn carry_out<T>(
+        &self,
+        pace: ClockSpeed,
+        simulation: impl Future<Output = T>,
+    ) -> Result<T, ClockError> {
         carry_out(&self.world, pace, simulation)
     }
 
@@ -274,7 +278,7 @@ impl SimulatedCluster {
             let used = self.faults[at].used;
             let fault = self.faults[at].fault.clone();
             match (&fault, about) {
-                (Fault::PerformFails { unit, phase, times }, Some((of, now)))
+                (InjectedFault::PerformFails { unit, phase, times }, Some((of, now)))
                     if unit == of && (phase.is_none() || *phase == now) && (*times == 0 || used < *times) =>
                 {
                     self.faults[at].used += 1;
@@ -286,14 +290,14 @@ impl SimulatedCluster {
                     self.failed.insert(key, "the host answers no".to_owned());
                     return Err(BackendError::transient(tried, "the host answers no"));
                 }
-                (Fault::CallLate { unit, phase, seconds }, Some((of, now)))
+                (InjectedFault::CallLate { unit, phase, seconds }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>
                 {
                     self.faults[at].used += 1;
                     self.land_later(*seconds, call, action);
                     return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
                 }
-                (Fault::AnswerLost { unit, phase }, Some((of, now)))
+                (InjectedFault::AnswerLost { unit, phase }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>
                 {
                     self.faults[at].used += 1;
@@ -302,13 +306,13 @@ impl SimulatedCluster {
                     }
                     return Err(BackendError::transient(tried, "the answer was lost").outcome_unknown());
                 }
-                (Fault::Doubled { unit, phase, seconds }, Some((of, now)))
+                (InjectedFault::Doubled { unit, phase, seconds }, Some((of, now)))
                     if unit == of && Some(*phase) == now && used == 0 =>
                 {
                     self.faults[at].used += 1;
                     self.land_later(*seconds, call, action);
                 }
-                (Fault::GuardFails { times }, None) if *times == 0 || used < *times => {
+                (InjectedFault::GuardFails { times }, None) if *times == 0 || used < *times => {
                     self.faults[at].used += 1;
                     return Err(BackendError::transient(tried, format!("{key} was refused")));
                 }

@@ -20,7 +20,7 @@ use crate::world::{Advance, EventOrder, SimulatedCluster, after};
 
 /// How fast virtual time passes for those who watch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
+pub enum ClockSpeed {
     /// At once.
     Fast,
     /// One virtual second takes so many real ones.
@@ -51,7 +51,7 @@ fn lock(world: &Mutex<SimulatedCluster>) -> MutexGuard<'_, SimulatedCluster> {
 /// There is no runtime, or nothing ever happens again.
 pub(crate) fn carry_out<T>(
     world: &Arc<Mutex<SimulatedCluster>>,
-    pace: Pace,
+    pace: ClockSpeed,
     simulation: impl Future<Output = T>,
 ) -> Result<T, ClockError> {
     let idle = Arc::clone(world);
@@ -79,9 +79,9 @@ pub(crate) fn carry_out<T>(
 }
 
 /// Nobody has anything to do: time passes until somebody has.
-fn pass(world: &Mutex<SimulatedCluster>, pace: Pace) {
+fn pass(world: &Mutex<SimulatedCluster>, pace: ClockSpeed) {
     loop {
-        if let Pace::Real { factor } = pace {
+        if let ClockSpeed::Real { factor } = pace {
             let left = lock(world).until_next().as_secs_f64() * factor;
             std::thread::sleep(Duration::from_secs_f64(left.clamp(0.0, 3600.0)));
         }

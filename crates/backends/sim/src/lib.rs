@@ -5,7 +5,7 @@
 //! stop by the truth at that instant and counts what no honest tool could have known.
 //! [`simulate`](fn@simulate) runs a whole [`scenario::Scenario`] through the real engine; [`rehearse`](fn@rehearse) runs an upgrade
 //! on the [`copy`] of a real cluster; [`worlds`] plays [`random`] worlds by the thousand, and shrinks those in
-//! which the truth has found something ([`Finding`]).
+//! which the truth has found something ([`SimulationFinding`]).
 //!
 //! Start reading at [`simulate`](mod@simulate), then [`world`].
 
@@ -24,9 +24,9 @@ pub mod world;
 pub mod worlds;
 
 pub use backend::Sim;
-pub use clock::{ClockError, Pace, VirtualClock};
+pub use clock::{ClockError, ClockSpeed, VirtualClock};
 pub use copy::ClusterCopy;
 pub use rehearse::{Rehearsal, RehearsalReport, rehearse};
 pub use scenario::{Scenario, SimSpec};
-pub use simulate::{Class, Finding, SimEnding, SimError, SimReport, simulate};
+pub use simulate::{Class, SimEnding, SimError, SimReport, SimulationFinding, simulate};
 pub use target::target;

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event, Seq};
-use stagger_engine::rows::Begun;
+use stagger_engine::rows::JournalStart;
 use stagger_engine::store::{JournalStore, Listed, Mark, StoreError};
 
 use crate::rng::hash;
@@ -16,7 +16,7 @@ use crate::rng::hash;
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
     now: u64,
-    of: Option<Of>,
+    of: Option<StoredRun>,
     fences: Vec<(u64, u64)>,
     entries: Vec<StoredEvent>,
     asked: Vec<(i64, Command, String)>,
@@ -27,7 +27,7 @@ pub(crate) struct MemoryStore {
 
 /// The one run that is in it.
 #[derive(Debug, Clone)]
-struct Of {
+struct StoredRun {
     run: RunId,
     cluster: ClusterName,
     identity: Option<ClusterId>,
@@ -110,8 +110,8 @@ impl JournalStore for MemoryStore {
         start: Event,
     ) -> Result<Entry, StoreError> {
         self.refuse_older(cluster, fence)?;
-        let Begun { run, identity, entry } = Begun::of(at, start)?;
-        self.of = Some(Of {
+        let JournalStart { run, identity, entry } = JournalStart::of(at, start)?;
+        self.of = Some(StoredRun {
             run,
             cluster: cluster.clone(),
             identity,

@@ -16,7 +16,7 @@ pub use run::{RehearsalRun, RehearseError};
 
 use crate::copy::ClusterCopy;
 use crate::rng::Rng;
-use crate::scenario::{Fault, FaultWindow};
+use crate::scenario::{FaultWindow, InjectedFault};
 use run::RehearsalRunner;
 
 /// What is rehearsed.
@@ -75,7 +75,7 @@ pub fn rehearse(what: &Rehearsal) -> Result<RehearsalReport, RehearseError> {
                     let Some((osd, at)) = failures.get(number).cloned() else {
                         break;
                     };
-                    let fault = Fault::Outage {
+                    let fault = InjectedFault::Outage {
                         what: osd.to_string(),
                         when: FaultWindow {
                             at,

@@ -16,7 +16,7 @@ use stagger_core::run::Command;
 pub use balanced::BalancedSpec;
 pub(crate) use balanced::SERVICE_KINDS;
 pub use cluster::{Level, PoolSpec, Seconds, SimSpec};
-pub use fault::{FailsOn, Fault, FaultWindow, OracleFault};
+pub use fault::{FailsOn, FaultWindow, InjectedFault, OracleFault};
 pub use guests::{GuestSpec, GuestsSpec};
 pub(crate) use guests::{NODE, guest_name, node_name};
 pub use journal::JournalFault;
@@ -43,7 +43,7 @@ pub struct Scenario {
     pub heal: Option<u32>,
     /// What goes wrong.
     #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<InjectedFault>,
     /// What a person asks for.
     #[serde(default, rename = "ask", skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<ScheduledCommand>,

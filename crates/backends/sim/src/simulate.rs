@@ -26,10 +26,10 @@ use stagger_engine::supervisor::{self, SuperviseError};
 
 pub use driver::ScenarioDriver;
 pub use ending::SimEnding;
-pub use findings::{Class, Finding};
+pub use findings::{Class, SimulationFinding};
 
 use crate::backend::Sim;
-use crate::clock::{ClockError, Pace};
+use crate::clock::{ClockError, ClockSpeed};
 use crate::scenario::{JournalFault, ProcessFault, ProcessSpec, Scenario};
 use crate::target::target;
 use crate::world::{GroundTruth, Tolerance};
@@ -61,7 +61,7 @@ pub struct SimReport {
     /// What came of it by the truth.
     pub truth: GroundTruth,
     /// All that the truth found against the run.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SimulationFinding>,
     /// Guards that were not cleared.
     pub guards: Vec<String>,
     /// Which run, in the store.
@@ -100,7 +100,7 @@ pub fn simulate(
     store: Box<dyn JournalStore>,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
-    pace: Pace,
+    pace: ClockSpeed,
 ) -> Result<SimReport, SimError> {
     let sim = Sim::new(scenario.cluster.clone(), scenario.faults.clone())?;
     sim.carry_out(pace, one_run(&sim, scenario, store, artifacts, listener))?
@@ -224,7 +224,7 @@ fn could_go_on(
     sim: &Sim,
     scenario: &Scenario,
     target: &Target,
-) -> Result<Option<Finding>, SimError> {
+) -> Result<Option<SimulationFinding>, SimError> {
     let SimEnding::Over(Ending::Incomplete { left }) = ending else {
         return Ok(None);
     };
@@ -245,7 +245,7 @@ fn could_go_on(
         .filter(|(what, _)| !sim.world().was_just_refused(what))
         .map(|(what, why)| format!("{what} ({why})"))
         .collect();
-    Ok((!could.is_empty()).then(|| Finding {
+    Ok((!could.is_empty()).then(|| SimulationFinding {
         class: Class::WrongEnding,
         what: format!(
             "all is well, it is over, and it left what can be changed: {}",

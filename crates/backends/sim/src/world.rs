@@ -37,13 +37,13 @@ use stagger_engine::cluster::{Anchor, BackendError, Call, LockRecord};
 use tokio::sync::oneshot;
 
 use crate::rng::hash;
-use crate::scenario::{FailsOn, Fault, SimSpec};
+use crate::scenario::{FailsOn, InjectedFault, SimSpec};
 pub(crate) use copied_state::CopiedState;
 pub(crate) use error::ObserveError;
 pub use ground_truth::GroundTruth;
 use guests::GuestHosts;
 pub use guests::GuestsMoved;
-use placement::Pg;
+use placement::PlacedPg;
 use restored_journal::JournalState;
 
 /// When every simulation begins.
@@ -55,7 +55,7 @@ pub const EPOCH: i64 = 1_767_225_600;
     reason = "each is a fact of its own, in any combination"
 )]
 #[derive(Debug, Clone)]
-pub(crate) struct Daemon {
+pub(crate) struct SimDaemon {
     pub(crate) id: UnitId,
     pub(crate) kind: Kind,
     pub(crate) host: u32,
@@ -102,7 +102,7 @@ pub(crate) struct Daemon {
     pub(crate) turn: u64,
 }
 
-impl Daemon {
+impl SimDaemon {
     /// Whether it does what it is there for.
     pub(crate) fn serves(&self) -> bool {
         self.up && !self.drained
@@ -156,7 +156,7 @@ enum ScheduledEvent {
 /// A fault, and how it stands.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultState {
-    pub(crate) fault: Fault,
+    pub(crate) fault: InjectedFault,
     /// It is there now (of those that have a time).
     pub(crate) on: bool,
     armed: bool,
@@ -175,7 +175,7 @@ pub struct SimulatedCluster {
     now: u64,
     /// The same, for clocks that are looked at while something happens.
     shown: Arc<AtomicU64>,
-    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) daemons: Vec<SimDaemon>,
     pub(crate) by_id: BTreeMap<UnitId, usize>,
     /// What hosts of guests carry.
     pub(crate) carried: Option<GuestHosts>,
@@ -183,7 +183,7 @@ pub struct SimulatedCluster {
     pub(crate) wanted: Option<Revision>,
     /// The steps that were taken, where there is no storage.
     pub(crate) steps: BTreeSet<PartName>,
-    pub(crate) pgs: Vec<Pg>,
+    pub(crate) pgs: Vec<PlacedPg>,
     /// The placement groups of each OSD, with its shard there.
     pub(crate) on_osd: Vec<Vec<(u32, u32)>>,
     agenda: BTreeMap<EventOrder, ScheduledEvent>,
@@ -539,7 +539,7 @@ impl SimulatedCluster {
         self.faults
             .iter()
             .map(|state| match &state.fault {
-                Fault::Slow { unit, seconds } if unit == id => *seconds,
+                InjectedFault::Slow { unit, seconds } if unit == id => *seconds,
                 _ => 0,
             })
             .sum()
@@ -555,11 +555,11 @@ impl SimulatedCluster {
         let mut crash = None;
         for state in &self.faults {
             match &state.fault {
-                Fault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => {
+                InjectedFault::NeverReturns { unit: of, on } if *of == id && self.fails_on(unit, *on) => {
                     self.daemons[unit].failed = true;
                     return;
                 }
-                Fault::Crashes {
+                InjectedFault::Crashes {
                     unit: of,
                     after,
                     again,

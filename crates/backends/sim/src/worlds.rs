@@ -17,12 +17,12 @@ use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::JournalStore;
 
-use crate::clock::Pace;
+use crate::clock::ClockSpeed;
 use crate::memory::MemoryStore;
 use crate::random;
 use crate::rng::hash;
 use crate::scenario::{GuestSpec, Level, Scenario};
-use crate::simulate::{Class, Finding, SimEnding, SimReport, simulate};
+use crate::simulate::{Class, SimEnding, SimReport, SimulationFinding, simulate};
 
 /// Which worlds, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct WorldsReport {
     /// Calls that had their effect after their sender had given them up.
     pub late: u64,
     /// The worlds in which something was found, by number.
-    pub found: Vec<Found>,
+    pub found: Vec<FailingWorld>,
     /// Of all journals together.
     pub digest: u64,
 }
@@ -79,13 +79,13 @@ impl WorldsReport {
 
 /// A world in which the truth found something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FailingWorld {
     /// Its number.
     pub number: u64,
     /// The world.
     pub world: Scenario,
     /// The first thing found.
-    pub finding: Finding,
+    pub finding: SimulationFinding,
 }
 
 /// The seed of one world.
@@ -100,7 +100,10 @@ pub fn play_all(worlds: &Worlds) -> WorldsReport {
 }
 
 /// The same; after each world it is told how many were played, in how many something was found, and what in this one.
-pub fn play_telling(worlds: &Worlds, tell: impl Fn(u64, usize, Option<&Found>) + Sync) -> WorldsReport {
+pub fn play_telling(
+    worlds: &Worlds,
+    tell: impl Fn(u64, usize, Option<&FailingWorld>) + Sync,
+) -> WorldsReport {
     let played = AtomicU64::new(0);
     let next = AtomicU64::new(0);
     let came: Mutex<WorldsReport> = Mutex::default();
@@ -192,7 +195,7 @@ fn play_one(worlds: &Worlds, number: u64) -> WorldsReport {
     }
     let again = (number - worlds.first < worlds.twice).then(|| play(&world, real));
     if let Some(finding) = first_finding(&played, again.as_ref()) {
-        came.found.push(Found {
+        came.found.push(FailingWorld {
             number,
             world,
             finding,
@@ -260,11 +263,11 @@ fn shapes(world: &Scenario) -> Vec<&'static str> {
 /// A world as it was played: what came of it, and the digest of its journal; or why it could not be.
 type PlayResult = Result<(SimReport, u64), String>;
 
-fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<Finding> {
+fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<SimulationFinding> {
     let (report, digest) = match played {
         Ok(played) => played,
         Err(why) => {
-            return Some(Finding {
+            return Some(SimulationFinding {
                 class: Class::WrongEnding,
                 what: format!("it cannot be played: {why}"),
             });
@@ -272,7 +275,7 @@ fn first_finding(played: &PlayResult, again: Option<&PlayResult>) -> Option<Find
     };
     let same = again.is_none_or(|again| matches!(again, Ok((_, second)) if second == digest));
     if !same {
-        return Some(Finding {
+        return Some(SimulationFinding {
             class: Class::Unrepeatable,
             what: "played again, it has another journal".to_owned(),
         });
@@ -290,7 +293,7 @@ const REAL_STORE: u64 = 50;
 pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimReport, String> {
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
     let store = Box::new(MemoryStore::default());
-    simulate(world, store, artifacts, listener, Pace::Fast).map_err(|error| error.to_string())
+    simulate(world, store, artifacts, listener, ClockSpeed::Fast).map_err(|error| error.to_string())
 }
 
 fn play(world: &Scenario, real_store: bool) -> PlayResult {
@@ -303,7 +306,13 @@ fn play(world: &Scenario, real_store: bool) -> PlayResult {
         let digest = JournalDigest::default();
         // Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
         let artifacts = Artifacts::in_folder("/dev/null/artifacts");
-        let report = simulate(world, store, artifacts, Box::new(digest.clone()), Pace::Fast);
+        let report = simulate(
+            world,
+            store,
+            artifacts,
+            Box::new(digest.clone()),
+            ClockSpeed::Fast,
+        );
         let report = report.map_err(|error| error.to_string())?;
         Ok((report, digest.finish()))
     }));
@@ -311,7 +320,7 @@ fn play(world: &Scenario, real_store: bool) -> PlayResult {
 }
 
 /// The smallest world found in which something of the same class is found.
-pub fn shrunk(found: &Found) -> Found {
+pub fn shrunk(found: &FailingWorld) -> FailingWorld {
     let mut smallest = found.clone();
     let mut plays = 0;
     loop {
@@ -330,7 +339,7 @@ pub fn shrunk(found: &Found) -> Found {
                 Ok(_) | Err(_) => first_finding(&played, again.as_ref())
                     .filter(|finding| finding.class == found.finding.class),
             };
-            Some(Found {
+            Some(FailingWorld {
                 number: found.number,
                 world,
                 finding: finding?,
@@ -447,8 +456,8 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
 }
 
 /// What is written down of a world in which something was found.
-pub fn as_file(found: &Found, worlds: &Worlds) -> (String, String) {
-    let Found {
+pub fn as_file(found: &FailingWorld, worlds: &Worlds) -> (String, String) {
+    let FailingWorld {
         number,
         world,
         finding,

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use jiff::Timestamp;
 
-use super::goal::Words;
+use super::goal::FlagList;
 
 /// `reboot`
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
 #[expect(clippy::struct_field_names, reason = "called as its flag")]
-pub(crate) struct Reboot {
+pub(crate) struct RebootArgs {
     #[command(flatten)]
     /// Which nodes, and how.
-    pub(crate) visit: Visit,
+    pub(crate) visit: VisitArgs,
     /// Skip nodes or hosts that need no reboot: COMMAND, run for each {node} or on each {host}, exits with 1 for them, and with
     /// 0 for those that do [default on Ceph hosts: whether there is /var/run/reboot-required].
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, default_missing_value = "")]
@@ -25,14 +25,14 @@ pub(crate) struct Reboot {
     pub(crate) since: Option<Timestamp>,
     /// Skip Ceph hosts that have been up for less than TIME: 30d, 12h.
     #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(crate) up_for: Option<Span>,
+    pub(crate) up_for: Option<DurationArg>,
     /// Whether what is pending is installed first: of `patch`.
     #[arg(skip)]
     pub(crate) patches: bool,
 }
 
 /// A time of which days have 24 hours.
-fn span(text: &str) -> Result<Span, String> {
+fn span(text: &str) -> Result<DurationArg, String> {
     let span: jiff::Span = text
         .parse()
         .map_err(|_| "give a number and a unit: 30d, 12h, 90m".to_owned())?;
@@ -40,22 +40,22 @@ fn span(text: &str) -> Result<Span, String> {
         .to_duration(jiff::SpanRelativeTo::days_are_24_hours())
         .map_err(|error| error.to_string())?;
     match u64::try_from(time.as_secs()) {
-        Ok(seconds) if seconds > 0 => Ok(Span(seconds)),
+        Ok(seconds) if seconds > 0 => Ok(DurationArg(seconds)),
         Ok(_) | Err(_) => Err("give more than nothing".to_owned()),
     }
 }
 
 /// A time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) u64);
+pub(crate) struct DurationArg(pub(crate) u64);
 
-impl std::fmt::Display for Span {
+impl std::fmt::Display for DurationArg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}s", self.0)
     }
 }
 
-impl Reboot {
+impl RebootArgs {
     pub(crate) fn words(&self) -> Vec<String> {
         let Self {
             visit,
@@ -64,7 +64,7 @@ impl Reboot {
             up_for,
             patches,
         } = self;
-        let mut words = Words(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
+        let mut words = FlagList(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
         words.0.extend(visit.words());
         // Every word that follows is a flag.
         words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
@@ -90,7 +90,7 @@ impl Reboot {
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
-pub(crate) struct Exec {
+pub(crate) struct ExecArgs {
     /// The command. On Ceph it runs on each {host}; on Ganeti it runs here for each {node} once it is empty, with {master} and
     /// {reason} filled in too.
     #[arg(long, value_name = "COMMAND", required_unless_present = "hold")]
@@ -100,13 +100,13 @@ pub(crate) struct Exec {
     pub(crate) hold: bool,
     #[command(flatten)]
     /// Which nodes, and how.
-    pub(crate) visit: Visit,
+    pub(crate) visit: VisitArgs,
 }
 
-impl Exec {
+impl ExecArgs {
     pub(crate) fn words(&self) -> Vec<String> {
         let Self { command, hold, visit } = self;
-        let mut words = Words(vec!["exec".to_owned()]);
+        let mut words = FlagList(vec!["exec".to_owned()]);
         words.value("--command", command.as_ref());
         words.switch("--hold", *hold);
         words.0.extend(visit.words());
@@ -122,7 +122,7 @@ impl Exec {
     clippy::struct_excessive_bools,
     reason = "each is a switch, under its own name"
 )]
-pub(crate) struct Visit {
+pub(crate) struct VisitArgs {
     #[command(flatten)]
     /// Which.
     pub(crate) nodes: Nodes,
@@ -168,7 +168,7 @@ pub(crate) struct Visit {
     pub(crate) takes: Vec<String>,
 }
 
-impl Visit {
+impl VisitArgs {
     fn words(&self) -> Vec<String> {
         let Self {
             nodes,
@@ -186,7 +186,7 @@ impl Visit {
             print_moves,
             takes,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.0.extend(nodes.words());
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
@@ -247,7 +247,7 @@ impl Nodes {
             nodes,
             leave_out,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.values("--group", groups);
         words.values("--node-tags", node_tags);
         words.value("--matching", matching.as_ref());
@@ -285,7 +285,7 @@ pub(crate) enum SharedSecondary {
     clippy::struct_excessive_bools,
     reason = "these are the switches that hroller has"
 )]
-pub(crate) struct Hroller {
+pub(crate) struct HrollerArgs {
     /// Read the cluster from a file in htools text format.
     #[arg(short = 't', long, value_name = "FILE")]
     pub(crate) text_data: Option<PathBuf>,
@@ -386,14 +386,14 @@ pub(crate) enum Compat {
 
 /// `ganeti`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Ganeti {
+pub(crate) enum GanetiCommand {
     /// Write a first configuration, and check it: from the node that this machine is, or from an address.
     #[command(after_help = "Example: stagger ganeti init --out /etc/stagger/stagger.toml")]
-    Init(GanetiInit),
+    Init(GanetiInitArgs),
     /// List what runs hold in the cluster, as a drained job queue, and until when.
-    Guards(GanetiGuards),
+    Guards(GanetiGuardsArgs),
     /// Clean up what runs left in the cluster: drained nodes, instances elsewhere or shut down, filters. Needs no journal.
-    Recover(Recover),
+    Recover(RecoverArgs),
     /// Resume a run that was handed over to this node, or was interrupted, if this node is the master. For a timer on every
     /// node that may be master.
     Resume,
@@ -408,7 +408,7 @@ pub(crate) enum Ganeti {
 
 /// `ganeti init`
 #[derive(Debug, Args)]
-pub(crate) struct GanetiInit {
+pub(crate) struct GanetiInitArgs {
     /// Address of the cluster's RAPI [default: every master candidate, on a node].
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Option<String>,
@@ -425,7 +425,7 @@ pub(crate) struct GanetiInit {
 
 /// `guards`
 #[derive(Debug, Args)]
-pub(crate) struct Guards {
+pub(crate) struct GuardsArgs {
     /// Clear what is past its expiry.
     #[arg(long)]
     pub(crate) drop_expired: bool,
@@ -437,10 +437,10 @@ pub(crate) struct Guards {
 
 /// `ganeti guards`
 #[derive(Debug, Args)]
-pub(crate) struct GanetiGuards {
+pub(crate) struct GanetiGuardsArgs {
     #[command(flatten)]
     /// What a Ceph has too.
-    pub(crate) guards: Guards,
+    pub(crate) guards: GuardsArgs,
     /// Clear all of them now, of every run: jobs of others continue at once. An active run takes them again with its next wave.
     #[arg(long, conflicts_with_all = ["drop_expired", "watch"])]
     pub(crate) drop: bool,
@@ -448,7 +448,7 @@ pub(crate) struct GanetiGuards {
 
 /// `ganeti recover`
 #[derive(Debug, Args)]
-pub(crate) struct Recover {
+pub(crate) struct RecoverArgs {
     /// Only what was taken from this node.
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,

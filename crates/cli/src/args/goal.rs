@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use stagger_core::model::{Kind, Limit, UnitId};
 use stagger_core::plan::Selection;
 
-use super::{Exec, Reboot, Visit};
+use super::{ExecArgs, RebootArgs, VisitArgs};
 
 /// A goal as a subcommand, with the flags that a command has beside it.
 #[derive(Debug, Subcommand)]
@@ -15,7 +15,7 @@ pub(crate) enum GoalWith<T: Args> {
     Upgrade {
         #[command(flatten)]
         /// The release.
-        upgrade: Upgrade,
+        upgrade: UpgradeArgs,
         #[command(flatten)]
         /// What every goal has.
         flags: GoalFlags<T>,
@@ -24,7 +24,7 @@ pub(crate) enum GoalWith<T: Args> {
     Reboot {
         #[command(flatten)]
         /// Which nodes, and how.
-        reboot: Box<Reboot>,
+        reboot: Box<RebootArgs>,
         #[command(flatten)]
         /// What every goal has.
         flags: GoalFlags<T>,
@@ -33,7 +33,7 @@ pub(crate) enum GoalWith<T: Args> {
     Patch {
         #[command(flatten)]
         /// Which hosts.
-        reboot: Box<Reboot>,
+        reboot: Box<RebootArgs>,
         #[command(flatten)]
         /// What every goal has.
         flags: GoalFlags<T>,
@@ -51,7 +51,7 @@ pub(crate) enum GoalWith<T: Args> {
     Exec {
         #[command(flatten)]
         /// The command, for which nodes, and how.
-        exec: Box<Exec>,
+        exec: Box<ExecArgs>,
         #[command(flatten)]
         /// What every goal has.
         flags: GoalFlags<T>,
@@ -75,15 +75,15 @@ pub(crate) struct GoalFlags<T: Args> {
 
 impl<T: Args> GoalWith<T> {
     /// The goal.
-    pub(crate) fn goal(&self) -> Goal {
+    pub(crate) fn goal(&self) -> GoalArgs {
         let (action, flags) = match self {
-            Self::Upgrade { upgrade, flags } => (Action::Upgrade(upgrade.clone()), flags),
-            Self::Reboot { reboot, flags } => (Action::Reboot(reboot.clone()), flags),
-            Self::Patch { reboot, flags } => (Action::Reboot(Box::new(reboot.that_patches())), flags),
-            Self::Restart { restart, flags } => (Action::Restart(restart.clone()), flags),
-            Self::Exec { exec, flags } => (Action::Exec(exec.clone()), flags),
+            Self::Upgrade { upgrade, flags } => (GoalAction::Upgrade(upgrade.clone()), flags),
+            Self::Reboot { reboot, flags } => (GoalAction::Reboot(reboot.clone()), flags),
+            Self::Patch { reboot, flags } => (GoalAction::Reboot(Box::new(reboot.that_patches())), flags),
+            Self::Restart { restart, flags } => (GoalAction::Restart(restart.clone()), flags),
+            Self::Exec { exec, flags } => (GoalAction::Exec(exec.clone()), flags),
         };
-        Goal {
+        GoalArgs {
             action,
             policy: flags.policy.clone(),
             select: flags.select.clone(),
@@ -105,9 +105,9 @@ impl<T: Args> GoalWith<T> {
 /// What is to be done to a cluster.
 #[derive(Debug, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
-pub(crate) struct Goal {
+pub(crate) struct GoalArgs {
     /// What is done to each unit.
-    pub(crate) action: Action,
+    pub(crate) action: GoalAction,
     /// By which policy.
     pub(crate) policy: PolicyFlags,
     /// To which units.
@@ -117,22 +117,22 @@ pub(crate) struct Goal {
 /// What is done to each unit.
 #[derive(Debug, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
-pub(crate) enum Action {
+pub(crate) enum GoalAction {
     /// It gets another release.
-    Upgrade(Upgrade),
+    Upgrade(UpgradeArgs),
     /// It is rebooted, what is pending installed first or not.
-    Reboot(Box<Reboot>),
+    Reboot(Box<RebootArgs>),
     /// Its daemons are restarted.
     Restart(Restart),
     /// A command is run for it.
-    Exec(Box<Exec>),
+    Exec(Box<ExecArgs>),
 }
 
-impl Goal {
+impl GoalArgs {
     /// An upgrade to that release.
     pub(crate) fn upgrade_to(release: &str) -> Self {
         Self {
-            action: Action::Upgrade(Upgrade::to(release)),
+            action: GoalAction::Upgrade(UpgradeArgs::to(release)),
             policy: PolicyFlags::default(),
             select: Select::default(),
         }
@@ -144,21 +144,21 @@ impl Goal {
     }
 
     /// Which nodes of a Ganeti are visited, and how; `None`: the goal is of another kind of cluster.
-    fn visit(&self) -> Option<&Visit> {
+    fn visit(&self) -> Option<&VisitArgs> {
         match &self.action {
-            Action::Upgrade(_) | Action::Restart(_) => None,
-            Action::Reboot(reboot) => Some(&reboot.visit),
-            Action::Exec(exec) => Some(&exec.visit),
+            GoalAction::Upgrade(_) | GoalAction::Restart(_) => None,
+            GoalAction::Reboot(reboot) => Some(&reboot.visit),
+            GoalAction::Exec(exec) => Some(&exec.visit),
         }
     }
 
     /// The words that say the same on a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let action = match &self.action {
-            Action::Upgrade(upgrade) => upgrade.words(),
-            Action::Reboot(reboot) => reboot.words(),
-            Action::Restart(restart) => restart.words(),
-            Action::Exec(exec) => exec.words(),
+            GoalAction::Upgrade(upgrade) => upgrade.words(),
+            GoalAction::Reboot(reboot) => reboot.words(),
+            GoalAction::Restart(restart) => restart.words(),
+            GoalAction::Exec(exec) => exec.words(),
         };
         [action, self.policy.words(), self.select.words()].concat()
     }
@@ -168,7 +168,7 @@ impl Goal {
 #[derive(Debug, Args, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
-pub(crate) struct Upgrade {
+pub(crate) struct UpgradeArgs {
     /// The release to go to: 18.2.7.
     #[arg(long, value_name = "RELEASE")]
     pub(crate) to: String,
@@ -177,7 +177,7 @@ pub(crate) struct Upgrade {
     pub(crate) risks: RiskFlags,
 }
 
-impl Upgrade {
+impl UpgradeArgs {
     /// To that release, with no flags.
     pub(crate) fn to(release: &str) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl Upgrade {
     fn words(&self) -> Vec<String> {
         let Self { to, risks } = self;
         let RiskFlags { accept_risk, risks } = risks;
-        let mut words = Words(vec!["upgrade".to_owned()]);
+        let mut words = FlagList(vec!["upgrade".to_owned()]);
         words.value("--to", Some(to));
         words.values("--accept-risk", accept_risk);
         words.values("--risks", risks.iter().map(|file| file.display()));
@@ -210,7 +210,7 @@ pub(crate) struct Restart {
 impl Restart {
     fn words(&self) -> Vec<String> {
         let Self { daemons } = self;
-        let mut words = Words(vec!["restart".to_owned()]);
+        let mut words = FlagList(vec!["restart".to_owned()]);
         words.values("--daemons", daemons);
         words.0
     }
@@ -264,7 +264,7 @@ impl PolicyFlags {
             partial,
             improve,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.value("--max-in-parallel", max_in_parallel.as_ref());
         words.switch("--no-growth", *no_growth);
         words.switch("--no-barriers", *no_barriers);
@@ -333,7 +333,7 @@ impl Select {
             units,
             limit,
         } = self;
-        let mut words = Words::default();
+        let mut words = FlagList::default();
         words.values("--kind", kinds);
         words.values("--host", hosts);
         let domains = domains.iter().map(|(level, name)| format!("{level}={name}"));
@@ -346,9 +346,9 @@ impl Select {
 
 /// Flags as they are written on a command line.
 #[derive(Default)]
-pub(super) struct Words(pub(super) Vec<String>);
+pub(super) struct FlagList(pub(super) Vec<String>);
 
-impl Words {
+impl FlagList {
     pub(super) fn switch(&mut self, flag: &str, given: bool) {
         self.0.extend(given.then(|| flag.to_owned()));
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::builder::styling::Styles;
 use clap::{Arg, Args as _, Command, CommandFactory as _, Id};
 
-use super::{Cli, Visit};
+use super::{Cli, VisitArgs};
 
 /// The flags that say where a Ceph of Rook's is.
 const ROOK: [&str; 4] = ["kubeconfig", "context", "namespace", "toolbox"];
@@ -188,7 +188,7 @@ fn with_examples(command: Command) -> Command {
 
 /// The flags about nodes and their instances.
 fn flags_of_a_ganeti() -> Vec<Id> {
-    let flags = Visit::augment_args(Command::new("visit"));
+    let flags = VisitArgs::augment_args(Command::new("visit"));
     flags.get_arguments().map(|arg| arg.get_id().clone()).collect()
 }
 

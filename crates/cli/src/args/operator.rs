@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 /// `operator`
 #[derive(Debug, Args)]
-pub(crate) struct Operator {
+pub(crate) struct OperatorArgs {
     /// The operator's own namespace, where its Lease is [default: its pod's].
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Operator {
         value_name = "ADDRESS",
         overrides_with = "metrics"
     )]
-    pub(crate) metrics: Listen,
+    pub(crate) metrics: ListenAddress,
     /// Address of the admission webhook on pods/eviction; `off`: none, budgets alone hold.
     #[arg(
         long,
@@ -53,7 +53,7 @@ pub(crate) struct Operator {
         value_name = "ADDRESS",
         overrides_with = "webhook"
     )]
-    pub(crate) webhook: Listen,
+    pub(crate) webhook: ListenAddress,
     /// Name or address by which the API server reaches the webhook, for an operator outside the cluster [default: the
     /// Service].
     #[arg(long, value_name = "HOST")]
@@ -91,7 +91,7 @@ pub(crate) enum Switch {
 
 /// `agent`
 #[derive(Debug, Args)]
-pub(crate) struct Agent {
+pub(crate) struct AgentArgs {
     /// The namespace of the operator, where the devices are listed in a ConfigMap.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: String,
@@ -126,9 +126,9 @@ pub(crate) struct Agent {
 
 /// An address to listen at, or `off`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Listen(pub(crate) Option<SocketAddr>);
+pub(crate) struct ListenAddress(pub(crate) Option<SocketAddr>);
 
-impl std::str::FromStr for Listen {
+impl std::str::FromStr for ListenAddress {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -144,7 +144,7 @@ impl std::str::FromStr for Listen {
 
 /// `osd prepare`
 #[derive(Debug, Args)]
-pub(crate) struct Prepare {
+pub(crate) struct PrepareArgs {
     /// The namespace of the cluster.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: String,

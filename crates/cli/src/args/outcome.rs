@@ -8,7 +8,7 @@ use super::OperatorRequest;
 
 /// `confirm`
 #[derive(Debug, Args)]
-pub(crate) struct Confirm {
+pub(crate) struct ConfirmArgs {
     /// The host, as named in the run.
     pub(crate) host: HostName,
     /// Its state.
@@ -30,7 +30,7 @@ pub(crate) enum HostState {
 
 /// `settle`
 #[derive(Debug, Args)]
-pub(crate) struct Settle {
+pub(crate) struct SettleArgs {
     /// The number of its intent in the journal, as `stagger history` shows it.
     pub(crate) intent: Seq,
     /// Its outcome.

@@ -9,7 +9,7 @@ use stagger_serve::access::Role;
 
 /// `serve`
 #[derive(Debug, Args)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// The socket for yourself alone [default: stagger.sock in the runtime folder of your session, else serve.sock in that of --state].
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub(crate) socket: Option<PathBuf>,
@@ -58,10 +58,10 @@ fn site(text: &str) -> Result<Site, String> {
 
 /// `token`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Token {
+pub(crate) enum TokenCommand {
     /// Make a token, and print it: this once.
     #[command(after_help = "Example: stagger token add grafana --role look --days 90")]
-    Add(AddToken),
+    Add(AddTokenArgs),
     /// List tokens.
     List,
     /// End a token at once.
@@ -73,7 +73,7 @@ pub(crate) enum Token {
 
 /// `token add`
 #[derive(Debug, Args)]
-pub(crate) struct AddToken {
+pub(crate) struct AddTokenArgs {
     /// What it is called in journals and lists.
     pub(crate) name: String,
     /// What its holder may do. Each role may what those before it may.

@@ -8,7 +8,7 @@ use stagger_versioned::lint::{Dialect, Layout};
 
 /// `lint`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Lint {
+pub(crate) enum LintCommand {
     /// Check that services of the previous release still work after each schema migration. Exit 0 if so, 1 if a rule is
     /// broken.
     ///
@@ -18,7 +18,7 @@ pub(crate) enum Lint {
     /// the release that brings it, as `-- release: 7.0`, and what was deprecated in its time may be dropped: a column three
     /// months and a named release after it was deprecated, and one more named release after it has left the objects.
     /// docs/guides/versioned.md shows a manifest, and says more of the rules.
-    Migrations(Migrations),
+    Migrations(MigrationsArgs),
     /// Explain a rule, or list all of them.
     Explain {
         /// The rule, such as column-required.
@@ -28,7 +28,7 @@ pub(crate) enum Lint {
 
 /// `lint migrations`
 #[derive(Debug, Args)]
-pub(crate) struct Migrations {
+pub(crate) struct MigrationsArgs {
     /// The directory of the migrations, or one file.
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
@@ -67,7 +67,7 @@ pub(crate) enum ReportFormat {
 
 /// `db`
 #[derive(Debug, Subcommand)]
-pub(crate) enum Db {
+pub(crate) enum DbCommand {
     /// Upgrade the schema of the store to the newest revision, while other processes use it. A missing store is created.
     Upgrade,
     /// Show the schema revision, and the number of rows by version.
@@ -86,12 +86,12 @@ pub(crate) enum Db {
     ///
     /// Do it when every stagger on this store is of this release, or read what it writes: older ones do not know newer rows. It
     /// may be stopped at any time, and continues where it was.
-    OnlineDataMigrations(OnlineDataMigrations),
+    OnlineDataMigrations(OnlineDataMigrationsArgs),
 }
 
 /// `db online-data-migrations`
 #[derive(Debug, Args)]
-pub(crate) struct OnlineDataMigrations {
+pub(crate) struct OnlineDataMigrationsArgs {
     /// Maximum number of rows to migrate [default: all].
     #[arg(long, value_name = "N")]
     pub(crate) max_count: Option<NonZeroU64>,

@@ -12,33 +12,33 @@ use jiff::Timestamp;
 use stagger_ceph::api::CephApi;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::CephSettings;
-use stagger_ceph::facts::Facts;
-use stagger_ceph::memory::Memory;
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::memory::CephMemory;
 use stagger_ceph::offered;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
-use stagger_ceph::reboot::{HostTask, RebootGoal};
+use stagger_ceph::reboot::{CephRebootGoal, HostTask};
 use stagger_ceph::risks;
 use stagger_ceph::translate::hosts::HOST;
 use stagger_core::model::{ClusterId, Part, Reason, Revision, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planner as _};
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::preflight::Check;
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 use tempfile::TempDir;
 
-use self::reboot::Reached;
-use super::cluster_handle::{ClusterHandle, ManagedSystem, PlanContext, System};
+use self::reboot::HostAccess;
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem, PlanContext};
 use super::guards::GuardHolder;
 use super::reachable;
-use crate::args::{self, Action, Goal, PolicyFlags};
+use crate::args::{self, GoalAction, GoalArgs, PolicyFlags};
 use crate::error::CliError;
 use crate::planning::{PlanRequest, make_plan, refusal};
 
 /// What a Ceph does its own way.
-pub(crate) struct Ceph {
+pub(crate) struct CephSystem {
     api: Arc<dyn CephApi>,
     settings: CephSettings,
     /// Commands were given for it.
@@ -46,7 +46,7 @@ pub(crate) struct Ceph {
     /// It was not recorded: its hosts can be asked.
     answers: bool,
     /// Where journals of earlier runs are, if there is a place for any.
-    journals: Option<Place>,
+    journals: Option<StoreLocation>,
     /// An operator changes it, by no command.
     of_rook: bool,
     /// Configuration and key of the connection, while it is there.
@@ -54,60 +54,60 @@ pub(crate) struct Ceph {
 }
 
 #[async_trait]
-impl System for Ceph {
+impl ClusterSystem for CephSystem {
     type Planner = CephPlanner;
 
     const KIND: &'static str = "a Ceph cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<CephGoal, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<CephGoal, CliError> {
         match &goal.action {
-            Action::Reboot(_) if self.of_rook => Err(CliError::usage(
+            GoalAction::Reboot(_) if self.of_rook => Err(CliError::usage(
                 "`reboot` and `patch` are for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("Kubernetes drains a node for its reboot, as Rook permits: docs/guides/kubernetes.md")),
-            Action::Reboot(reboot) => {
-                Goal::reboot_of_hosts(reboot)?;
+            GoalAction::Reboot(reboot) => {
+                GoalArgs::reboot_of_hosts(reboot)?;
                 let task = if reboot.patches {
                     HostTask::Patch
                 } else {
                     HostTask::Reboot
                 };
-                Ok(CephGoal::Reboot(RebootGoal {
+                Ok(CephGoal::Reboot(CephRebootGoal {
                     task,
-                    ..RebootGoal::default()
+                    ..CephRebootGoal::default()
                 }))
             }
-            Action::Restart(_) if self.of_rook => Err(CliError::usage(
+            GoalAction::Restart(_) if self.of_rook => Err(CliError::usage(
                 "`restart` is for Ceph on hosts; this cluster is managed by Rook",
             )
             .hint("`kubectl rollout restart` restarts the pods of a Deployment, which Rook lays out")),
-            Action::Restart(restart) => Ok(CephGoal::Reboot(RebootGoal {
+            GoalAction::Restart(restart) => Ok(CephGoal::Reboot(CephRebootGoal {
                 task: HostTask::Restart {
                     kinds: restart.daemons.clone(),
                     token: token(),
                 },
-                ..RebootGoal::default()
+                ..CephRebootGoal::default()
             })),
-            Action::Exec(exec) => Ok(CephGoal::Reboot(RebootGoal {
+            GoalAction::Exec(exec) => Ok(CephGoal::Reboot(CephRebootGoal {
                 task: HostTask::Command {
-                    command: Goal::command_on_hosts(exec, &self.settings.hosts)?,
+                    command: GoalArgs::command_on_hosts(exec, &self.settings.hosts)?,
                     token: token(),
                 },
-                ..RebootGoal::default()
+                ..CephRebootGoal::default()
             })),
-            Action::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
+            GoalAction::Upgrade(upgrade) => Ok(CephGoal::Upgrade(upgrade.to.clone())),
         }
     }
 
     async fn goal_by_asking(
         &self,
         wanted: CephGoal,
-        goal: &Goal,
+        goal: &GoalArgs,
         planner: &CephPlanner,
-        facts: &Facts,
+        facts: &CephFacts,
     ) -> Result<CephGoal, CliError> {
         let task = match wanted {
-            CephGoal::Reboot(RebootGoal { task, .. }) => task,
+            CephGoal::Reboot(CephRebootGoal { task, .. }) => task,
             CephGoal::Upgrade(release) => {
                 return Ok(CephGoal::Upgrade(self.version_of(release, facts).await));
             }
@@ -121,21 +121,21 @@ impl System for Ceph {
         }
         let mut settings = self.settings.clone();
         settings.reboot = task.commands(&settings.reboot, &settings.hosts);
-        let reached = self.answers.then_some(Reached {
+        let reached = self.answers.then_some(HostAccess {
             settings: &settings,
             journals: self.journals.as_ref(),
         });
         let found = match &goal.action {
-            Action::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
-            Action::Upgrade(_) | Action::Restart(_) | Action::Exec(_) => {
-                reboot::ask(reached, &args::Reboot::default(), hosts).await?
+            GoalAction::Reboot(asked) => reboot::ask(reached, asked, hosts).await?,
+            GoalAction::Upgrade(_) | GoalAction::Restart(_) | GoalAction::Exec(_) => {
+                reboot::ask(reached, &args::RebootArgs::default(), hosts).await?
             }
         };
         let only = found.only.clone().or(only);
-        Ok(CephGoal::Reboot(RebootGoal { task, only, ..found }))
+        Ok(CephGoal::Reboot(CephRebootGoal { task, only, ..found }))
     }
 
-    fn remarks(&self, _planner: &CephPlanner, _facts: &Facts, goal: &CephGoal) -> Vec<String> {
+    fn remarks(&self, _planner: &CephPlanner, _facts: &CephFacts, goal: &CephGoal) -> Vec<String> {
         match goal {
             CephGoal::Reboot(goal) if goal.task == HostTask::Patch && self.settings.reboot.patch.is_none() => vec![
                 "note: `patch` installs all that is pending on a host, Ceph's packages too where newer ones are to be had: hold them \
@@ -146,7 +146,7 @@ impl System for Ceph {
         }
     }
 
-    fn refused(&self, goal: &CephGoal, _facts: &Facts, reasons: &[Reason]) -> CliError {
+    fn refused(&self, goal: &CephGoal, _facts: &CephFacts, reasons: &[Reason]) -> CliError {
         match goal {
             CephGoal::Upgrade(release) => CliError::refused(&format!("the upgrade to {release}"), reasons),
             CephGoal::Reboot(_) => CliError::refused("the maintenance of its hosts", reasons),
@@ -163,12 +163,12 @@ impl System for Ceph {
 
     async fn findings(
         &self,
-        facts: &Facts,
+        facts: &CephFacts,
         snapshot: &Snapshot,
         known: &[Risk],
         to: Option<&str>,
         accepted: &BTreeSet<String>,
-    ) -> Option<Vec<Finding>> {
+    ) -> Option<Vec<RiskFinding>> {
         let release = |revision: &Revision| revision.as_str().to_owned();
         Some(risks::findings(&*self.api, facts, snapshot, known, to, accepted, release).await)
     }
@@ -176,7 +176,7 @@ impl System for Ceph {
     fn copy(
         &self,
         planner: &CephPlanner,
-        facts: &Facts,
+        facts: &CephFacts,
         planning: &PlanRequest,
     ) -> Result<ClusterCopy, CliError> {
         let reboots = planning.target.stages().any(|stage| stage.kind.as_str() == HOST);
@@ -205,10 +205,10 @@ impl System for Ceph {
 }
 
 #[async_trait]
-impl ManagedSystem for Ceph {
+impl ManagedSystem for CephSystem {
     fn backend(
         &self,
-        memory: Option<Memory>,
+        memory: Option<CephMemory>,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
         let mut settings = self.settings.clone();
@@ -260,7 +260,7 @@ impl ManagedSystem for Ceph {
         }
         found.extend(preflight::look(settings, &facts, to).await);
         if let Some(release) = to {
-            match opened.plan(facts, &Goal::upgrade_to(release)).await {
+            match opened.plan(facts, &GoalArgs::upgrade_to(release)).await {
                 Err(refused) => found.extend(reachable("target", Some(refused))),
                 Ok(PlanContext { planning, .. }) => found.extend(reachable_by(planning)),
             }
@@ -274,9 +274,9 @@ impl ManagedSystem for Ceph {
     }
 }
 
-impl Ceph {
+impl CephSystem {
     /// The version that a release means, by what its hosts can install; the release as it was given where they do not say.
-    async fn version_of(&self, release: String, facts: &Facts) -> String {
+    async fn version_of(&self, release: String, facts: &CephFacts) -> String {
         if !self.answers || offered::is_a_version(&release) {
             return release;
         }
@@ -294,7 +294,7 @@ fn token() -> String {
 fn reachable_by(mut planning: PlanRequest) -> Vec<Check> {
     let made = make_plan(&PolicyFlags::default(), &mut planning);
     let refused = made.and_then(|plan| refusal(&planning, &plan).map_or(Ok(()), Err));
-    let told: Vec<Finding> = planning
+    let told: Vec<RiskFinding> = planning
         .risks
         .iter()
         .filter(|risk| !risk.refuses())

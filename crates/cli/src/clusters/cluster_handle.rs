@@ -1,5 +1,5 @@
 //! A cluster that was opened: what answers for it, and what plans for it. Every kind of system goes this way, and says
-//! in [`System`] what it does its own way.
+//! in [`ClusterSystem`] what it does its own way.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use stagger_engine::cluster::{Backend, Planned, Planner, PlannerError, Source};
 use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_gates::{MeasuredBackend, Measures};
-use stagger_risks::{Finding, Risk};
+use stagger_risks::{Risk, RiskFinding};
 use stagger_sim::ClusterCopy;
 
 use super::guards::GuardHolder;
 use super::{Cluster, ManagedCluster, POLL, RehearsalInput, RiskReport, RunInput, VersionReport};
-use crate::args::{Action, Goal, PolicyFlags};
+use crate::args::{GoalAction, GoalArgs, PolicyFlags};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -26,15 +26,15 @@ use crate::planning::PlanRequest;
 use crate::print;
 
 /// What a system's planner plans by.
-pub(crate) type FactsOf<S> = <<S as System>::Planner as Planner>::Facts;
+pub(crate) type FactsOf<S> = <<S as ClusterSystem>::Planner as Planner>::Facts;
 /// What can be wanted of such a system.
-pub(crate) type GoalOf<S> = <<S as System>::Planner as Planner>::Goal;
+pub(crate) type GoalOf<S> = <<S as ClusterSystem>::Planner as Planner>::Goal;
 /// What a run on such a system remembers.
-pub(crate) type MemoryOf<S> = <<S as System>::Planner as Planner>::Memory;
+pub(crate) type MemoryOf<S> = <<S as ClusterSystem>::Planner as Planner>::Memory;
 
 /// What a kind of system does its own way at the command line.
 #[async_trait]
-pub(crate) trait System: Send + Sync + Sized {
+pub(crate) trait ClusterSystem: Send + Sync + Sized {
     /// What plans for it.
     type Planner: Planner;
 
@@ -42,14 +42,14 @@ pub(crate) trait System: Send + Sync + Sized {
     const KIND: &'static str;
 
     /// What the flags want of it. Nothing is asked: what is wrong with flags is said before.
-    fn goal(&self, goal: &Goal) -> Result<GoalOf<Self>, CliError>;
+    fn goal(&self, goal: &GoalArgs) -> Result<GoalOf<Self>, CliError>;
 
     /// The goal as the cluster itself or earlier runs of it make it, where flags alone do not say it: the nodes of a Ganeti, or
     /// the hosts of a Ceph, that need a reboot are found by asking each.
     async fn goal_by_asking(
         &self,
         wanted: GoalOf<Self>,
-        _goal: &Goal,
+        _goal: &GoalArgs,
         _planner: &Self::Planner,
         _facts: &FactsOf<Self>,
     ) -> Result<GoalOf<Self>, CliError> {
@@ -77,7 +77,7 @@ pub(crate) trait System: Send + Sync + Sized {
         _known: &[Risk],
         _to: Option<&str>,
         _accepted: &BTreeSet<String>,
-    ) -> Option<Vec<Finding>> {
+    ) -> Option<Vec<RiskFinding>> {
         None
     }
 
@@ -113,7 +113,7 @@ pub(crate) trait System: Send + Sync + Sized {
 
 /// A system on which runs are carried out.
 #[async_trait]
-pub(crate) trait ManagedSystem: System {
+pub(crate) trait ManagedSystem: ClusterSystem {
     /// The backend, for a run that began with that memory, or to look.
     fn backend(
         &self,
@@ -122,7 +122,7 @@ pub(crate) trait ManagedSystem: System {
     ) -> Result<Arc<dyn Backend>, CliError>;
 
     /// Refuses before anything begins what would fail in the middle of a run, where no plan shows it.
-    async fn may_begin(&self, _goal: &Goal, _facts: &FactsOf<Self>) -> Result<(), CliError> {
+    async fn may_begin(&self, _goal: &GoalArgs, _facts: &FactsOf<Self>) -> Result<(), CliError> {
         Ok(())
     }
 
@@ -151,7 +151,7 @@ pub(crate) trait ManagedSystem: System {
 }
 
 /// A cluster: one that answers, or one that was recorded.
-pub(crate) struct ClusterHandle<S: System> {
+pub(crate) struct ClusterHandle<S: ClusterSystem> {
     pub(super) system: S,
     pub(crate) source: Box<dyn Source<Facts = FactsOf<S>>>,
     pub(super) planner: S::Planner,
@@ -162,13 +162,13 @@ pub(crate) struct ClusterHandle<S: System> {
 }
 
 /// What a plan to a goal is made of, by one look.
-pub(crate) struct PlanContext<S: System> {
+pub(crate) struct PlanContext<S: ClusterSystem> {
     pub(super) facts: FactsOf<S>,
     pub(super) planning: PlanRequest,
     pub(super) memory: MemoryOf<S>,
 }
 
-impl<S: System> ClusterHandle<S> {
+impl<S: ClusterSystem> ClusterHandle<S> {
     /// The policy: the configuration's with the flags over it.
     pub(super) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
         match &self.config {
@@ -184,11 +184,11 @@ impl<S: System> ClusterHandle<S> {
     }
 
     /// What the flags want, and by which policy. Both are read once for a plan.
-    fn request(&self, goal: &Goal) -> Result<(GoalOf<S>, Policy), CliError> {
+    fn request(&self, goal: &GoalArgs) -> Result<(GoalOf<S>, Policy), CliError> {
         Ok((self.system.goal(goal)?, self.policy(&goal.policy)?))
     }
 
-    async fn look(&self, goal: &Goal) -> Result<PlanContext<S>, CliError> {
+    async fn look(&self, goal: &GoalArgs) -> Result<PlanContext<S>, CliError> {
         // What is wrong with the flags is said before the cluster is asked.
         let (wanted, policy) = self.request(goal)?;
         let facts = self.source.facts().await?;
@@ -201,7 +201,7 @@ impl<S: System> ClusterHandle<S> {
     }
 
     /// What a plan to that goal is made of, by these facts.
-    pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &Goal) -> Result<PlanContext<S>, CliError> {
+    pub(super) async fn plan(&self, facts: FactsOf<S>, goal: &GoalArgs) -> Result<PlanContext<S>, CliError> {
         let (wanted, policy) = self.request(goal)?;
         let asked = self.system.goal_by_asking(wanted, goal, &self.planner, &facts);
         let wanted = asked.await?;
@@ -211,7 +211,7 @@ impl<S: System> ClusterHandle<S> {
     async fn plan_for(
         &self,
         facts: FactsOf<S>,
-        goal: &Goal,
+        goal: &GoalArgs,
         wanted: &GoalOf<S>,
         policy: Policy,
     ) -> Result<PlanContext<S>, CliError> {
@@ -270,12 +270,12 @@ impl<S: System> ClusterHandle<S> {
     /// What is found of known risks on the way to an upgrade's release.
     async fn findings(
         &self,
-        goal: &Goal,
+        goal: &GoalArgs,
         facts: &FactsOf<S>,
         snapshot: &Snapshot,
         target: &Target,
-    ) -> Result<Vec<Finding>, CliError> {
-        let Action::Upgrade(upgrade) = &goal.action else {
+    ) -> Result<Vec<RiskFinding>, CliError> {
+        let GoalAction::Upgrade(upgrade) = &goal.action else {
             return Ok(Vec::new());
         };
         let known = self.known_risks(&upgrade.risks.risks)?;
@@ -287,7 +287,7 @@ impl<S: System> ClusterHandle<S> {
 }
 
 #[async_trait]
-impl<S: System> Cluster for ClusterHandle<S> {
+impl<S: ClusterSystem> Cluster for ClusterHandle<S> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         let snapshot = self.planner.snapshot(&self.source.facts().await?)?;
         Ok(self.measured(snapshot).await)
@@ -298,11 +298,11 @@ impl<S: System> Cluster for ClusterHandle<S> {
         Ok((inventory, self.planner.snapshot(&facts)?))
     }
 
-    async fn planning_input(&self, goal: &Goal) -> Result<PlanRequest, CliError> {
+    async fn planning_input(&self, goal: &GoalArgs) -> Result<PlanRequest, CliError> {
         Ok(self.look(goal).await?.planning)
     }
 
-    async fn rehearsal_input(&self, goal: &Goal) -> Result<RehearsalInput, CliError> {
+    async fn rehearsal_input(&self, goal: &GoalArgs) -> Result<RehearsalInput, CliError> {
         let PlanContext { facts, planning, .. } = self.look(goal).await?;
         Ok(RehearsalInput {
             copy: self.system.copy(&self.planner, &facts, &planning)?,
@@ -341,7 +341,7 @@ impl<S: ManagedSystem> ManagedCluster for ClusterHandle<S>
 where
     MemoryOf<S>: DeserializeOwned,
 {
-    async fn run_input(&self, goal: &Goal) -> Result<RunInput, CliError> {
+    async fn run_input(&self, goal: &GoalArgs) -> Result<RunInput, CliError> {
         let PlanContext {
             facts,
             planning,

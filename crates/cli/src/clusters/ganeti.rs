@@ -13,20 +13,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, Reason, RunId};
 use stagger_engine::cluster::Backend;
-use stagger_engine::preflight::{Check, Outcome};
+use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::Settings;
+use stagger_ganeti::config::GanetiSettings;
 use stagger_ganeti::goal::MaintenanceGoal;
-use stagger_ganeti::memory::Memory;
+use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::preflight;
 use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::{INTENT_TO_UPGRADE, untested, upgrade_under_way};
 use stagger_ganeti::source::ClusterFacts;
 
-use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem};
 use super::guards::GuardHolder;
-use crate::args::{Cli, Goal};
+use crate::args::{Cli, GoalArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -37,17 +37,17 @@ pub(crate) use htools::{bodies_at, cluster_at, luxi_at, request_at, text_at};
 pub(crate) use source::recovery_backend;
 
 /// What a Ganeti does its own way.
-pub(crate) struct Ganeti<'a> {
+pub(crate) struct GanetiSystem<'a> {
     /// Names the journals of earlier runs.
     cli: &'a Cli,
     /// What messages call it: by its name, or by that of a file.
     called: String,
     /// How it is reached; `None`: it was recorded.
-    settings: Option<Settings>,
+    settings: Option<GanetiSettings>,
 }
 
-impl Ganeti<'_> {
-    fn settings(&self) -> Result<&Settings, CliError> {
+impl GanetiSystem<'_> {
+    fn settings(&self) -> Result<&GanetiSettings, CliError> {
         self.settings.as_ref().ok_or_else(|| {
             CliError::new(
                 Exit::Internal,
@@ -88,7 +88,7 @@ impl Ganeti<'_> {
             return Ok(());
         }
         let reached = preflight::reaches_the_master(settings, self.looker()?.rapi()).await;
-        if reached.outcome == Outcome::Passed {
+        if reached.outcome == CheckOutcome::Passed {
             return Ok(());
         }
         let refused = CliError::new(Exit::No, format!("not started: {}", reached.found));
@@ -107,12 +107,12 @@ fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
 }
 
 #[async_trait]
-impl System for Ganeti<'_> {
+impl ClusterSystem for GanetiSystem<'_> {
     type Planner = GanetiPlanner;
 
     const KIND: &'static str = "a Ganeti cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<MaintenanceGoal, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<MaintenanceGoal, CliError> {
         let asked = goal.maintenance(&self.called)?;
         if self.settings.is_none() {
             goal::refuse_live_flags(&asked)?;
@@ -123,7 +123,7 @@ impl System for Ganeti<'_> {
     async fn goal_by_asking(
         &self,
         wanted: MaintenanceGoal,
-        goal: &Goal,
+        goal: &GoalArgs,
         _planner: &GanetiPlanner,
         facts: &ClusterFacts,
     ) -> Result<MaintenanceGoal, CliError> {
@@ -150,10 +150,10 @@ impl System for Ganeti<'_> {
 }
 
 #[async_trait]
-impl ManagedSystem for Ganeti<'_> {
+impl ManagedSystem for GanetiSystem<'_> {
     fn backend(
         &self,
-        memory: Option<Memory>,
+        memory: Option<GanetiMemory>,
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
         if memory.is_some() {
@@ -165,7 +165,7 @@ impl ManagedSystem for Ganeti<'_> {
         Ok(Arc::new(GanetiBackend::new(settings, memory)?))
     }
 
-    async fn may_begin(&self, goal: &Goal, facts: &ClusterFacts) -> Result<(), CliError> {
+    async fn may_begin(&self, goal: &GoalArgs, facts: &ClusterFacts) -> Result<(), CliError> {
         let visit = goal.maintenance(&self.called)?.visit;
         if visit.move_non_redundant && self.settings()?.cluster.visits.relocate.is_none() {
             return Err(CliError::usage(
@@ -209,7 +209,7 @@ impl ManagedSystem for Ganeti<'_> {
     async fn look_back(
         opened: &ClusterHandle<Self>,
         run: &RunId,
-        memory: Option<Memory>,
+        memory: Option<GanetiMemory>,
     ) -> Result<Vec<String>, CliError> {
         let Some(live) = opened.source.facts().await?.live else {
             return Ok(Vec::new());

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use stagger_engine::hosts::Hosts;
 use stagger_engine::template::unknown;
 
-use crate::args::{Action, Exec, Goal, Reboot, Upgrade, Visit};
+use crate::args::{ExecArgs, GoalAction, GoalArgs, RebootArgs, UpgradeArgs, VisitArgs};
 use crate::error::CliError;
 
 /// Clusters that have a goal.
@@ -25,18 +25,18 @@ const OF_NODES: Others = Others {
     kinds: "\"ganeti\" or \"ceph\"",
 };
 
-impl Goal {
+impl GoalArgs {
     /// The upgrade, the one goal of that kind of cluster: `a Ceph`.
     ///
     /// # Errors
     /// Another goal is given.
-    pub(super) fn upgrade(&self, kind: &str) -> Result<&Upgrade, CliError> {
+    pub(super) fn upgrade(&self, kind: &str) -> Result<&UpgradeArgs, CliError> {
         let (goal, others) = match &self.action {
-            Action::Upgrade(upgrade) => return Ok(upgrade),
-            Action::Reboot(reboot) if reboot.patches => ("patch", OF_HOSTS),
-            Action::Reboot(_) => ("reboot", OF_NODES),
-            Action::Restart(_) => ("restart", OF_HOSTS),
-            Action::Exec(_) => ("exec", OF_NODES),
+            GoalAction::Upgrade(upgrade) => return Ok(upgrade),
+            GoalAction::Reboot(reboot) if reboot.patches => ("patch", OF_HOSTS),
+            GoalAction::Reboot(_) => ("reboot", OF_NODES),
+            GoalAction::Restart(_) => ("restart", OF_HOSTS),
+            GoalAction::Exec(_) => ("exec", OF_NODES),
         };
         let Others { name, kinds } = others;
         Err(
@@ -50,23 +50,23 @@ impl Goal {
     ///
     /// # Errors
     /// Another goal is given.
-    pub(super) fn maintenance(&self, cluster: &str) -> Result<Maintenance<'_>, CliError> {
+    pub(super) fn maintenance(&self, cluster: &str) -> Result<NodeMaintenance<'_>, CliError> {
         match &self.action {
-            Action::Reboot(reboot) if reboot.patches => Err(CliError::usage(format!(
+            GoalAction::Reboot(reboot) if reboot.patches => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti cluster; `patch` is for Ceph on hosts"
             ))
             .hint("`exec --command 'ssh root@{node} …'` runs a command for each node while it is empty")),
-            Action::Reboot(reboot) if reboot.up_for.is_some() => Err(CliError::usage(format!(
+            GoalAction::Reboot(reboot) if reboot.up_for.is_some() => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti cluster; --up-for is for Ceph on hosts"
             ))
             .hint("use --needs-reboot COMMAND: it runs for each node and exits with 0 if the node needs a reboot")),
-            Action::Reboot(reboot) => Ok(Maintenance {
+            GoalAction::Reboot(reboot) => Ok(NodeMaintenance {
                 visit: &reboot.visit,
                 work: Work::Reboot,
                 needs_reboot: reboot.needs_reboot.as_deref(),
                 since: reboot.since,
             }),
-            Action::Exec(exec) => Ok(Maintenance {
+            GoalAction::Exec(exec) => Ok(NodeMaintenance {
                 visit: &exec.visit,
                 work: match exec.command.as_deref() {
                     Some(command) => Work::Command(command),
@@ -75,11 +75,11 @@ impl Goal {
                 needs_reboot: None,
                 since: None,
             }),
-            Action::Restart(_) => Err(CliError::usage(format!(
+            GoalAction::Restart(_) => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti cluster; `restart` is for Ceph on hosts"
             ))
             .hint("`exec --command 'ssh root@{node} systemctl restart ganeti.target'` restarts the daemons of each node while it is empty")),
-            Action::Upgrade(_) => Err(CliError::usage(format!(
+            GoalAction::Upgrade(_) => Err(CliError::usage(format!(
                 "{cluster} is a Ganeti cluster; `upgrade` is for Ceph and Ironic"
             ))
             .hint("`reboot` reboots its nodes")),
@@ -90,8 +90,8 @@ impl Goal {
     ///
     /// # Errors
     /// Another flag is given.
-    pub(super) fn reboot_of_hosts(reboot: &Reboot) -> Result<(), CliError> {
-        let shared = Reboot {
+    pub(super) fn reboot_of_hosts(reboot: &RebootArgs) -> Result<(), CliError> {
+        let shared = RebootArgs {
             needs_reboot: None,
             since: None,
             up_for: None,
@@ -117,10 +117,10 @@ impl Goal {
     ///
     /// # Errors
     /// Another flag is given, a placeholder that is not filled in, or a command that would run here for every host.
-    pub(super) fn command_on_hosts(exec: &Exec, hosts: &Hosts) -> Result<String, CliError> {
-        let plain = Exec {
+    pub(super) fn command_on_hosts(exec: &ExecArgs, hosts: &Hosts) -> Result<String, CliError> {
+        let plain = ExecArgs {
             command: exec.command.clone(),
-            ..Exec::default()
+            ..ExecArgs::default()
         };
         let plain = plain.words();
         let others: Vec<String> = exec
@@ -161,9 +161,9 @@ impl Goal {
 }
 
 /// What is done to the nodes of a Ganeti.
-pub(super) struct Maintenance<'a> {
+pub(super) struct NodeMaintenance<'a> {
     /// Which, and how.
-    pub(super) visit: &'a Visit,
+    pub(super) visit: &'a VisitArgs,
     /// What is done to each.
     pub(super) work: Work<'a>,
     /// The command that tells whether a node needs it.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stagger_ceph::backend::CephBackend;
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::rapi::reason::EMERGENCY;
 
@@ -41,7 +41,7 @@ impl GuardHolder {
     }
 
     /// Gives back what these beats have seen unrenewed for longer than it lasts. What is there now?
-    pub(crate) async fn look(&self, beats: &mut Beats) -> Result<HeldGuards, CliError> {
+    pub(crate) async fn look(&self, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
         let now = Instant::now();
         Ok(match self {
             Self::Ceph(ceph) => {

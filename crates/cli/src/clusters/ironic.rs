@@ -12,39 +12,39 @@ use stagger_engine::inventory::Inventory;
 use stagger_engine::preflight::Check;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::conditions::{NO_OLD_SERVICE, UNPINNED};
-use stagger_ironic::config::Settings;
-use stagger_ironic::facts::Facts;
+use stagger_ironic::config::IronicSettings;
+use stagger_ironic::facts::IronicFacts;
 use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
 use stagger_ironic::planner::IronicPlanner;
 use stagger_ironic::preflight;
 use stagger_ironic::source::{LiveIronic, RecordedIronic, wanted_release};
 use stagger_ironic::target::part::{APIS, CONDUCTORS, UNPIN_APIS, UNPIN_CONDUCTORS};
 use stagger_ironic::versions::versions;
-use stagger_risks::{Finding, Known, Risk, Way, judge};
+use stagger_risks::{ClusterAnswer, Risk, RiskFinding, UpgradePath, judge};
 use stagger_sim::ClusterCopy;
 
-use super::cluster_handle::{ClusterHandle, ManagedSystem, System};
+use super::cluster_handle::{ClusterHandle, ClusterSystem, ManagedSystem};
 use super::{POLL, VersionReport, reachable, unusable};
-use crate::args::{Cli, Goal};
+use crate::args::{Cli, GoalArgs};
 use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::planning::PlanRequest;
 
 /// What an Ironic does its own way.
-pub(crate) struct Ironic {
-    settings: Settings,
+pub(crate) struct IronicSystem {
+    settings: IronicSettings,
     /// Whether it can be asked; of an inventory nothing is.
     answers: bool,
 }
 
-impl ClusterHandle<Ironic> {
+impl ClusterHandle<IronicSystem> {
     /// That of this configuration.
-    pub(super) fn of_config(config: Config, settings: Settings) -> Result<Self, CliError> {
+    pub(super) fn of_config(config: Config, settings: IronicSettings) -> Result<Self, CliError> {
         Ok(Self {
             source: Box::new(LiveIronic::new(&settings)?),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic {
+            system: IronicSystem {
                 settings,
                 answers: true,
             },
@@ -68,12 +68,12 @@ impl ClusterHandle<Ironic> {
         });
         let settings = settings
             .transpose()?
-            .unwrap_or_else(|| Settings::new(kept.cluster.clone(), Hosts::default()));
+            .unwrap_or_else(|| IronicSettings::new(kept.cluster.clone(), Hosts::default()));
         kept.cluster.clone_from(&settings.cluster);
         Ok(Self {
             source: Box::new(kept),
             planner: IronicPlanner::new(settings.cluster.clone()),
-            system: Ironic {
+            system: IronicSystem {
                 settings,
                 answers: false,
             },
@@ -84,12 +84,12 @@ impl ClusterHandle<Ironic> {
 }
 
 #[async_trait]
-impl System for Ironic {
+impl ClusterSystem for IronicSystem {
     type Planner = IronicPlanner;
 
     const KIND: &'static str = "an Ironic cluster";
 
-    fn goal(&self, goal: &Goal) -> Result<WantedRelease, CliError> {
+    fn goal(&self, goal: &GoalArgs) -> Result<WantedRelease, CliError> {
         Ok(WantedRelease::new(&goal.upgrade(Self::KIND)?.to))
     }
 
@@ -97,9 +97,9 @@ impl System for Ironic {
     async fn goal_by_asking(
         &self,
         wanted: WantedRelease,
-        _goal: &Goal,
+        _goal: &GoalArgs,
         _planner: &IronicPlanner,
-        _facts: &Facts,
+        _facts: &IronicFacts,
     ) -> Result<WantedRelease, CliError> {
         if self.answers {
             Ok(wanted_release(&self.settings, &wanted.release).await?)
@@ -108,7 +108,7 @@ impl System for Ironic {
         }
     }
 
-    fn refused(&self, wanted: &WantedRelease, facts: &Facts, reasons: &[Reason]) -> CliError {
+    fn refused(&self, wanted: &WantedRelease, facts: &IronicFacts, reasons: &[Reason]) -> CliError {
         let mut error = CliError::refused(&format!("the upgrade to {}", wanted.release), reasons);
         if facts.silent().is_some() {
             error.exit = Exit::Unreachable;
@@ -118,12 +118,12 @@ impl System for Ironic {
 
     async fn findings(
         &self,
-        _facts: &Facts,
+        _facts: &IronicFacts,
         snapshot: &Snapshot,
         known: &[Risk],
         to: Option<&str>,
         accepted: &BTreeSet<String>,
-    ) -> Option<Vec<Finding>> {
+    ) -> Option<Vec<RiskFinding>> {
         Some(findings(snapshot, known, to, accepted))
     }
 
@@ -131,7 +131,7 @@ impl System for Ironic {
     fn copy(
         &self,
         _planner: &IronicPlanner,
-        _facts: &Facts,
+        _facts: &IronicFacts,
         planning: &PlanRequest,
     ) -> Result<ClusterCopy, CliError> {
         let revisions = |stages: &[&str]| -> Vec<Revision> {
@@ -150,7 +150,7 @@ impl System for Ironic {
         Ok(ClusterCopy::drained(planning.snapshot.clone(), POLL, comes_with))
     }
 
-    fn versions(&self, planner: &IronicPlanner, facts: &Facts) -> Result<VersionReport, CliError> {
+    fn versions(&self, planner: &IronicPlanner, facts: &IronicFacts) -> Result<VersionReport, CliError> {
         Ok(VersionReport {
             // What is written down is shown all the same.
             answers: facts.silent().is_none(),
@@ -161,7 +161,7 @@ impl System for Ironic {
 }
 
 #[async_trait]
-impl ManagedSystem for Ironic {
+impl ManagedSystem for IronicSystem {
     fn backend(
         &self,
         goal: Option<UpgradeGoal>,
@@ -185,7 +185,7 @@ impl ManagedSystem for Ironic {
         };
         checks.extend(preflight::of_facts(&facts));
         if let Some(to) = to {
-            let planned = opened.plan(facts, &Goal::upgrade_to(to)).await;
+            let planned = opened.plan(facts, &GoalArgs::upgrade_to(to)).await;
             checks.extend(reachable("target", planned.err()));
         }
         Ok(checks)
@@ -198,9 +198,9 @@ fn findings(
     known: &[Risk],
     to: Option<&str>,
     accepted: &BTreeSet<String>,
-) -> Vec<Finding> {
+) -> Vec<RiskFinding> {
     let units = || snapshot.units().iter();
-    let way = Way {
+    let way = UpgradePath {
         system: stagger_risks::System::Ironic,
         running: units()
             .map(|unit| {
@@ -215,7 +215,7 @@ fn findings(
     for unit in units() {
         *daemons.entry(unit.kind.to_string()).or_default() += 1;
     }
-    let mut cluster = stagger_risks::Cluster::unknown("not supported for Ironic");
-    cluster.daemons = Known::Yes(daemons);
+    let mut cluster = stagger_risks::RiskFacts::unknown("not supported for Ironic");
+    cluster.daemons = ClusterAnswer::Yes(daemons);
     judge(known, &way, &cluster, accepted)
 }

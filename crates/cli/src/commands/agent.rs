@@ -6,7 +6,7 @@ use stagger_rook::agent::{self, AgentOptions, Bounds, Logs};
 
 use super::operator::{connect, logs};
 use super::stop_asked;
-use crate::args::Agent;
+use crate::args::AgentArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 
@@ -15,7 +15,7 @@ const OF_ONE: u64 = 32 << 20;
 const DAY: Duration = Duration::from_hours(24);
 
 /// Goes its rounds until it is told to stop; or says whether another does.
-pub(crate) async fn agent(args: &Agent) -> Result<Exit, CliError> {
+pub(crate) async fn agent(args: &AgentArgs) -> Result<Exit, CliError> {
     if args.probe {
         return if agent::is_ready(&args.ready, SystemTime::now()) {
             Ok(Exit::Done)

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use stagger_ceph::facts::Known;
 use stagger_ceph::oktostop::{Maps, load, report};
+use stagger_core::model::Fact;
 
 use crate::args::{Cli, FactsFrom};
 use crate::clusters::ClusterHandle;
@@ -87,12 +87,12 @@ fn in_folder(folder: &Path) -> Result<Maps, CliError> {
 async fn observed(cli: &Cli, from: &FactsFrom) -> Result<Maps, CliError> {
     let facts = ClusterHandle::open(cli, from).await?.source.facts().await?;
     match facts.pgs {
-        Known::Yes(pgs) => Ok(Maps {
+        Fact::Yes(pgs) => Ok(Maps {
             pgs,
             osds: facts.osds,
             tree: facts.tree,
         }),
-        Known::No(why) => Err(CliError::new(
+        Fact::No(why) => Err(CliError::new(
             Exit::Unreachable,
             format!("the placement groups are unknown: {why}"),
         )),

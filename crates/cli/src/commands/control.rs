@@ -7,7 +7,7 @@ use stagger_core::view;
 use stagger_engine::supervisor;
 
 use super::{store, user, which};
-use crate::args::{CallOutcome, Cli, Confirm, HostState, Settle};
+use crate::args::{CallOutcome, Cli, ConfirmArgs, HostState, SettleArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
@@ -70,7 +70,7 @@ pub(crate) async fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> 
 }
 
 /// `confirm`: a host is off.
-pub(crate) fn confirm_command(args: &Confirm) -> Command {
+pub(crate) fn confirm_command(args: &ConfirmArgs) -> Command {
     let HostState::IsOff = args.word;
     Command::Confirm {
         host: args.host.clone(),
@@ -79,7 +79,7 @@ pub(crate) fn confirm_command(args: &Confirm) -> Command {
 }
 
 /// `settle`: how an effect ended.
-pub(crate) fn settle_command(args: &Settle) -> Command {
+pub(crate) fn settle_command(args: &SettleArgs) -> Command {
     Command::Settle {
         intent: args.intent,
         done: args.how == CallOutcome::Done,
@@ -87,7 +87,7 @@ pub(crate) fn settle_command(args: &Settle) -> Command {
 }
 
 /// The same of a run here: of an effect that it waits for.
-pub(crate) async fn settle(cli: &Cli, args: &Settle) -> Result<Exit, CliError> {
+pub(crate) async fn settle(cli: &Cli, args: &SettleArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
     let run = which(&*store, args.run.as_ref()).await?;
     waits_for(&supervisor::replay(&*store, &run).await?, args.intent)?;

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use stagger_core::run::Run;
-use stagger_engine::database::{Counted, Database, Place};
+use stagger_engine::database::{Counted, StoreLocation, StoreReader};
 use stagger_versioned::store::StoreError as RowsError;
 use stagger_versioned::store::migrate::{End, Failed, Limits, Progress};
 
 use super::place;
-use crate::args::{Cli, Db, OnlineDataMigrations};
+use crate::args::{Cli, DbCommand, OnlineDataMigrationsArgs};
 use crate::documents::{self, MigrationReport, MigrationRows, StoreReport, StoredRows};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -20,21 +20,21 @@ use crate::print;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `db`
-pub(crate) async fn db(cli: &Cli, args: &Db) -> Result<Exit, CliError> {
+pub(crate) async fn db(cli: &Cli, args: &DbCommand) -> Result<Exit, CliError> {
     let place = place(cli)?;
     match args {
-        Db::Upgrade => upgrade(cli, &place).await,
-        Db::Version => {
+        DbCommand::Upgrade => upgrade(cli, &place).await,
+        DbCommand::Version => {
             show(cli, &store_report(&place).await?);
             Ok(Exit::Done)
         }
-        Db::Copy { to } => copy(&place, to),
-        Db::Check => check(cli, &place).await,
-        Db::OnlineDataMigrations(args) => migrate(cli, &place, args).await,
+        DbCommand::Copy { to } => copy(&place, to),
+        DbCommand::Check => check(cli, &place).await,
+        DbCommand::OnlineDataMigrations(args) => migrate(cli, &place, args).await,
     }
 }
 
-async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
+async fn upgrade(cli: &Cli, place: &StoreLocation) -> Result<Exit, CliError> {
     let was = place.upgrade().await?;
     let mut after = store_report(place).await?;
     after.was = was;
@@ -52,7 +52,7 @@ async fn upgrade(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
 }
 
 /// What can be seen without reading a journal.
-async fn store_report(place: &Place) -> Result<StoreReport, CliError> {
+async fn store_report(place: &StoreLocation) -> Result<StoreReport, CliError> {
     let database = look(place).await?;
     let (revision, newest) = (
         database.revision().await.map_err(|error| failed(&error))?,
@@ -90,14 +90,14 @@ async fn store_report(place: &Place) -> Result<StoreReport, CliError> {
     })
 }
 
-async fn look(place: &Place) -> Result<Database, CliError> {
+async fn look(place: &StoreLocation) -> Result<StoreReader, CliError> {
     if !place.exists() {
         return Err(no_store(place));
     }
     place.look().await.map_err(|error| failed(&error))
 }
 
-fn no_store(place: &Place) -> CliError {
+fn no_store(place: &StoreLocation) -> CliError {
     CliError::usage(format!("there is no store at {place}"))
         .hint("`stagger db upgrade` makes one, and so does the first run")
 }
@@ -123,7 +123,7 @@ fn show(cli: &Cli, seen: &StoreReport) {
     }
 }
 
-async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
+async fn check(cli: &Cli, place: &StoreLocation) -> Result<Exit, CliError> {
     let mut seen = store_report(place).await?;
     // A schema that is behind would be brought up by being opened.
     if seen.revision >= seen.newest {
@@ -151,11 +151,11 @@ async fn check(cli: &Cli, place: &Place) -> Result<Exit, CliError> {
     })
 }
 
-fn copy(place: &Place, to: &Path) -> Result<Exit, CliError> {
+fn copy(place: &StoreLocation, to: &Path) -> Result<Exit, CliError> {
     if !place.exists() {
         return Err(no_store(place));
     }
-    if let Place::Server(_) = place {
+    if let StoreLocation::Server(_) = place {
         return Err(CliError::usage(format!("{place} is a database on a server"))
             .hint("`pg_dump` copies it while others work"));
     }
@@ -172,7 +172,11 @@ fn copy(place: &Place, to: &Path) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-async fn migrate(cli: &Cli, place: &Place, args: &OnlineDataMigrations) -> Result<Exit, CliError> {
+async fn migrate(
+    cli: &Cli,
+    place: &StoreLocation,
+    args: &OnlineDataMigrationsArgs,
+) -> Result<Exit, CliError> {
     let database = look(place).await?;
     let revision = database.revision().await.map_err(|error| failed(&error))?;
     if revision < place.newest() {
@@ -219,8 +223,8 @@ async fn migrate(cli: &Cli, place: &Place, args: &OnlineDataMigrations) -> Resul
 
 fn migration_report(
     cli: &Cli,
-    args: &OnlineDataMigrations,
-    place: &Place,
+    args: &OnlineDataMigrationsArgs,
+    place: &StoreLocation,
     (end, migrations): (End, Vec<MigrationRows>),
 ) -> Exit {
     let (word, exit) = match end {

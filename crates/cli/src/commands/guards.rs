@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 
 use crate::args::{self, Cli};
 use crate::clusters;
@@ -31,7 +31,7 @@ const AFTERWARDS: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_hours(1);
 
 /// `guards`
-pub(crate) async fn guards(cli: &Cli, args: &args::Guards) -> Result<Exit, CliError> {
+pub(crate) async fn guards(cli: &Cli, args: &args::GuardsArgs) -> Result<Exit, CliError> {
     if args.watch {
         return watch(cli).await;
     }
@@ -66,7 +66,7 @@ pub(super) async fn clear_expired(cli: &Cli) -> Result<(), CliError> {
 /// Watches each guard for as long as it lasts, and gives back what nobody has renewed meanwhile. One look is not enough: the
 /// clock of who took it may be any other.
 async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
-    let (mut beats, begun) = (Beats::default(), Instant::now());
+    let (mut beats, begun) = (Heartbeats::default(), Instant::now());
     let mut told = false;
     loop {
         let HeldGuards {
@@ -121,7 +121,7 @@ async fn watch(cli: &Cli) -> Result<Exit, CliError> {
     let mut hangup = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup())?;
     let configuration = config::path(cli)?;
     let mut run = stdin_ends();
-    let (mut lives, mut beats) = (true, Beats::default());
+    let (mut lives, mut beats) = (true, Heartbeats::default());
     // Until then a cluster that does not answer is asked again.
     let mut patient = Instant::now() + PATIENCE;
     loop {
@@ -163,15 +163,15 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
-async fn look(cli: &Cli, beats: &mut Beats) -> Result<HeldGuards, CliError> {
+async fn look(cli: &Cli, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
     holder(cli)?.look(beats).await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.
 #[derive(Debug)]
-pub(crate) struct Watcher(#[expect(dead_code, reason = "its pipe is what matters")] Child);
+pub(crate) struct GuardWatcher(#[expect(dead_code, reason = "its pipe is what matters")] Child);
 
-impl Watcher {
+impl GuardWatcher {
     /// Starts it, in a process group of its own.
     pub(crate) fn start(cli: &Cli) -> Result<Option<Self>, CliError> {
         let Some(holder) = clusters::of_config(cli)?.guards()? else {

@@ -17,7 +17,7 @@ use crate::show;
 use stagger_report::{Reading, sentences};
 
 /// `status`
-pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
     let run = which(&*store, args.run.as_ref()).await?;
     let Reading { run, history, .. } = reading(&*store, &run).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliEr
 }
 
 /// `history`
-pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, CliError> {
+pub(crate) async fn history(cli: &Cli, args: &args::HistoryArgs) -> Result<Exit, CliError> {
     let store = store_of(cli, &args.kube).await?;
     let Some(run) = &args.run else {
         // A run that cannot be read hides none of the others.
@@ -94,7 +94,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::History) -> Result<Exit, Cli
 }
 
 /// `artifacts`
-pub(crate) async fn show_artifacts(cli: &Cli, args: &args::Artifacts) -> Result<Exit, CliError> {
+pub(crate) async fn show_artifacts(cli: &Cli, args: &args::ArtifactsArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
     let run = which(&*store, args.run.as_ref()).await?;
     let kept = artifacts(cli)?;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
+use stagger_ganeti::hroller::{HrollerOptions, HrollerOutput, OutputOptions, answer};
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
 use crate::args::{self, Cli};
 use crate::clusters::ganeti;
@@ -35,12 +35,12 @@ pub(crate) fn hroller_args() -> Option<Vec<String>> {
 pub(crate) async fn run_as_hroller(words: &[String]) -> ExitCode {
     match strict::Request::read(words) {
         Ok(request) => strict::hroller(None, &request).await.into(),
-        Err(strict::Ended(code)) => code.into(),
+        Err(strict::ExitCode(code)) => code.into(),
     }
 }
 
 /// `hroller`
-pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
+pub(crate) async fn hroller(cli: &Cli, args: &args::HrollerArgs) -> Exit {
     if args.help_completion {
         print::out(getopt::completion().trim_end());
         return Exit::Done;
@@ -88,7 +88,7 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::Hroller) -> Exit {
 }
 
 /// Who goes by the exit code alone must not take these for rebooted.
-fn in_no_group(answer: &Answer) -> Option<String> {
+fn in_no_group(answer: &HrollerOutput) -> Option<String> {
     let names: Vec<&str> = answer.left_out.iter().map(|left| left.unit.as_str()).collect();
     match names.as_slice() {
         [] => None,
@@ -109,7 +109,7 @@ fn refused(error: &CliError) -> Exit {
     Exit::No
 }
 
-async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
+async fn groups(cli: &Cli, args: &args::HrollerArgs) -> Result<HrollerOutput, CliError> {
     if cli.json {
         return Err(CliError::usage("hroller has lines only")
             .hint("`stagger plan reboot --json` prints a plan as a document"));
@@ -131,7 +131,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
             print::talk(&format!("The cluster as it was read is in {file}"));
         }
     }
-    let mut options = Options {
+    let mut options = HrollerOptions {
         selection: ganeti::selection(&args.nodes)?,
         skip_non_redundant: args.skip_non_redundant,
         ignore_non_redundant: args.ignore_non_redundant,
@@ -142,7 +142,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
         shared_secondary: args.shared_secondary.into(),
         non_drbd: args.non_drbd.into(),
         compat: args.compat.is_some(),
-        ..Options::default()
+        ..HrollerOptions::default()
     };
     let answered = match improve::time(args.improve.as_deref())? {
         None => answer(&cluster, &options),
@@ -158,7 +158,7 @@ async fn groups(cli: &Cli, args: &args::Hroller) -> Result<Answer, CliError> {
     })
 }
 
-async fn cluster(cli: &Cli, args: &args::Hroller) -> Result<Cluster, CliError> {
+async fn cluster(cli: &Cli, args: &args::HrollerArgs) -> Result<GanetiCluster, CliError> {
     let sources = [
         args.text_data.is_some(),
         args.master.is_some(),

@@ -13,14 +13,14 @@ use stagger_ceph::memory::hosts_of;
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::client::conductors_at;
 
-use crate::args::{Cli, Init, InitKind};
+use crate::args::{Cli, InitArgs, InitKind};
 use crate::clusters::ClusterHandle;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 
 /// `config init`
-pub(crate) async fn init(cli: &Cli, args: &Init) -> Result<Exit, CliError> {
+pub(crate) async fn init(cli: &Cli, args: &InitArgs) -> Result<Exit, CliError> {
     let text = match args.kind {
         InitKind::Ceph => ceph(&ask_ceph(args).await?),
         InitKind::Ganeti => {
@@ -57,7 +57,7 @@ fn write_new(file: &Path, text: &str) -> Result<(), CliError> {
         .map_err(|error| CliError::usage(format!("write {}: {error}", file.display())))
 }
 
-fn address(args: &Init) -> Result<&str, CliError> {
+fn address(args: &InitArgs) -> Result<&str, CliError> {
     args.address.as_deref().ok_or_else(|| {
         CliError::usage("where the cluster answers is not given")
             .hint("--address HOST for Ganeti, --address http://HOST:6385 for Ironic")
@@ -86,7 +86,7 @@ enum Packages {
     Unknown,
 }
 
-async fn ask_ceph(args: &Init) -> Result<FoundCeph, CliError> {
+async fn ask_ceph(args: &InitArgs) -> Result<FoundCeph, CliError> {
     let ceph = ClusterHandle::by_the_usual_way("ceph")?;
     let facts = ceph.source.facts().await?;
     let by_unit = hosts_of(&facts);
@@ -207,7 +207,7 @@ struct FoundIronic {
     conductors: Result<Vec<String>, String>,
 }
 
-async fn ask_ironic(args: &Init) -> Result<FoundIronic, CliError> {
+async fn ask_ironic(args: &InitArgs) -> Result<FoundIronic, CliError> {
     let endpoint = address(args)?;
     let token = std::env::var("OS_TOKEN").ok();
     Ok(FoundIronic {

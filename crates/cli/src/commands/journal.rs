@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::state::{SIMULATED, store, which};
 
 /// A journal, and where it is from, for messages.
-pub(crate) struct Journal {
+pub(crate) struct NamedJournal {
     /// Its events.
     pub(crate) entries: Vec<Entry>,
     /// `the journal of lab-20260101-000000`, or a file.
@@ -34,16 +34,16 @@ pub(crate) async fn store_of(cli: &Cli, kube: &OperatorCluster) -> Result<Box<dy
 }
 
 /// The journal that somebody asks for.
-pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<Journal, CliError> {
+pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<NamedJournal, CliError> {
     if let Some(file) = &of.from {
-        return Ok(Journal {
+        return Ok(NamedJournal {
             entries: journal_file(file)?,
             from: file.display().to_string(),
         });
     }
     let store = store_of(cli, &of.kube).await?;
     let run = which(&*store, of.run.as_ref()).await?;
-    Ok(Journal {
+    Ok(NamedJournal {
         entries: store.journal(&run).await?,
         from: format!("the journal of {run}"),
     })

@@ -8,7 +8,7 @@ use stagger_core::run::Command;
 use stagger_engine::supervisor;
 use stagger_rook::client::status::{MaintenanceStatus, words};
 use stagger_rook::client::unmanaged::Unmanaged;
-use stagger_rook::client::{self, ClientError, Place, Remote};
+use stagger_rook::client::{self, ClientError, OperatorLocation, Remote};
 use stagger_rook::journal::{CommandQueue, KubeStore};
 
 use super::control;
@@ -26,8 +26,8 @@ async fn connect(kube: &OperatorCluster) -> Result<kube::Client, CliError> {
     Ok(client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?)
 }
 
-fn place(kube: &OperatorCluster) -> Place {
-    Place {
+fn place(kube: &OperatorCluster) -> OperatorLocation {
+    OperatorLocation {
         namespace: kube.namespace.clone(),
         name: kube.name.clone(),
         operator: kube.operator_namespace.clone(),
@@ -60,7 +60,7 @@ fn store(remote: &Remote, cluster: ClusterName) -> KubeStore {
 }
 
 /// `status`
-pub(crate) async fn status(cli: &Cli, args: &args::Status) -> Result<Exit, CliError> {
+pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, CliError> {
     let (client, place) = (connect(&args.kube).await?, place(&args.kube));
     let told = match Remote::find(client.clone(), &place).await {
         Ok(remote) => remote.told().await?,
@@ -101,7 +101,7 @@ fn exit(told: &MaintenanceStatus) -> Exit {
 }
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {
+pub(crate) async fn versions(cli: &Cli, args: &args::VersionsArgs) -> Result<Exit, CliError> {
     let client = connect(&args.kube).await?;
     let versions = client::versions(&client, &place(&args.kube)).await?;
     if cli.json {

@@ -9,7 +9,7 @@ use stagger_versioned::lint::{
 };
 use stagger_versioned::{Declared, Manifest};
 
-use crate::args::{Cli, Migrations, ReportFormat};
+use crate::args::{Cli, MigrationsArgs, ReportFormat};
 use crate::documents::{self, BrokenRule, LintReport, TableLock, WaivedRule};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -22,7 +22,7 @@ const MANIFEST: &str = "releases.toml";
 const LISTED: usize = 10;
 
 /// `lint migrations`
-pub(crate) fn migrations(cli: &Cli, args: &Migrations) -> Result<Exit, CliError> {
+pub(crate) fn migrations(cli: &Cli, args: &MigrationsArgs) -> Result<Exit, CliError> {
     let manifest = manifest(args)?;
     let ordered = files::read(&args.folder, args.layout)?;
     let linter = Linter {
@@ -109,7 +109,7 @@ fn releases<'a>(
     }
 }
 
-fn show(cli: &Cli, args: &Migrations, report: &Report, ordered: &Ordered) {
+fn show(cli: &Cli, args: &MigrationsArgs, report: &Report, ordered: &Ordered) {
     let down = ordered.down.len();
     if cli.json {
         print::json(&documents::LINT.of(&document(report, down)));
@@ -192,7 +192,7 @@ fn document(report: &Report, down: usize) -> LintReport {
 }
 
 /// The manifest that is named, or that stands where it usually does; a project that has none is judged without.
-fn manifest(args: &Migrations) -> Result<Option<Manifest>, CliError> {
+fn manifest(args: &MigrationsArgs) -> Result<Option<Manifest>, CliError> {
     let Some(path) = args.manifest.clone().or_else(|| usual(&args.folder)) else {
         return Ok(None);
     };

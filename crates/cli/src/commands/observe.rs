@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::print;
 
 /// `observe`
-pub(crate) async fn observe(cli: &Cli, args: &args::Observe) -> Result<Exit, CliError> {
+pub(crate) async fn observe(cli: &Cli, args: &args::ObserveArgs) -> Result<Exit, CliError> {
     let cluster = clusters::open(cli, &args.from).await?;
     let Some(file) = &args.save else {
         return Ok(show_snapshot(cli, &cluster.snapshot().await?));

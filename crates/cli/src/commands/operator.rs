@@ -7,17 +7,17 @@ use jiff::SignedDuration;
 use stagger_engine::supervisor::Identity;
 use stagger_gates::GateSettings;
 use stagger_rook::api::access::Programs;
-use stagger_rook::operator::{self, OperatorError, Options, Reached, Webhook, uninstall};
+use stagger_rook::operator::{self, OperatorError, OperatorOptions, Reached, Webhook, uninstall};
 use tracing_subscriber::EnvFilter;
 
 use super::{state_folder, stop_asked};
-use crate::args::{Cli, Operator, Switch};
+use crate::args::{Cli, OperatorArgs, Switch};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 
 /// Sees to clusters until it is told to stop.
-pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliError> {
+pub(crate) async fn operator(cli: &Cli, args: &OperatorArgs) -> Result<Exit, CliError> {
     if args.may_be_uninstalled {
         return may_be_uninstalled(args).await;
     }
@@ -34,7 +34,7 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
         None => config.default_namespace.clone(),
     };
     let who = Identity::of_this_process();
-    let options = Options {
+    let options = OperatorOptions {
         identity: args
             .identity
             .clone()
@@ -73,13 +73,13 @@ pub(crate) async fn operator(cli: &Cli, args: &Operator) -> Result<Exit, CliErro
 }
 
 /// The namespaces that are watched; none: all.
-fn watched(args: &Operator) -> Vec<String> {
+fn watched(args: &OperatorArgs) -> Vec<String> {
     let named = args.watch_namespace.iter().filter(|name| !name.is_empty());
     named.cloned().collect()
 }
 
 /// Asked before a chart is taken away: an operator that is gone gives nothing back.
-async fn may_be_uninstalled(args: &Operator) -> Result<Exit, CliError> {
+async fn may_be_uninstalled(args: &OperatorArgs) -> Result<Exit, CliError> {
     let holding = uninstall::holding(&connect().await?, &watched(args)).await?;
     let Some(first) = holding.iter().find(|of| !of.is_watched).or(holding.first()) else {
         print::talk("nothing is held: it may be uninstalled");
@@ -128,7 +128,7 @@ fn gates(file: Option<&Path>) -> Result<GateSettings, CliError> {
 }
 
 /// Where evictions are answered.
-fn webhook(args: &Operator) -> Result<Option<Webhook>, CliError> {
+fn webhook(args: &OperatorArgs) -> Result<Option<Webhook>, CliError> {
     let Some(listen) = args.webhook.0 else {
         return Ok(None);
     };

@@ -4,14 +4,14 @@ use stagger_rook::provision::Stage;
 use stagger_rook::provision::prepare::{PrepareOptions, prepare};
 
 use super::operator::connect;
-use crate::args::Prepare;
+use crate::args::PrepareArgs;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
 
 /// Makes OSDs on devices of this node and reports them. Exit 0 if a report could be written: what went wrong
 /// with a device is in it.
-pub(crate) async fn prepare_devices(args: &Prepare) -> Result<Exit, CliError> {
+pub(crate) async fn prepare_devices(args: &PrepareArgs) -> Result<Exit, CliError> {
     let key = std::env::var("ROOK_CEPH_SECRET").map_err(|_| {
         CliError::usage("ROOK_CEPH_SECRET is not set").hint("it is the key of the user that makes OSDs")
     })?;

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use stagger_core::check::check;
 use stagger_core::explain::explain;
-use stagger_core::model::{How, Kind, Limit, Snapshot, USUAL_VISIT};
+use stagger_core::model::{Kind, Limit, MoveKind, Snapshot, USUAL_VISIT};
 use stagger_core::plan::{Plan, PlannedStage, PlanningInput, plan};
 
-use crate::args::{self, Cli, Goal, PlanFlags};
+use crate::args::{self, Cli, GoalArgs, PlanFlags};
 use crate::clusters::{self, Cluster};
 use crate::documents::{self, CheckReport, PlanFile};
 use crate::error::CliError;
@@ -20,10 +20,10 @@ use crate::planning::{PlanRequest, make_plan, refusal};
 use crate::print;
 use crate::risks;
 use crate::show;
-use crate::show::plan::{Beside, Detail, counted};
+use crate::show::plan::{Detail, PlanNotes, counted};
 
 /// `plan`
-pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliError> {
+pub(crate) async fn show_plan(cli: &Cli, args: &args::PlanArgs) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, &args.goal.with().from).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;
@@ -34,7 +34,7 @@ pub(crate) async fn show_plan(cli: &Cli, args: &args::Plan) -> Result<Exit, CliE
 /// Writes a plan to the file that is given, and shows it.
 async fn print_plan(
     cli: &Cli,
-    goal: &Goal,
+    goal: &GoalArgs,
     args: &PlanFlags,
     cluster: &dyn Cluster,
     input: &PlanRequest,
@@ -64,7 +64,7 @@ async fn print_plan(
         print::out(&show::plan::plan(
             made,
             &input.snapshot,
-            &Beside {
+            &PlanNotes {
                 risks: &input.risks,
                 learned,
             },
@@ -150,7 +150,7 @@ fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
 /// What the forecast of a plan that reboots nodes rests upon where nothing was measured or given.
 fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
     let stages = || made.stages().filter(|stage| is_maintenance(input, stage));
-    let moves: BTreeSet<How> = stages()
+    let moves: BTreeSet<MoveKind> = stages()
         .flat_map(|stage| &stage.waves)
         .flat_map(|wave| &wave.moves)
         .map(|a_move| a_move.how)
@@ -182,7 +182,7 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
 }
 
 /// `check`
-pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, CliError> {
+pub(crate) async fn check_plan(cli: &Cli, args: &args::CheckArgs) -> Result<Exit, CliError> {
     let file = SavedPlan::read(&args.plan)?;
     // A goal beside the file says what else it is judged for.
     let goal = match &args.goal {
@@ -233,7 +233,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::Check) -> Result<Exit, Cl
 }
 
 /// `explain`
-pub(crate) async fn explain_unit(cli: &Cli, args: &args::Explain) -> Result<Exit, CliError> {
+pub(crate) async fn explain_unit(cli: &Cli, args: &args::ExplainArgs) -> Result<Exit, CliError> {
     let goal = args.goal.goal();
     let cluster = clusters::open(cli, args.goal.with()).await?;
     let mut input = cluster.planning_input(&goal).await?.selected(&goal.select)?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use stagger_engine::preflight::{Check, Outcome};
+use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_engine::redact::redact;
 use stagger_engine::template::unknown;
 
@@ -50,7 +50,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
     }
     let failed = checks
         .iter()
-        .filter(|check| check.outcome == Outcome::Failed)
+        .filter(|check| check.outcome == CheckOutcome::Failed)
         .count();
     if cli.json {
         print::json(&documents::CONFIG_CHECK.of(&ConfigReport {
@@ -62,9 +62,9 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
         let width = subjects.max().unwrap_or(0).min(30);
         for check in &checks {
             let word = match check.outcome {
-                Outcome::Passed => "ok",
-                Outcome::Warning => "warn",
-                Outcome::Failed => "FAIL",
+                CheckOutcome::Passed => "ok",
+                CheckOutcome::Warning => "warn",
+                CheckOutcome::Failed => "FAIL",
             };
             print::out(&redact(&format!(
                 "{word:<5} {:<width$}  {}",
@@ -76,7 +76,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
         }
         let warnings = checks
             .iter()
-            .filter(|check| check.outcome == Outcome::Warning)
+            .filter(|check| check.outcome == CheckOutcome::Warning)
             .count();
         let warnings = match warnings {
             1 => "1 warning".to_owned(),

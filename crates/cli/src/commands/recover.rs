@@ -20,7 +20,7 @@ use crate::print;
 use crate::show;
 
 /// `ganeti recover`: 0 when nothing is left, 1 when something is.
-pub(crate) async fn recover(cli: &Cli, args: &args::Recover) -> Result<Exit, CliError> {
+pub(crate) async fn recover(cli: &Cli, args: &args::RecoverArgs) -> Result<Exit, CliError> {
     let backend = ganeti::recovery_backend(cli).await?;
     let node = match &args.node {
         // One that there is not has nothing left on it, and that would say that all is well.
@@ -165,7 +165,7 @@ pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> 
 }
 
 /// `ganeti guards`
-pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuards) -> Result<Exit, CliError> {
+pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuardsArgs) -> Result<Exit, CliError> {
     if args.drop {
         let backend = ganeti::recovery_backend(cli).await?;
         for held in backend.drop_guards(&name(Timestamp::now())?).await? {

@@ -4,11 +4,11 @@ use stagger_core::view;
 use stagger_engine::driver::DriveError;
 use stagger_engine::supervisor;
 use stagger_report::forecast::{EarlierRun, Forecasts};
-use stagger_report::page::Report;
+use stagger_report::page::RunReport;
 use stagger_report::sentences::told;
 use stagger_report::{History, page, verify};
 
-use super::journal::{Journal, journal, no_start};
+use super::journal::{NamedJournal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -18,14 +18,14 @@ use crate::print;
 use crate::state::{artifacts, store};
 
 /// `report`
-pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliError> {
+pub(crate) async fn report(cli: &Cli, args: &args::ReportArgs) -> Result<Exit, CliError> {
     if cli.json {
         let error = CliError::usage("a report is an HTML page; there is no JSON of it");
         return Err(
             error.hint("`status --json`, `verify --json` and `history RUN --json` have what it is made of")
         );
     }
-    let Journal { entries, from } = journal(cli, &args.of).await?;
+    let NamedJournal { entries, from } = journal(cli, &args.of).await?;
     let verification = verify(&entries).ok_or_else(|| no_start(&from))?;
     // Of a journal that somebody has damaged there is a report too.
     let (readable, broken) = match told(&entries) {
@@ -54,7 +54,7 @@ pub(crate) async fn report(cli: &Cli, args: &args::Report) -> Result<Exit, CliEr
         earlier = forecasts::earlier(&*store, &start.cluster, identity, Some(&start.run)).await;
     }
     let told = EarlierRun::of(readable).map(|run| Forecasts::of(&run, &earlier));
-    let page = page(&Report {
+    let page = page(&RunReport {
         forecasts: told.as_ref(),
         view: &seen,
         history: &history,

@@ -1,6 +1,6 @@
 //! `risks`: known risks of releases, and which of them a cluster meets.
 
-use stagger_risks::{Applies, Effect};
+use stagger_risks::{Applies, RiskEffect};
 
 use crate::args::{self, Cli};
 use crate::clusters::{self, RiskReport};
@@ -12,7 +12,7 @@ use crate::print;
 use crate::risks::known;
 
 /// `risks`
-pub(crate) async fn risks(cli: &Cli, args: &args::ListRisks) -> Result<Exit, CliError> {
+pub(crate) async fn risks(cli: &Cli, args: &args::ListRisksArgs) -> Result<Exit, CliError> {
     let is_named = args.from.from.is_some() || args.from.on.is_given();
     let report = if is_named || config::path(cli).is_ok() {
         let cluster = clusters::open(cli, &args.from).await?;
@@ -93,8 +93,8 @@ fn show(document: &KnownRisks) {
 /// All of a risk, a line for each part.
 fn whole(risk: &RiskRow) {
     let effect = match risk.effect {
-        Effect::Refuse => "refuses",
-        Effect::Warn => "warns",
+        RiskEffect::Refuse => "refuses",
+        RiskEffect::Warn => "warns",
     };
     let applies = risk.applies.map(|applies| match applies {
         Applies::Yes => "applies",

@@ -11,14 +11,14 @@ use stagger_core::view::{self, RunView};
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{Signal, Signals, Stopped, drive};
-use stagger_engine::driver::{Driver, Parts};
+use stagger_engine::driver::{Driver, DriverParts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use tokio::signal::unix::{self, SignalKind};
 
-use super::guards::Watcher;
+use super::guards::GuardWatcher;
 use super::{artifacts, place, state_folder, store, user, which};
-use crate::args::{Cli, Goal, Run};
+use crate::args::{Cli, GoalArgs, RunArgs};
 use crate::clusters::{self, RunInput};
 use crate::config;
 use crate::documents;
@@ -33,11 +33,11 @@ use crate::planning::{make_plan, refusal};
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::{Beside, Detail};
+use crate::show::plan::{Detail, PlanNotes};
 use stagger_report::sentences;
 
 /// `run`
-pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
+pub(crate) async fn run(cli: &Cli, args: &RunArgs) -> Result<Exit, CliError> {
     let args = match (&args.file, &args.goal) {
         (Some(path), None) => {
             let file = SavedPlan::read(path)?;
@@ -65,7 +65,7 @@ pub(crate) async fn run(cli: &Cli, args: &Run) -> Result<Exit, CliError> {
 
 /// What is to be done.
 struct Request {
-    goal: Goal,
+    goal: GoalArgs,
     /// To which plans was agreed before they were made; `None`: somebody is asked.
     agreed: Option<Consent>,
     /// In whose name, if not in that of whoever started this process.
@@ -126,7 +126,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     print::talk(&show::plan::plan(
         &plan,
         &planning.snapshot,
-        &Beside {
+        &PlanNotes {
             risks: &planning.risks,
             learned: forecasts::of_plan(cli, &planning, &plan).await,
         },
@@ -241,10 +241,10 @@ async fn parts(
     backend: Arc<dyn Backend>,
     past: &[Entry],
     outlook: Outlook,
-) -> Result<Parts, CliError> {
+) -> Result<DriverParts, CliError> {
     // Before anything is locked.
     notify::verify(&config::receivers(cli)?)?;
-    Ok(Parts {
+    Ok(DriverParts {
         backend,
         store: store(cli).await?,
         clock: Arc::new(SystemClock),
@@ -287,7 +287,7 @@ async fn carry_out(
     lease: Lease,
 ) -> Result<Exit, CliError> {
     let run = driver.run().start().run.clone();
-    let _watcher = match Watcher::start(cli) {
+    let _watcher = match GuardWatcher::start(cli) {
         Ok(watcher) => watcher,
         Err(error) => {
             lease.leave().await;

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::ClusterName;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::supervisor::Identity;
 use stagger_serve::access::{NewToken, TokenError, Tokens};
-use stagger_serve::{CarryOn, Limits, Listen, RunStore, ServeError, Settings, Tls, openapi};
+use stagger_serve::{
+    Listen, RequestTimeouts, RunLauncher, RunStore, ServeError, ServeSettings, Tls, openapi,
+};
 
 use super::{stop_asked, user};
-use crate::args::{AddToken, Cli, Serve, Site, Token};
+use crate::args::{AddTokenArgs, Cli, ServeArgs, Site, TokenCommand};
 use crate::config;
 use crate::documents::{self, TokenList, TokenRow};
 use crate::error::CliError;
@@ -21,13 +23,13 @@ use crate::print;
 use crate::state::{place, place_of, state_folder};
 
 /// `serve`
-pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
+pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError> {
     if args.openapi {
         print::json(&openapi());
         return Ok(Exit::Done);
     }
     let sites = sites(cli, args)?;
-    let settings = Settings {
+    let settings = ServeSettings {
         stores: stores(&sites).await?,
         tokens: token_file(cli)?,
         carry_on: if args.carry_on {
@@ -35,7 +37,7 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
         } else {
             None
         },
-        limits: Limits::default(),
+        limits: RequestTimeouts::default(),
     };
     let listen = listen(cli, args)?;
     let told = match &listen {
@@ -58,13 +60,13 @@ pub(crate) async fn serve(cli: &Cli, args: &Serve) -> Result<Exit, CliError> {
 /// A cluster whose runs are served, or only a store, where there is no configuration.
 struct Served {
     cluster: Option<ClusterName>,
-    place: Place,
+    place: StoreLocation,
     /// The words by which the program knows both.
     words: Vec<OsString>,
 }
 
 /// That of this command line first.
-fn sites(cli: &Cli, args: &Serve) -> Result<Vec<Served>, CliError> {
+fn sites(cli: &Cli, args: &ServeArgs) -> Result<Vec<Served>, CliError> {
     let mut words = Vec::new();
     for (flag, given) in [("--config", &cli.config), ("--state", &cli.state)] {
         if let Some(path) = given {
@@ -138,21 +140,21 @@ async fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
 
 /// `stagger resume` and `stagger run` with the configuration and the state of the cluster. Of a run that is carried on, what was
 /// asked for is in the store by then.
-fn carry_on(cli: &Cli, sites: &[Served]) -> Result<CarryOn, CliError> {
+fn carry_on(cli: &Cli, sites: &[Served]) -> Result<RunLauncher, CliError> {
     let program = std::env::current_exe()?.into_os_string();
     let command = |site: &Served| -> Vec<OsString> {
         let words = site.words.iter().cloned();
         std::iter::once(program.clone()).chain(words).collect()
     };
     let known = |site: &Served| Some((site.cluster.clone()?, command(site)));
-    Ok(CarryOn {
+    Ok(RunLauncher {
         command: sites.first().map(command).unwrap_or_default(),
         clusters: sites.iter().filter_map(known).collect(),
         logs: std::path::absolute(state_folder(cli)?)?.join("carried-on"),
     })
 }
 
-fn listen(cli: &Cli, args: &Serve) -> Result<Listen, CliError> {
+fn listen(cli: &Cli, args: &ServeArgs) -> Result<Listen, CliError> {
     if let (Some(address), Some(certificate), Some(key)) = (args.listen, &args.certificate, &args.key) {
         let tls = Tls {
             certificate: certificate.clone(),
@@ -176,10 +178,10 @@ fn token_file(cli: &Cli) -> Result<PathBuf, CliError> {
 }
 
 /// `token`
-pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
+pub(crate) fn token(cli: &Cli, args: &TokenCommand) -> Result<Exit, CliError> {
     let tokens = Tokens::of(&token_file(cli)?);
     match args {
-        Token::Add(AddToken {
+        TokenCommand::Add(AddTokenArgs {
             name,
             role,
             clusters,
@@ -197,8 +199,8 @@ pub(crate) fn token(cli: &Cli, args: &Token) -> Result<Exit, CliError> {
             print::out(&token);
             print::talk("it is shown only once: only its digest is kept");
         }
-        Token::List => list(cli, &tokens)?,
-        Token::Revoke { name } => {
+        TokenCommand::List => list(cli, &tokens)?,
+        TokenCommand::Revoke { name } => {
             tokens.revoke(name)?;
             print::talk(&format!("{name} is revoked"));
         }

@@ -12,7 +12,7 @@ use stagger_engine::artifacts::Artifacts;
 use stagger_engine::cluster::Executor as _;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_sim::{Pace, Scenario, Sim, SimEnding, SimReport, simulate as carry_out, target};
+use stagger_sim::{ClockSpeed, Scenario, Sim, SimEnding, SimReport, simulate as carry_out, target};
 use tempfile::TempDir;
 
 use super::state_folder;
@@ -24,7 +24,7 @@ use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
 use crate::show::live::Progress;
-use crate::show::plan::{Beside, Detail};
+use crate::show::plan::{Detail, PlanNotes};
 use stagger_report::{duration, sentences};
 
 /// How long a simulation lasts for those who watch, in seconds.
@@ -81,10 +81,10 @@ pub(super) async fn played(
         SqliteStore::in_memory()?,
         Artifacts::in_folder(scratch.path().to_owned()),
         Box::new(Silent),
-        Pace::Fast,
+        ClockSpeed::Fast,
     )
     .await?;
-    let pace = watched.map_or(Pace::Fast, |watched| Pace::Real {
+    let pace = watched.map_or(ClockSpeed::Fast, |watched| ClockSpeed::Real {
         factor: watched / rehearsal.took.as_secs_f64().max(1.0),
     });
     let folder = a_folder_of_its_own(
@@ -122,7 +122,7 @@ async fn run(
     store: SqliteStore,
     artifacts: Artifacts,
     listener: Box<dyn Listener>,
-    pace: Pace,
+    pace: ClockSpeed,
 ) -> Result<SimReport, CliError> {
     let scenario = scenario.clone();
     // It has a runtime of its own, on one thread.
@@ -180,7 +180,7 @@ pub(super) fn scratch() -> Result<TempDir, CliError> {
 pub(super) async fn looked_at(scenario: &Scenario) -> Result<(Snapshot, Target), CliError> {
     let sim = Sim::new(scenario.cluster.clone(), Vec::new()).map_err(simulation_failed)?;
     // In the world's own time: an answer may take its while there.
-    let looked = tokio::task::spawn_blocking(move || sim.carry_out(Pace::Fast, sim.observe()));
+    let looked = tokio::task::spawn_blocking(move || sim.carry_out(ClockSpeed::Fast, sim.observe()));
     let snapshot = looked
         .await
         .map_err(|error| CliError::new(Exit::Internal, format!("look at the scenario: {error}")))?
@@ -204,7 +204,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
     print::talk(&show::plan::plan(
         &made,
         &snapshot,
-        &Beside::default(),
+        &PlanNotes::default(),
         Detail::default(),
         print::width(),
         "carried out now, in simulation\n",

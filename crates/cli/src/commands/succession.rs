@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 
 use stagger_core::model::RunId;
 use stagger_core::run::Command;
-use stagger_core::view::{self, Verdict};
+use stagger_core::view::{self, RunVerdict};
 use stagger_engine::cluster::{Anchor, LockRecord};
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
@@ -155,7 +155,7 @@ async fn next(
     if last == Some(Command::Pause) {
         return nothing(format!("run {run} is paused: `stagger resume {run}` continues"));
     }
-    if view::run(&replayed, None).verdict == Verdict::NeedsYou {
+    if view::run(&replayed, None).verdict == RunVerdict::NeedsYou {
         return nothing(format!("run {run} needs you: `stagger status`"));
     }
     let presence = store.presence(run).await?;

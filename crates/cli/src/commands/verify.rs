@@ -2,7 +2,7 @@
 
 use stagger_report::{Verification, verify};
 
-use super::journal::{Journal, journal, no_start};
+use super::journal::{NamedJournal, journal, no_start};
 use crate::args::{self, Cli};
 use crate::documents;
 use crate::error::CliError;
@@ -10,8 +10,8 @@ use crate::exit::Exit;
 use crate::print;
 
 /// `verify`
-pub(crate) async fn verify_run(cli: &Cli, args: &args::Verify) -> Result<Exit, CliError> {
-    let Journal { entries, from } = journal(cli, &args.of).await?;
+pub(crate) async fn verify_run(cli: &Cli, args: &args::VerifyArgs) -> Result<Exit, CliError> {
+    let NamedJournal { entries, from } = journal(cli, &args.of).await?;
     let verified = verify(&entries).ok_or_else(|| no_start(&from))?;
     if cli.json {
         print::json(&documents::VERIFICATION.of(&verified));

@@ -14,7 +14,7 @@ use crate::show::services::{row, services as lines_of};
 use stagger_report::names::{compress, fit};
 
 /// `versions`
-pub(crate) async fn versions(cli: &Cli, args: &args::Versions) -> Result<Exit, CliError> {
+pub(crate) async fn versions(cli: &Cli, args: &args::VersionsArgs) -> Result<Exit, CliError> {
     let from = args::FactsFrom {
         from: args.from.clone(),
         ..args::FactsFrom::default()

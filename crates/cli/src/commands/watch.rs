@@ -9,7 +9,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use stagger_core::model::RunId;
 use stagger_core::run::{Command, Run};
-use stagger_core::view::{self, RunView, Verdict};
+use stagger_core::view::{self, RunVerdict, RunView};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
@@ -28,7 +28,7 @@ use crate::exit::Exit;
 use crate::forecasts::Outlook;
 use crate::print;
 use crate::state::which;
-use crate::watch_screen::{Act, Screen, ScreenData, draw, key};
+use crate::watch_screen::{KeyAction, Screen, ScreenData, draw, key};
 
 /// So often the store is looked at, and that of an operator.
 const LOOK: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ struct Source<'a> {
 }
 
 /// `watch`
-pub(crate) async fn watch_run(cli: &Cli, args: &args::Watch) -> Result<Exit, CliError> {
+pub(crate) async fn watch_run(cli: &Cli, args: &args::WatchArgs) -> Result<Exit, CliError> {
     let store = store_of(cli, &args.kube).await?;
     let run = which(&*store, args.run.as_ref()).await?;
     let mut source = Source {
@@ -115,7 +115,7 @@ async fn on_screen(
     first: ScreenData,
     terminal: &mut DefaultTerminal,
     over: &AtomicBool,
-) -> Result<Verdict, CliError> {
+) -> Result<RunVerdict, CliError> {
     let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let mut shown = first;
     let mut screen = Screen::default();
@@ -136,9 +136,9 @@ async fn on_screen(
         match timeout(KEYS, typed.recv()).await {
             Ok(Some(Ok(Event::Key(pressed)))) if pressed.kind == KeyEventKind::Press => {
                 match key(&mut screen, &shown, pressed) {
-                    Act::Nothing => {}
-                    Act::Quit => return Ok(shown.view.verdict),
-                    Act::Ask(command) => screen.told = Some(source.ask(&command).await),
+                    KeyAction::Nothing => {}
+                    KeyAction::Quit => return Ok(shown.view.verdict),
+                    KeyAction::Ask(command) => screen.told = Some(source.ask(&command).await),
                 }
             }
             Ok(Some(Ok(_))) | Err(_) => {}
@@ -252,7 +252,7 @@ async fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
         }
         shown = entries.last().map_or(shown, |entry| entry.seq);
         let seen = source.view(&run).await?;
-        let goes_on = matches!(seen.verdict, Verdict::Running | Verdict::Held);
+        let goes_on = matches!(seen.verdict, RunVerdict::Running | RunVerdict::Held);
         if !goes_on || print::unwritten().is_some() {
             if !cli.json {
                 print::out(&format!("{}  {}", seen.verdict, seen.why));

@@ -95,7 +95,7 @@ impl Leftovers {
     /// What there is, and what came of giving it back.
     pub(crate) fn of(left: leftovers::Leftovers, recovered: Recovered) -> Self {
         let visits = left.visits.into_iter().map(|visit| LeftVisit {
-            drained: visit.role == stagger_ganeti::facts::Role::Drained,
+            drained: visit.role == stagger_ganeti::facts::NodeRole::Drained,
             run: visit.notes.run.as_ref().map(ToString::to_string),
             since: visit.notes.since,
             plan: visit.plan.iter().map(words).collect(),

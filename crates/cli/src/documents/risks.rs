@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use stagger_risks::{Applies, Effect, Finding, Risk, System};
+use stagger_risks::{Applies, Risk, RiskEffect, RiskFinding, System};
 
 /// `risks`: known risks of releases.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -28,7 +28,7 @@ pub(crate) struct RiskRow {
     /// The releases at which it is met.
     pub(crate) to: String,
     /// What comes of it where it applies.
-    pub(crate) effect: Effect,
+    pub(crate) effect: RiskEffect,
     /// What happens.
     pub(crate) what: String,
     /// What to do about it.
@@ -46,7 +46,7 @@ pub(crate) struct RiskRow {
 
 impl RiskRow {
     /// A risk with what was found of it, if it is on the way.
-    pub(crate) fn of(risk: &Risk, found: Option<&Finding>) -> Self {
+    pub(crate) fn of(risk: &Risk, found: Option<&RiskFinding>) -> Self {
         Self {
             id: risk.id.clone(),
             system: risk.system,

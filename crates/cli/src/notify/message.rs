@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::Code;
 use stagger_core::run::{Ending, Entry, Event, Run};
-use stagger_report::sentences::Line;
+use stagger_report::sentences::EventLine;
 
 /// Whether somebody is woken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Message {
 
 impl Message {
     /// What an event is worth; `None`: nothing.
-    pub(crate) fn of(entry: &Entry, line: &Line, run: &Run) -> Option<Self> {
+    pub(crate) fn of(entry: &Entry, line: &EventLine, run: &Run) -> Option<Self> {
         let (importance, kind, next) = what(&entry.event, run)?;
         let start = run.start();
         let (cluster, id) = (start.cluster.to_string(), start.run.to_string());

@@ -13,7 +13,7 @@ use stagger_core::run::{Entry, Event};
 use stagger_engine::store::JournalStore;
 use stagger_report::sentences::told;
 
-use super::send::{Failed, Sender};
+use super::send::{SendError, Sender};
 use super::{Importance, Message, NotifyLevel, Receiver};
 use crate::error::CliError;
 use crate::print;
@@ -260,14 +260,14 @@ impl Queue {
             }
             match self.sender.send(message).await {
                 Ok(()) => self.has_told(),
-                Err(Failed { why, for_good: true }) => {
+                Err(SendError { why, for_good: true }) => {
                     print::talk(&format!(
                         "{} rejected a notification ({why}); it is not retried",
                         self.name
                     ));
                     self.has_told();
                 }
-                Err(Failed { why, .. }) => {
+                Err(SendError { why, .. }) => {
                     if self.tries == 0 {
                         print::talk(&format!(
                             "{} did not take a notification ({why}); retrying",

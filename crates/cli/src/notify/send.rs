@@ -29,10 +29,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Sends to one receiver.
 pub(super) struct Sender {
-    how: How,
+    how: Transport,
 }
 
-enum How {
+enum Transport {
     Webhook {
         url: String,
         format: Format,
@@ -44,14 +44,14 @@ enum How {
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Failed {
+pub(super) struct SendError {
     /// Why.
     pub(super) why: String,
     /// Another attempt would fail as well.
     pub(super) for_good: bool,
 }
 
-impl Failed {
+impl SendError {
     fn for_now(why: impl Into<String>) -> Self {
         Self {
             why: why.into(),
@@ -67,7 +67,7 @@ impl Sender {
     /// Its secret cannot be read, or this machine has no certificates of authorities.
     pub(super) fn new(receiver: &Receiver) -> Result<Self, CliError> {
         let how = match (&receiver.webhook, &receiver.command) {
-            (Some(url), _) => How::Webhook {
+            (Some(url), _) => Transport::Webhook {
                 url: url.clone(),
                 format: receiver.format,
                 key: match &receiver.secret_file {
@@ -78,23 +78,23 @@ impl Sender {
                 },
                 client: Box::new(client()?),
             },
-            (None, command) => How::Command(command.clone().unwrap_or_default()),
+            (None, command) => Transport::Command(command.clone().unwrap_or_default()),
         };
         Ok(Self { how })
     }
 
     /// One attempt.
-    pub(super) async fn send(&self, message: &Message) -> Result<(), Failed> {
+    pub(super) async fn send(&self, message: &Message) -> Result<(), SendError> {
         let sent = match &self.how {
-            How::Webhook {
+            Transport::Webhook {
                 url,
                 format,
                 key,
                 client,
             } => timeout(LIMIT, post(client, url, *format, key.as_deref(), message)).await,
-            How::Command(command) => timeout(LIMIT, run(command, message)).await,
+            Transport::Command(command) => timeout(LIMIT, run(command, message)).await,
         };
-        sent.unwrap_or_else(|_| Err(Failed::for_now(format!("no answer for {} s", LIMIT.as_secs()))))
+        sent.unwrap_or_else(|_| Err(SendError::for_now(format!("no answer for {} s", LIMIT.as_secs()))))
     }
 }
 
@@ -117,7 +117,7 @@ async fn post(
     format: Format,
     key: Option<&str>,
     message: &Message,
-) -> Result<(), Failed> {
+) -> Result<(), SendError> {
     let (kind, body) = match format {
         Format::Cloudevents => ("application/cloudevents+json", message.cloud_event()),
         Format::Text => (
@@ -137,12 +137,14 @@ async fn post(
     }
     let request = request
         .body(Full::new(Bytes::from(body)))
-        .map_err(|error| Failed {
+        .map_err(|error| SendError {
             why: error.to_string(),
             for_good: true,
         })?;
     let answer = client.request(request).await;
-    let status = answer.map_err(|error| Failed::for_now(in_full(&error)))?.status();
+    let status = answer
+        .map_err(|error| SendError::for_now(in_full(&error)))?
+        .status();
     // Rights and addresses are mended while a run goes on; what is wrong with a message stays so.
     let of_the_message = [
         StatusCode::BAD_REQUEST,
@@ -153,7 +155,7 @@ async fn post(
     ];
     match status {
         status if status.is_success() => Ok(()),
-        status => Err(Failed {
+        status => Err(SendError {
             why: format!("it answered {status}"),
             for_good: of_the_message.contains(&status),
         }),
@@ -184,11 +186,11 @@ pub(super) fn signature(key: &str, id: &str, at: i64, body: &str) -> String {
     format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
 }
 
-async fn run(command: &[String], message: &Message) -> Result<(), Failed> {
+async fn run(command: &[String], message: &Message) -> Result<(), SendError> {
     let [program, arguments @ ..] = command else {
         return Ok(());
     };
-    let failed = |error: std::io::Error| Failed::for_now(format!("{program}: {error}"));
+    let failed = |error: std::io::Error| SendError::for_now(format!("{program}: {error}"));
     let mut child = Command::new(program)
         .args(arguments)
         .env("STAGGER_SUBJECT", &message.subject)
@@ -209,5 +211,5 @@ async fn run(command: &[String], message: &Message) -> Result<(), Failed> {
     if status.success() {
         return Ok(());
     }
-    Err(Failed::for_now(format!("{program} ended with {status}")))
+    Err(SendError::for_now(format!("{program} ended with {status}")))
 }

@@ -1,6 +1,6 @@
 //! What runs have left in a Ganeti, as a person reads it.
 
-use stagger_ganeti::facts::Role;
+use stagger_ganeti::facts::NodeRole;
 use stagger_ganeti::recovery::leftovers::{LeftInstance, LeftVisit, Leftovers, words};
 
 /// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
@@ -45,7 +45,7 @@ fn of_visit(visit: &LeftVisit) -> Vec<String> {
         .since
         .map(|since| format!(", since {since}"))
         .unwrap_or_default();
-    let drained = if visit.role == Role::Drained {
+    let drained = if visit.role == NodeRole::Drained {
         "drained, "
     } else {
         ""

@@ -7,9 +7,9 @@ use stagger_core::view::{self, RunView, Waiting};
 use stagger_engine::cluster::Anchor;
 use stagger_engine::driver::{Listener, Notice};
 use stagger_report::forecast::RunForecast;
-use stagger_report::history::Recorder;
+use stagger_report::history::HistoryRecorder;
 use stagger_report::names::fit;
-use stagger_report::text::{self, Piece, Row, Tone};
+use stagger_report::text::{self, Piece, TextRow, Tone};
 use stagger_report::{History, sentences};
 
 use super::paint::painted;
@@ -30,7 +30,7 @@ pub(crate) struct Progress {
     last: Option<Timestamp>,
     lines: sentences::Lines,
     /// What happened so far; `None`: nothing did.
-    recorder: Option<Recorder>,
+    recorder: Option<HistoryRecorder>,
     outlook: Outlook,
 }
 
@@ -42,7 +42,7 @@ impl Progress {
             drawn: 0,
             last: None,
             lines: sentences::Lines::default(),
-            recorder: Recorder::of(past),
+            recorder: HistoryRecorder::of(past),
             outlook,
         }
     }
@@ -50,7 +50,7 @@ impl Progress {
     fn record(&mut self, entry: &Entry) {
         match &mut self.recorder {
             Some(recorder) => recorder.record(entry),
-            None => self.recorder = Recorder::begin(entry),
+            None => self.recorder = HistoryRecorder::begin(entry),
         }
     }
 
@@ -147,7 +147,7 @@ fn foot(
     now: Timestamp,
     width: usize,
     height: usize,
-) -> Vec<Row> {
+) -> Vec<TextRow> {
     let mut rows = vec![vec![Piece::new(Tone::Quiet, "─".repeat(width))]];
     rows.extend(text::heading(view, history, learned, now, width));
     let current = text::current(view, history, now, width);
@@ -155,7 +155,7 @@ fn foot(
         let text = format!("skipped: {} ({})", group.units.join(" "), group.reason.code);
         vec![Piece::new(Tone::Bad, fit(&text, width))]
     });
-    let below: Vec<Row> = current.into_iter().chain(left).collect();
+    let below: Vec<TextRow> = current.into_iter().chain(left).collect();
     let room = height.saturating_sub(rows.len() + below.len() + 1);
     let map = text::units(history, width, room);
     if !map.is_empty() {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use ratatui::backend::IntoCrossterm as _;
 use ratatui::crossterm::style::ContentStyle;
 use ratatui::style::{Color, Modifier, Style};
-use stagger_report::history::UnitState;
-use stagger_report::text::{Piece, Row, Tone};
+use stagger_report::history::UnitProgress;
+use stagger_report::text::{Piece, TextRow, Tone};
 
 /// Waves beside one another are told apart by these.
 const OF_WAVES: [Color; 6] = [
@@ -30,19 +30,19 @@ pub(crate) fn style(tone: Tone, colours: bool) -> Style {
         Tone::Bad => colour(Color::Red).add_modifier(Modifier::BOLD),
         Tone::Wave(number) => colour(OF_WAVES[number % OF_WAVES.len()]),
         Tone::Unit(state) => match state {
-            UnitState::Waiting => plain.add_modifier(Modifier::DIM),
-            UnitState::Preparing => colour(Color::Cyan),
-            UnitState::Down => colour(Color::Blue).add_modifier(Modifier::BOLD),
-            UnitState::Verifying => colour(Color::Magenta),
-            UnitState::Done => colour(Color::Green),
-            UnitState::Failed | UnitState::Skipped => colour(Color::Red).add_modifier(Modifier::BOLD),
-            UnitState::RolledBack => colour(Color::Magenta).add_modifier(Modifier::BOLD),
+            UnitProgress::Waiting => plain.add_modifier(Modifier::DIM),
+            UnitProgress::Preparing => colour(Color::Cyan),
+            UnitProgress::Down => colour(Color::Blue).add_modifier(Modifier::BOLD),
+            UnitProgress::Verifying => colour(Color::Magenta),
+            UnitProgress::Done => colour(Color::Green),
+            UnitProgress::Failed | UnitProgress::Skipped => colour(Color::Red).add_modifier(Modifier::BOLD),
+            UnitProgress::RolledBack => colour(Color::Magenta).add_modifier(Modifier::BOLD),
         },
     }
 }
 
 /// A row with its colours, to be printed: whoever prints leaves them out where there are none.
-pub(crate) fn painted(row: &Row) -> String {
+pub(crate) fn painted(row: &TextRow) -> String {
     let blank = |piece: &&Piece| piece.text.trim().is_empty();
     let to = row.len() - row.iter().rev().take_while(blank).count();
     let mut text = String::new();

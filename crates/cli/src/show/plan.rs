@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use jiff::SignedDuration;
-use stagger_core::model::{GoingBack, How, Snapshot, Terms, Topology, UnitId};
+use stagger_core::model::{GoingBack, MoveKind, Snapshot, Terms, Topology, UnitId};
 use stagger_core::plan::{Move, Plan, PlannedPart, PlannedStage, PlannedStep, Wave};
 use stagger_core::view;
 
@@ -12,7 +12,7 @@ use stagger_report::duration;
 use stagger_report::forecast::RunForecast;
 use stagger_report::names::{Places, fit};
 use stagger_report::text::planned;
-use stagger_risks::Finding;
+use stagger_risks::RiskFinding;
 
 use super::paint::painted;
 use crate::risks;
@@ -48,9 +48,9 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 
 /// What is told beside a plan, and is no part of it.
 #[derive(Default)]
-pub(crate) struct Beside<'a> {
+pub(crate) struct PlanNotes<'a> {
     /// Known risks of the way to its target.
-    pub(crate) risks: &'a [Finding],
+    pub(crate) risks: &'a [RiskFinding],
     /// How long it takes by earlier runs; `None`: nothing is known of these.
     pub(crate) learned: Option<RunForecast>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Detail {
 pub(crate) fn plan(
     plan: &Plan,
     snapshot: &Snapshot,
-    beside: &Beside<'_>,
+    beside: &PlanNotes<'_>,
     detail: Detail,
     width: usize,
     next: &str,
@@ -208,7 +208,7 @@ fn without_barriers(plan: &Plan) -> String {
 
 /// What is done to guests, and what that costs them.
 fn moves(lines: &mut Vec<String>, plan: &Plan, terms: &Terms) {
-    let of = |how: How| -> Vec<&Move> {
+    let of = |how: MoveKind| -> Vec<&Move> {
         let waves = plan.stages().flat_map(|stage| &stage.waves);
         waves
             .flat_map(|wave| &wave.moves)
@@ -224,7 +224,11 @@ fn moves(lines: &mut Vec<String>, plan: &Plan, terms: &Terms) {
         };
         format!("{}{more}", shown.join(" "))
     };
-    let (migrated, relocated, replaced) = (of(How::Migrate), of(How::Relocate), of(How::ReplaceStandby));
+    let (migrated, relocated, replaced) = (
+        of(MoveKind::Migrate),
+        of(MoveKind::Relocate),
+        of(MoveKind::ReplaceStandby),
+    );
     if !migrated.is_empty() {
         lines.push(format!(
             "Moves     {} {}s move while they run, and back",
@@ -317,9 +321,9 @@ fn moves_of_units(wave: &Wave) -> Vec<String> {
     let mut of_units: BTreeMap<&UnitId, Vec<String>> = BTreeMap::new();
     for a_move in &wave.moves {
         let how = match a_move.how {
-            How::Migrate => "",
-            How::Relocate => " (stopped, its disks are copied)",
-            How::ReplaceStandby => " (second copy)",
+            MoveKind::Migrate => "",
+            MoveKind::Relocate => " (stopped, its disks are copied)",
+            MoveKind::ReplaceStandby => " (second copy)",
         };
         let text = format!("{} to {}{how}", a_move.guest, a_move.to);
         of_units.entry(&a_move.from).or_default().push(text);
@@ -330,7 +334,7 @@ fn moves_of_units(wave: &Wave) -> Vec<String> {
         .collect()
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[Finding], width: usize) {
+fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[RiskFinding], width: usize) {
     let told = risks::lines(found).into_iter();
     let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);

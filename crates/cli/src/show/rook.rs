@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use stagger_core::model::{Topology, UnitId};
-use stagger_rook::client::status::{Condition, Drains, Leader, MaintenanceStatus};
+use stagger_rook::client::status::{Drains, Leader, MaintenanceCondition, MaintenanceStatus};
 use stagger_rook::client::unmanaged::Unmanaged;
-use stagger_rook::client::versions::{Program, Row, Versions};
+use stagger_rook::client::versions::{ClusterVersions, DaemonRow, Program};
 
 use stagger_report::duration;
 use stagger_report::names::{compress, fit};
@@ -35,7 +35,7 @@ pub(crate) fn status(told: &MaintenanceStatus, now: Timestamp, upgrade: bool) ->
         text.push_str("\n           has not reported on the newest spec yet");
     }
     // That it is seen to is no news; that it is not is.
-    let is_news = |one: &&Condition| (one.status == "True") != (one.kind == "Available");
+    let is_news = |one: &&MaintenanceCondition| (one.status == "True") != (one.kind == "Available");
     for condition in told.conditions.iter().filter(is_news) {
         let not = if condition.status == "True" { "" } else { "not " };
         let _ = write!(text, "\ncondition  {not}{}", condition.kind);
@@ -187,7 +187,7 @@ fn drained(drains: &Drains) -> String {
 }
 
 /// The programs of ours first, then a row for each kind and pair of versions, or for each daemon.
-pub(crate) fn versions(versions: &Versions, now: Timestamp, all: bool, width: usize) -> String {
+pub(crate) fn versions(versions: &ClusterVersions, now: Timestamp, all: bool, width: usize) -> String {
     let mut text = format!(
         "operator  {}\n          {}\nagents    {}\n\n",
         program(versions.operator.as_ref()),
@@ -239,7 +239,7 @@ fn program(program: Option<&Program>) -> String {
     )
 }
 
-fn cells(row: &Row, ready: usize, daemons: &[String]) -> [String; 6] {
+fn cells(row: &DaemonRow, ready: usize, daemons: &[String]) -> [String; 6] {
     let units: Result<Vec<UnitId>, _> = daemons.iter().map(|name| UnitId::new(name.as_str())).collect();
     let names = units.map_or_else(|_| daemons.join(" "), |units| compress(&units));
     [
@@ -256,7 +256,7 @@ fn cells(row: &Row, ready: usize, daemons: &[String]) -> [String; 6] {
 mod tests {
     use std::collections::BTreeMap;
 
-    use stagger_core::view::{Current, RunView, Schema, Verdict};
+    use stagger_core::view::{Current, RunVerdict, RunView, Schema};
 
     use super::*;
 
@@ -274,7 +274,7 @@ mod tests {
             run: "r1".parse().unwrap(),
             cluster: "main".parse().unwrap(),
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
-            verdict: Verdict::Running,
+            verdict: RunVerdict::Running,
             why: "gates-shut: pgs-clean: 3 of 160 are not".to_owned(),
             until: None,
             started: at("2026-11-03T09:50:00Z"),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     fn told() -> MaintenanceStatus {
-        let condition = |kind: &str, status: &str| Condition {
+        let condition = |kind: &str, status: &str| MaintenanceCondition {
             kind: kind.to_owned(),
             status: status.to_owned(),
             reason: "UpgradeRuns".to_owned(),
@@ -342,7 +342,7 @@ mod tests {
     fn a_run_is_shown_with_all_that_is_known_of_it() {
         let mut told = told();
         told.conditions[1].message = told.message.clone().unwrap();
-        told.conditions.push(Condition {
+        told.conditions.push(MaintenanceCondition {
             kind: "Degraded".to_owned(),
             message: "osd.3 has no label".to_owned(),
             ..told.conditions[1].clone()
@@ -392,7 +392,7 @@ condition  Progressing since 2026-11-03T09:50:00Z";
 
     #[test]
     fn versions_are_a_row_for_each_pair() {
-        let row = |ceph: &str, image: &str, daemons: &[&str], not_ready: &[&str]| Row {
+        let row = |ceph: &str, image: &str, daemons: &[&str], not_ready: &[&str]| DaemonRow {
             kind: "osd".to_owned(),
             rook_version: "v1.20.1".to_owned(),
             ceph_version: ceph.to_owned(),
@@ -401,7 +401,7 @@ condition  Progressing since 2026-11-03T09:50:00Z";
             daemons: daemons.iter().map(|name| (*name).to_owned()).collect(),
             not_ready: not_ready.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let found = Versions {
+        let found = ClusterVersions {
             operator: Some(Program {
                 version: "0.1.0".to_owned(),
                 image: "stagger:0.1.0".to_owned(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::Topology;
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 
 use stagger_report::forecast::RunForecast;
 use stagger_report::names::{Places, fit};
@@ -38,7 +38,7 @@ pub(crate) fn status(
             duration(until.duration_since(now))
         );
     }
-    if view.verdict == Verdict::Interrupted {
+    if view.verdict == RunVerdict::Interrupted {
         let run = &view.run;
         let _ = writeln!(
             text,
@@ -98,8 +98,10 @@ pub(crate) fn status(
     }
     // Of one that waits for a person or is over, the holder may have gone.
     let held = match view.verdict {
-        Verdict::Running | Verdict::Held => "holder    ",
-        Verdict::Interrupted | Verdict::NeedsYou | Verdict::Done | Verdict::Ended => "last holder",
+        RunVerdict::Running | RunVerdict::Held => "holder    ",
+        RunVerdict::Interrupted | RunVerdict::NeedsYou | RunVerdict::Done | RunVerdict::Ended => {
+            "last holder"
+        }
     };
     let _ = write!(text, "{held} {}", view.holder);
     text

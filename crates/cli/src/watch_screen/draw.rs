@@ -5,10 +5,10 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line as Drawn, Span};
 use ratatui::widgets::Paragraph;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 use stagger_report::names::fit;
-use stagger_report::sentences::{Line, command_words};
-use stagger_report::text::{self, Piece, Row, Tone};
+use stagger_report::sentences::{EventLine, command_words};
+use stagger_report::text::{self, Piece, TextRow, Tone};
 
 use super::{Mode, Screen, ScreenData};
 use crate::show::paint::style;
@@ -42,7 +42,7 @@ fn tame(text: &str) -> String {
 }
 
 /// All rows, as many as there is room for.
-fn rows(shown: &ScreenData, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<Row> {
+fn rows(shown: &ScreenData, screen: &Screen, now: Timestamp, width: usize, height: usize) -> Vec<TextRow> {
     let (view, history, lines) = (&shown.view, &shown.read.history, &shown.read.lines);
     let mut rows = text::heading(view, history, shown.left.as_ref(), now, width);
     let foot = foot(shown, screen, width);
@@ -85,7 +85,7 @@ fn rows(shown: &ScreenData, screen: &Screen, now: Timestamp, width: usize, heigh
     rows
 }
 
-fn title(text: &str, width: usize) -> Row {
+fn title(text: &str, width: usize) -> TextRow {
     let rule = width.saturating_sub(text.chars().count() + 4);
     vec![
         Piece::new(Tone::Quiet, "── "),
@@ -106,9 +106,9 @@ fn journal_title(screen: &Screen) -> String {
     format!("journal, in UTC{filter}{back}")
 }
 
-fn journal(lines: &[Line], screen: &Screen, width: usize, rows: usize) -> Vec<Row> {
+fn journal(lines: &[EventLine], screen: &Screen, width: usize, rows: usize) -> Vec<TextRow> {
     let wanted = screen.filter.to_lowercase();
-    let shown: Vec<&Line> = lines
+    let shown: Vec<&EventLine> = lines
         .iter()
         .filter(|line| {
             wanted.is_empty()
@@ -138,7 +138,7 @@ fn journal(lines: &[Line], screen: &Screen, width: usize, rows: usize) -> Vec<Ro
 }
 
 /// What can be done, or what is asked.
-fn foot(shown: &ScreenData, screen: &Screen, width: usize) -> Vec<Row> {
+fn foot(shown: &ScreenData, screen: &Screen, width: usize) -> Vec<TextRow> {
     let mut rows = Vec::new();
     if let Some(why) = &shown.unread {
         let text = format!("as of event {}; since then: {why}", shown.view.seq);
@@ -173,8 +173,8 @@ fn foot(shown: &ScreenData, screen: &Screen, width: usize) -> Vec<Row> {
 fn keys(shown: &ScreenData) -> String {
     let mut keys = vec!["q quit", "↑↓ scroll", "/ filter", "e explain"];
     match shown.view.verdict {
-        Verdict::Done | Verdict::Ended => {}
-        Verdict::Running | Verdict::Held | Verdict::Interrupted | Verdict::NeedsYou => {
+        RunVerdict::Done | RunVerdict::Ended => {}
+        RunVerdict::Running | RunVerdict::Held | RunVerdict::Interrupted | RunVerdict::NeedsYou => {
             keys.extend(["p pause", "r resume"]);
             if !shown.words.is_empty() {
                 keys.push("a approve");

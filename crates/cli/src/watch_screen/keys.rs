@@ -11,7 +11,7 @@ const PAGE: usize = 10;
 
 /// What is to be done besides drawing anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Act {
+pub(crate) enum KeyAction {
     /// Nothing.
     Nothing,
     /// Leave the screen; the run goes on.
@@ -21,9 +21,9 @@ pub(crate) enum Act {
 }
 
 /// One key.
-pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Act {
+pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> KeyAction {
     if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
-        return Act::Quit;
+        return KeyAction::Quit;
     }
     match &mut screen.mode {
         Mode::Look => return look(screen, shown, key.code),
@@ -60,19 +60,19 @@ pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Act
             let command = command.clone();
             screen.mode = Mode::Look;
             if matches!(key.code, KeyCode::Char('y' | 'Y')) {
-                return Act::Ask(command);
+                return KeyAction::Ask(command);
             }
             screen.told = Some("nothing was requested".to_owned());
         }
     }
-    Act::Nothing
+    KeyAction::Nothing
 }
 
-fn look(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> Act {
+fn look(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> KeyAction {
     screen.told = None;
     let last = shown.read.lines.len();
     match code {
-        KeyCode::Char('q') | KeyCode::Esc => return Act::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => return KeyAction::Quit,
         KeyCode::Up | KeyCode::Char('k') => screen.back = (screen.back + 1).min(last),
         KeyCode::Down | KeyCode::Char('j') => screen.back = screen.back.saturating_sub(1),
         KeyCode::PageUp => screen.back = (screen.back + PAGE).min(last),
@@ -92,7 +92,7 @@ fn look(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> Act {
         KeyCode::Char('a') => screen.mode = Mode::Word(String::new()),
         _ => {}
     }
-    Act::Nothing
+    KeyAction::Nothing
 }
 
 fn approve(screen: &mut Screen, word: &str) {

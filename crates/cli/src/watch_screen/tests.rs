@@ -10,7 +10,7 @@ use stagger_report::Reading;
 
 use crate::commands::journal::entry;
 
-use super::{Act, Mode, Screen, ScreenData, draw, key};
+use super::{KeyAction, Mode, Screen, ScreenData, draw, key};
 
 const DEMO: &str = include_str!("../../../report/tests/journals/demo.jsonl");
 
@@ -52,8 +52,8 @@ fn drawn(shown: &ScreenData, screen: &Screen, width: u16, height: u16) -> Vec<St
         .collect()
 }
 
-fn press(screen: &mut Screen, shown: &ScreenData, keys: &str) -> Act {
-    let mut act = Act::Nothing;
+fn press(screen: &mut Screen, shown: &ScreenData, keys: &str) -> KeyAction {
+    let mut act = KeyAction::Nothing;
     for letter in keys.chars() {
         let code = match letter {
             '\n' => KeyCode::Enter,
@@ -89,19 +89,19 @@ fn a_run_in_mid_wave_fills_a_terminal() {
 fn pause_and_approval_are_asked_for_only_after_a_yes() {
     let shown = shown_at(200);
     let mut screen = Screen::default();
-    assert_eq!(press(&mut screen, &shown, "p"), Act::Nothing);
+    assert_eq!(press(&mut screen, &shown, "p"), KeyAction::Nothing);
     assert_eq!(screen.mode, Mode::Sure(Command::Pause));
     assert!(
         drawn(&shown, &screen, 80, 20)[19].starts_with("pause run"),
         "it asks"
     );
-    assert_eq!(press(&mut screen, &shown, "n"), Act::Nothing);
-    assert_eq!(press(&mut screen, &shown, "py"), Act::Ask(Command::Pause));
-    assert_eq!(press(&mut screen, &shown, "ry"), Act::Ask(Command::Resume));
+    assert_eq!(press(&mut screen, &shown, "n"), KeyAction::Nothing);
+    assert_eq!(press(&mut screen, &shown, "py"), KeyAction::Ask(Command::Pause));
+    assert_eq!(press(&mut screen, &shown, "ry"), KeyAction::Ask(Command::Resume));
     // Which one is typed in full: the next on the way may not be the one that is waited for.
-    assert_eq!(press(&mut screen, &shown, "aleft\n"), Act::Nothing);
+    assert_eq!(press(&mut screen, &shown, "aleft\n"), KeyAction::Nothing);
     assert_eq!(screen.mode, Mode::Look);
-    let Act::Ask(Command::Approve { door }) = press(&mut screen, &shown, "aleft-behind-osd\ny") else {
+    let KeyAction::Ask(Command::Approve { door }) = press(&mut screen, &shown, "aleft-behind-osd\ny") else {
         panic!("{screen:?}");
     };
     assert_eq!(door.as_str(), "left-behind-osd");
@@ -112,9 +112,9 @@ fn of_a_run_that_is_over_nothing_is_asked() {
     let shown = shown_at(650);
     assert!(shown.view.ending.is_some());
     for keys in ["py", "ry", "ay"] {
-        assert_eq!(press(&mut Screen::default(), &shown, keys), Act::Nothing);
+        assert_eq!(press(&mut Screen::default(), &shown, keys), KeyAction::Nothing);
     }
-    assert_eq!(press(&mut Screen::default(), &shown, "q"), Act::Quit);
+    assert_eq!(press(&mut Screen::default(), &shown, "q"), KeyAction::Quit);
 }
 
 #[test]

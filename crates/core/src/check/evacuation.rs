@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Fault, Finding, Judge};
+use super::{Fault, Finding, IndependentCheck};
 use crate::model::{
-    Capacity, Evacuate, How, Ix, Maintenance, Migration, SharedGuests, Snapshot, Standbys, Storage, Turn,
-    UnitId, UnitState,
+    Capacity, Evacuate, GuestHandling, Ix, Maintenance, Migration, MoveKind, SharedGuests, Snapshot,
+    Standbys, Storage, UnitId, UnitState,
 };
 use crate::plan::{Move, PlanningInput, Schedule, Wave};
 
@@ -16,7 +16,7 @@ use crate::plan::{Move, PlanningInput, Schedule, Wave};
 /// larger plan is judged all the same.
 const SCHEDULED: usize = 1_000;
 
-impl Judge<'_> {
+impl IndependentCheck<'_> {
     /// All that a maintenance asks beside what every stage does.
     pub(super) fn maintenance(&self, findings: &mut Vec<Finding>) {
         let Some((maintenance, planned)) = self.stage.maintenance.as_ref().zip(self.planned) else {
@@ -242,14 +242,14 @@ impl WaveJudge<'_> {
         for migration in &migrations {
             self.one(migration, &set, down, &runs_on, said);
             let fresh = match migration.how {
-                How::ReplaceStandby => copies.insert(migration.guest),
-                How::Migrate | How::Relocate => left.insert(migration.guest),
+                MoveKind::ReplaceStandby => copies.insert(migration.guest),
+                MoveKind::Migrate | MoveKind::Relocate => left.insert(migration.guest),
             };
             if !fresh {
                 let name = &capacity.guest(migration.guest).name;
                 said.push((Fault::MoveUncalledFor, format!("{name} is moved twice")));
             }
-            if migration.how != How::ReplaceStandby {
+            if migration.how != MoveKind::ReplaceStandby {
                 runs_on.insert(migration.guest, migration.to);
             }
         }
@@ -262,7 +262,7 @@ impl WaveJudge<'_> {
         for at in touched {
             let guest = capacity.guest(at);
             let goes = set.contains(&guest.host);
-            if goes && moving.turn(guest) != Turn::Stays && !left.contains(&at) {
+            if goes && moving.turn(guest) != GuestHandling::Stays && !left.contains(&at) {
                 said.push((
                     Fault::MoveMissing,
                     format!("{} runs on a host of the wave", guest.name),
@@ -270,7 +270,7 @@ impl WaveJudge<'_> {
             }
             let copy = guest.standby.is_some_and(|standby| set.contains(&standby));
             let bare = moving.evacuate == Evacuate::Everything
-                && moving.turn(guest) == Turn::ToStandby
+                && moving.turn(guest) == GuestHandling::ToStandby
                 && (goes || (copy && !down.contains(&guest.host)));
             if bare && !copies.contains(&at) {
                 let detail = format!("the second copy of {} is on a host of the wave", guest.name);
@@ -292,7 +292,7 @@ impl WaveJudge<'_> {
             let from = self.capacity.find(&a_move.from);
             let guest = self.names.get(a_move.guest.as_str()).copied().filter(|at| {
                 let guest = self.capacity.guest(*at);
-                Some(guest.host) == from || (a_move.how == How::ReplaceStandby && guest.standby == from)
+                Some(guest.host) == from || (a_move.how == MoveKind::ReplaceStandby && guest.standby == from)
             });
             let (Some(guest), Some(to)) = (guest, to) else {
                 let Move { guest, from, to, .. } = a_move;
@@ -324,11 +324,11 @@ impl WaveJudge<'_> {
         let turn = self.maintenance.moving.turn(guest);
         let goes = set.contains(&guest.host);
         let called_for = match migration.how {
-            How::Migrate => goes && matches!(turn, Turn::ToStandby | Turn::Anywhere),
-            How::Relocate => goes && turn == Turn::WithDowntime,
-            How::ReplaceStandby => {
+            MoveKind::Migrate => goes && matches!(turn, GuestHandling::ToStandby | GuestHandling::Anywhere),
+            MoveKind::Relocate => goes && turn == GuestHandling::WithDowntime,
+            MoveKind::ReplaceStandby => {
                 self.maintenance.moving.evacuate == Evacuate::Everything
-                    && turn == Turn::ToStandby
+                    && turn == GuestHandling::ToStandby
                     && (goes || guest.standby.is_some_and(|standby| set.contains(&standby)))
             }
         };
@@ -340,7 +340,7 @@ impl WaveJudge<'_> {
             "which is down then"
         } else if migration.to == here {
             "where it is"
-        } else if migration.how == How::Migrate && guest.storage == Storage::Copied {
+        } else if migration.how == MoveKind::Migrate && guest.storage == Storage::Copied {
             if guest.standby == Some(migration.to) {
                 return;
             }
@@ -364,13 +364,13 @@ impl WaveJudge<'_> {
             let mut shared = false;
             for guest in capacity.on(*host).iter().map(|guest| capacity.guest(*guest)) {
                 match moving.turn(guest) {
-                    Turn::ToStandby => {
+                    GuestHandling::ToStandby => {
                         if let Some(standby) = guest.standby {
                             senders.entry(standby).or_default().insert(*host);
                         }
                     }
-                    Turn::Anywhere | Turn::WithDowntime => shared = true,
-                    Turn::Stays => {}
+                    GuestHandling::Anywhere | GuestHandling::WithDowntime => shared = true,
+                    GuestHandling::Stays => {}
                 }
             }
             if shared {

@@ -8,5 +8,5 @@
 mod placement;
 mod schedule;
 
-pub(crate) use placement::{Limit, Partition, Placed, World};
+pub(crate) use placement::{HostBudget, Partition, PlacementContext, WavePlacement};
 pub(crate) use schedule::{longest_visit, schedule};

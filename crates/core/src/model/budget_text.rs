@@ -1,6 +1,6 @@
 //! Budgets in words.
 
-use super::{Budgets, Snapshot, Violation};
+use super::{BudgetViolation, Budgets, Snapshot};
 
 impl Snapshot {
     /// A budget in words: `placement group of pool rbd 2.1f (osd.0 osd.7 osd.9): 1 may be down`.
@@ -30,8 +30,8 @@ impl Snapshot {
     }
 
     /// In words, what breaks one of `budgets`.
-    pub fn describe_violation(&self, budgets: &Budgets, violation: &Violation) -> String {
-        let Violation {
+    pub fn describe_violation(&self, budgets: &Budgets, violation: &BudgetViolation) -> String {
+        let BudgetViolation {
             budget: at,
             down,
             adds,

@@ -15,7 +15,7 @@ mod without_moves;
 
 use serde::{Deserialize, Serialize};
 
-use super::{How, UnitId, evacuation::EvacuationPolicy, evacuation::Turn};
+use super::{MoveKind, UnitId, evacuation::EvacuationPolicy, evacuation::GuestHandling};
 pub use columns::CapacityError;
 pub use permit::CapacityViolation;
 
@@ -169,7 +169,7 @@ pub struct Migration {
     /// Which guest.
     pub guest: u32,
     /// What is done.
-    pub how: How,
+    pub how: MoveKind,
     /// To which host.
     pub to: u32,
 }
@@ -279,7 +279,7 @@ impl Capacity {
         from.sort_unstable_by_key(|guest| guest.host);
         for guest in from {
             let memory = guest.takes[0];
-            let stays = if moving.turn(guest) == Turn::Stays {
+            let stays = if moving.turn(guest) == GuestHandling::Stays {
                 memory
             } else {
                 0

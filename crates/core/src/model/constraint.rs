@@ -205,7 +205,7 @@ impl BudgetsBuilder {
 
 /// Why a set may not go down: the budget, and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
+pub struct BudgetViolation {
     /// Which budget, for [`Budgets::name`] and its like.
     pub budget: usize,
     /// What is down of it already.
@@ -273,7 +273,7 @@ impl Budgets {
     ///
     /// # Errors
     /// The first budget, in order, that the set would break.
-    pub fn permit(&self, down: &Down, set: &[Ix]) -> Result<(), Violation> {
+    pub fn permit(&self, down: &Down, set: &[Ix]) -> Result<(), BudgetViolation> {
         let mut wanted = Down(vec![false; down.0.len()]);
         for unit in set {
             if !down.has(*unit) {
@@ -291,7 +291,7 @@ impl Budgets {
             }
             let limit = self.limits[budget];
             if adds > 0 && was + adds > u64::from(limit) {
-                return Err(Violation {
+                return Err(BudgetViolation {
                     budget,
                     down: was,
                     adds,
@@ -303,7 +303,7 @@ impl Budgets {
     }
 
     /// [`Budgets::permit`] asked of each set alone, in one pass over the budgets where no unit stands in two sets.
-    pub fn permit_each(&self, down: &Down, sets: &[Vec<Ix>]) -> Vec<Result<(), Violation>> {
+    pub fn permit_each(&self, down: &Down, sets: &[Vec<Ix>]) -> Vec<Result<(), BudgetViolation>> {
         const NONE: u32 = u32::MAX;
         let mut set_of = vec![NONE; down.0.len()];
         for (at, set) in (0_u32..).zip(sets) {
@@ -335,7 +335,7 @@ impl Budgets {
                 let adds = std::mem::take(&mut adds[set as usize]);
                 let answer = &mut answers[set as usize];
                 if was + adds > u64::from(limit) && answer.is_ok() {
-                    *answer = Err(Violation {
+                    *answer = Err(BudgetViolation {
                         budget,
                         down: was,
                         adds,
@@ -464,7 +464,7 @@ mod tests {
         let violation = pairs.permit(&first, &[Ix(1)]).unwrap_err();
         assert_eq!(
             violation,
-            Violation {
+            BudgetViolation {
                 budget: 0,
                 down: 1,
                 adds: 1,

@@ -130,7 +130,7 @@ pub enum Evacuate {
 
 /// What becomes of one guest when its host goes down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum GuestHandling {
     /// It stays there.
     Stays,
     /// It is moved to its standby.
@@ -143,15 +143,15 @@ pub enum Turn {
 
 impl EvacuationPolicy {
     /// What becomes of that guest when its host goes down.
-    pub fn turn(&self, guest: &Guest) -> Turn {
+    pub fn turn(&self, guest: &Guest) -> GuestHandling {
         if self.as_if_down || !guest.runs {
-            return Turn::Stays;
+            return GuestHandling::Stays;
         }
         match (guest.storage, self.local) {
-            (Storage::Copied, _) => Turn::ToStandby,
-            (Storage::Shared, _) => Turn::Anywhere,
-            (Storage::Local, LocalGuests::Relocate) => Turn::WithDowntime,
-            (Storage::Local, LocalGuests::Skip | LocalGuests::Accept) => Turn::Stays,
+            (Storage::Copied, _) => GuestHandling::ToStandby,
+            (Storage::Shared, _) => GuestHandling::Anywhere,
+            (Storage::Local, LocalGuests::Relocate) => GuestHandling::WithDowntime,
+            (Storage::Local, LocalGuests::Skip | LocalGuests::Accept) => GuestHandling::Stays,
         }
     }
 

@@ -6,6 +6,7 @@ mod capacity;
 mod condition;
 mod constraint;
 mod evacuation;
+mod fact;
 mod guard;
 mod ids;
 mod interruption;
@@ -30,16 +31,18 @@ pub use capacity::{
     Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, Migration, Resource, Storage,
 };
 pub use condition::{Condition, Gate, Verdict};
-pub use constraint::{BudgetColumns, BudgetError, Budgets, BudgetsBuilder, Down, Violation};
+pub use constraint::{BudgetColumns, BudgetError, BudgetViolation, Budgets, BudgetsBuilder, Down};
 pub use evacuation::{
-    Evacuate, EvacuationPolicy, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare, Standbys, Turn,
+    Evacuate, EvacuationPolicy, GuestHandling, LocalGuests, Maintenance, OneAtATime, SharedGuests, Spare,
+    Standbys,
 };
+pub use fact::Fact;
 pub use guard::{GuardScope, GuardSpec};
 pub use ids::{
     ClusterId, ClusterName, ConditionName, GuardName, IdError, Kind, PartName, Revision, RunId, UnitId,
 };
 pub use interruption::{Bystander, Interruption};
-pub use moves::{How, Move};
+pub use moves::{Move, MoveKind};
 pub use names::{HostName, plain};
 pub use out_of_service::Drained;
 pub use plan::{

@@ -7,9 +7,9 @@ use super::UnitId;
 
 /// What is done with a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "How"))]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum MoveKind {
     /// It keeps running while it is moved.
     Migrate,
     /// It is stopped, its disks are copied, and it is started there.
@@ -18,7 +18,7 @@ pub enum How {
     ReplaceStandby,
 }
 
-impl How {
+impl MoveKind {
     /// The name under which a snapshot has its duration.
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ pub struct Move {
     /// Which guest.
     pub guest: String,
     /// What is done.
-    pub how: How,
+    pub how: MoveKind,
     /// From which unit: that where it runs, or that of its second copy.
     pub from: UnitId,
     /// To which.

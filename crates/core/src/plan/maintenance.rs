@@ -3,14 +3,14 @@
 use super::problem::{Frame, Posed, pose};
 use super::waves;
 use super::{Group, GroupWave, PlanningInput};
-use crate::evacuation::{Limit, Partition, Placed, World};
+use crate::evacuation::{HostBudget, Partition, PlacementContext, WavePlacement};
 use crate::model::{Code, Down, Ix, Maintenance, Reason, SharedGuests, UnitId};
 
 /// Plans one group of hosts. `before` are the waves that a parent had left, by places in `units`.
 pub(super) fn group(
     ask: &PlanningInput<'_>,
     maintenance: &Maintenance,
-    world: &World<'_>,
+    world: &PlacementContext<'_>,
     down: &Down,
     frame: Frame,
     units: &[Ix],
@@ -91,7 +91,7 @@ pub(super) fn group(
 }
 
 /// How few waves the others need at best, and who they are.
-fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::Bound, Vec<u32>) {
+fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::LowerBound, Vec<u32>) {
     let mut is_left = vec![false; loose.units as usize];
     for at in left {
         is_left[*at as usize] = true;
@@ -107,7 +107,7 @@ fn small(
     posed: &Posed<'_>,
     units: &[Ix],
     group: &mut Group,
-) -> Option<Vec<Placed>> {
+) -> Option<Vec<WavePlacement>> {
     if !partition.is_small() {
         return None;
     }
@@ -134,12 +134,12 @@ fn large(
     units: &[Ix],
     before: Option<&[Vec<u32>]>,
     group: &mut Group,
-) -> Vec<Placed> {
-    let search = waves::Search {
+) -> Vec<WavePlacement> {
+    let search = waves::SearchBudget {
         seed: ask.policy.search.seed,
         steps: ask.policy.search.steps,
     };
-    let mut found: Vec<Placed> = Vec::new();
+    let mut found: Vec<WavePlacement> = Vec::new();
     let mut todo: Vec<u32> = (0..units.len() as u32).collect();
     let narrower = match before {
         Some(_) => None,
@@ -190,12 +190,17 @@ fn standbys_apart(partition: &Partition<'_>, problem: &waves::Problem) -> Option
     for limit in &apart {
         narrower.budgets.push_with_costs(&limit.members, limit.most);
     }
-    let built = waves::Search { seed: 0, steps: 0 };
+    let built = waves::SearchBudget { seed: 0, steps: 0 };
     Some(waves::solve(&narrower, built, None).waves)
 }
 
-fn within_growth(partition: &Partition<'_>, posed: &Posed<'_>, found: Vec<Placed>) -> Vec<Placed> {
-    let keeps = |(place, wave): (usize, &Placed)| wave.hosts.len() <= posed.problem.cap(place) as usize;
+fn within_growth(
+    partition: &Partition<'_>,
+    posed: &Posed<'_>,
+    found: Vec<WavePlacement>,
+) -> Vec<WavePlacement> {
+    let keeps =
+        |(place, wave): (usize, &WavePlacement)| wave.hosts.len() <= posed.problem.cap(place) as usize;
     if found.iter().enumerate().all(keeps) {
         return found;
     }
@@ -212,7 +217,7 @@ fn one_at_a_time(
     maintenance: &Maintenance,
     down: &Down,
     units: &[Ix],
-) -> Vec<Limit> {
+) -> Vec<HostBudget> {
     let snapshot = ask.snapshot;
     let is_down = |unit: &UnitId| snapshot.find(unit).is_none_or(|unit| down.has(unit));
     maintenance
@@ -223,7 +228,7 @@ fn one_at_a_time(
                 .zip(units)
                 .filter(|(_, unit)| one.units.binary_search(&snapshot.unit(**unit).id).is_ok())
                 .map(|(at, _)| (at, 1));
-            Limit {
+            HostBudget {
                 members: members.collect(),
                 most: u32::from(!one.units.iter().any(is_down)),
                 loose: None,

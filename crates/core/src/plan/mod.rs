@@ -27,8 +27,8 @@ pub use selection::{Selection, SelectionError};
 
 use crate::evacuation;
 use crate::model::{
-    Capacity, Down, How, Ix, Migration, Part, Policy, Reason, Search, Snapshot, StageSpec, StepSpec, UnitId,
-    Verdict, Width,
+    Capacity, Down, Ix, Migration, MoveKind, Part, Policy, Reason, Search, Snapshot, StageSpec, StepSpec,
+    UnitId, Verdict, Width,
 };
 
 /// The plan that leads from the snapshot to the target.
@@ -153,7 +153,7 @@ fn plan_stage(
     let world = hosts.map(|(maintenance, capacity)| {
         (
             maintenance,
-            evacuation::World::new(snapshot, capacity, &maintenance.moving),
+            evacuation::PlacementContext::new(snapshot, capacity, &maintenance.moving),
         )
     });
     let mut left_alone = selected.left_alone;
@@ -261,7 +261,7 @@ impl Clock<'_> {
             stopped = (self.stop)();
             stopped
         };
-        let search = waves::Search {
+        let search = waves::SearchBudget {
             seed,
             steps: u64::MAX,
         };
@@ -288,7 +288,7 @@ fn plan_group(
     let solution = match clock {
         None => {
             let steps = ask.policy.search.steps;
-            waves::solve(&posed.problem, waves::Search { seed, steps }, before)
+            waves::solve(&posed.problem, waves::SearchBudget { seed, steps }, before)
         }
         Some(clock) => clock.solve(&posed.problem, seed, before),
     };
@@ -327,8 +327,8 @@ fn by_names(capacity: &Capacity, migrations: &[Migration]) -> Vec<Move> {
         let guest = capacity.guest(migration.guest);
         // Once a guest has gone to its standby, its second copy is where it came from.
         let from = match (migration.how, guest.standby) {
-            (How::ReplaceStandby, Some(standby)) if !moved.contains(&migration.guest) => standby,
-            (How::ReplaceStandby | How::Migrate | How::Relocate, _) => {
+            (MoveKind::ReplaceStandby, Some(standby)) if !moved.contains(&migration.guest) => standby,
+            (MoveKind::ReplaceStandby | MoveKind::Migrate | MoveKind::Relocate, _) => {
                 moved.insert(migration.guest);
                 guest.host
             }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::waves::{Budgets, DomainRule, Problem, Wide};
-use crate::evacuation::Limit;
+use super::waves::{DomainRule, NarrowBudgets, Problem, Wide};
+use crate::evacuation::HostBudget;
 use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 
 /// One group of a stage as the solver takes it, and how to say its answers in words.
@@ -11,14 +11,14 @@ pub(super) struct Posed<'a> {
     pub(super) problem: Problem,
     snapshot: &'a Snapshot,
     /// What is behind each of the problem's budgets.
-    budgets: Vec<Behind>,
+    budgets: Vec<BudgetOrigin>,
     wide: Vec<&'static str>,
     levels: Vec<String>,
 }
 
 /// What a budget of the problem stands for.
 #[derive(Debug, Clone)]
-enum Behind {
+enum BudgetOrigin {
     /// That budget of the snapshot.
     Budget(usize),
     /// What guests ask of hosts; its place among those limits.
@@ -42,14 +42,14 @@ pub(super) fn pose<'a>(
     policy: &Policy,
     frame: Frame,
     units: &[Ix],
-    guests: &[Limit],
+    guests: &[HostBudget],
 ) -> Posed<'a> {
     let mut local = vec![None; snapshot.units().len()];
     for (at, unit) in units.iter().enumerate() {
         local[unit.at()] = Some(at as u32);
     }
     let all = snapshot.budgets_once_recovered();
-    let mut narrow = Budgets::default();
+    let mut narrow = NarrowBudgets::default();
     let mut names = Vec::with_capacity(all.len() + guests.len());
     narrow.reserve(all.len() + guests.len(), all.seats());
     let mut touched_by = vec![0_u32; units.len()];
@@ -69,13 +69,13 @@ pub(super) fn pose<'a>(
         let left = u64::from(all.limit(budget)).saturating_sub(was);
         if could > left {
             narrow.push_with_costs(&members, left as u32);
-            names.push(Behind::Budget(budget));
+            names.push(BudgetOrigin::Budget(budget));
         }
     }
 
     for (at, limit) in guests.iter().enumerate() {
         narrow.push_with_costs(&limit.members, limit.most);
-        names.push(Behind::Guests(at, Box::new(limit.why.clone())));
+        names.push(BudgetOrigin::Guests(at, Box::new(limit.why.clone())));
     }
 
     let mut wide = vec![Wide {
@@ -206,16 +206,16 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 
 impl Posed<'_> {
     /// The same problem with what guests ask loosened, so that nothing that is possible breaks it.
-    pub(super) fn loosened(&self, guests: &[Limit]) -> Problem {
-        let mut budgets = Budgets::default();
+    pub(super) fn loosened(&self, guests: &[HostBudget]) -> Problem {
+        let mut budgets = NarrowBudgets::default();
         for (budget, behind) in self.problem.budgets.iter().zip(&self.budgets) {
             match behind {
-                Behind::Guests(at, _) if guests[*at].loose.is_some() => {
+                BudgetOrigin::Guests(at, _) if guests[*at].loose.is_some() => {
                     if let Some((members, limit)) = &guests[*at].loose {
                         budgets.push_with_costs(members, *limit);
                     }
                 }
-                Behind::Guests(..) | Behind::Budget(_) => {
+                BudgetOrigin::Guests(..) | BudgetOrigin::Budget(_) => {
                     let members: Vec<(u32, u32)> = budget.iter().collect();
                     budgets.push_with_costs(&members, budget.limit);
                 }
@@ -237,8 +237,8 @@ impl Posed<'_> {
         use super::waves::Rule;
         match rule {
             Rule::Budget(at) => match &self.budgets[at as usize] {
-                Behind::Budget(budget) => Reason::new(Code::NeverOkToStop, self.budget(*budget)),
-                Behind::Guests(_, why) => (**why).clone(),
+                BudgetOrigin::Budget(budget) => Reason::new(Code::NeverOkToStop, self.budget(*budget)),
+                BudgetOrigin::Guests(_, why) => (**why).clone(),
             },
             Rule::Wide(at) => Reason::new(
                 Code::MaxInParallelUsedUp,
@@ -277,8 +277,8 @@ impl Posed<'_> {
                 )
             }
             BoundReason::Budget { index } => match &self.budgets[*index as usize] {
-                Behind::Budget(budget) => self.budget(*budget),
-                Behind::Guests(_, why) => why.detail.clone(),
+                BudgetOrigin::Budget(budget) => self.budget(*budget),
+                BudgetOrigin::Guests(_, why) => why.detail.clone(),
             },
             BoundReason::Wide { index } => format!("{} in each wave", self.wide[*index as usize]),
             BoundReason::Domains { index } => {

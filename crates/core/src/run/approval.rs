@@ -9,9 +9,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decide::{Decision, Seen};
+use super::decide::{Decision, TimedObservation};
 use super::event::{Action, Answer, Effect, Event};
-use super::state::{Judgement, State};
+use super::state::{SetVerdicts, State};
 use super::visit::{OpenWave, Visit};
 use crate::model::{Code, Phase, Reason, Snapshot, StageSpec, UnitId};
 
@@ -47,7 +47,11 @@ impl State {
 
     /// While others of the wave are under way: both judges are asked about the rest together with whoever may still
     /// be on the way down. `None`: there is no rest, or it waits until the others are done.
-    pub(super) fn approve_rest(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
+    pub(super) fn approve_rest(
+        &self,
+        now: Timestamp,
+        seen: Option<TimedObservation<'_>>,
+    ) -> Option<Decision> {
         let wave = self.wave.as_ref().filter(|wave| wave.goes_on())?;
         let stage = self.stage(&wave.stage)?;
         let rest = self.unapproved(now, wave);
@@ -55,7 +59,8 @@ impl State {
         if rest.is_empty() || self.is_asked_to_stop() || stage.maintenance.is_some() {
             return None;
         }
-        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since()) else {
+        let Some(TimedObservation { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since())
+        else {
             return Some(Decision::Observe);
         };
         let set = self.with_those_under_way(&rest);
@@ -126,7 +131,7 @@ impl State {
     }
 
     /// What was said of that set since the world last changed.
-    fn judgement(&self, units: &[UnitId]) -> Option<&Judgement> {
+    fn judgement(&self, units: &[UnitId]) -> Option<&SetVerdicts> {
         let judged = self.judged.as_ref().filter(|judged| judged.seq > self.changed)?;
         judged.answers.get(units)
     }

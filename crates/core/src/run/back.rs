@@ -11,7 +11,7 @@ use crate::model::{
 
 /// The way back, and what has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct WayBack {
+pub(super) struct RollbackTarget {
     /// What can go back.
     pub(super) target: Target,
     /// Units of those kinds that this run has not changed: they are left as they are.
@@ -29,8 +29,8 @@ fn name_back(stage: &PartName, revision: &Revision) -> PartName {
 
 impl State {
     /// The way back from here.
-    pub(super) fn way_back(&self, snapshot: &Snapshot) -> WayBack {
-        let mut way = WayBack {
+    pub(super) fn way_back(&self, snapshot: &Snapshot) -> RollbackTarget {
+        let mut way = RollbackTarget {
             target: Target {
                 title: format!("back from {}", self.start.target.title),
                 parts: Vec::new(),
@@ -75,7 +75,7 @@ impl State {
         stage: &StageSpec,
         closed: Option<&PartName>,
         snapshot: &Snapshot,
-        way: &mut WayBack,
+        way: &mut RollbackTarget,
     ) {
         // Where units stand in several stages, one of which nothing has passed has changed none of them.
         let mut stages = self.start.target.stages();

@@ -2,7 +2,7 @@
 
 use super::decide::Decision;
 use super::event::Event;
-use super::gate::{self, Wanted};
+use super::gate::{self, ExpectedUnit};
 use super::visit::OpenWave;
 use crate::model::{Reason, Snapshot, UnitId};
 
@@ -19,6 +19,6 @@ pub(super) fn never_came_to(snapshot: &Snapshot, wave: &OpenWave, blamed: &[Unit
         .iter()
         .filter_map(|unit| Some((unit, wave.units.get(unit)?)))
         .filter(|(_, visit)| !visit.is_untouched());
-    let wanted = changed.map(|(unit, visit)| (unit, Wanted::On(&visit.before)));
+    let wanted = changed.map(|(unit, visit)| (unit, ExpectedUnit::On(&visit.before)));
     !blamed.is_empty() && gate::not_serving(wanted, snapshot).is_empty()
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::decide::Decision;
 use super::event::Action;
 use super::state::State;
-use super::visit::{GivingBack, OpenWave};
+use super::visit::{OpenWave, UndrainRetry};
 use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 
 impl State {
@@ -47,7 +47,7 @@ impl State {
     fn kept_drained<'a>(
         &'a self,
         snapshot: &'a Snapshot,
-    ) -> impl Iterator<Item = (&'a Unit, Option<&'a GivingBack>)> {
+    ) -> impl Iterator<Item = (&'a Unit, Option<&'a UndrainRetry>)> {
         snapshot
             .drained()
             .iter()

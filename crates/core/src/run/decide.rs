@@ -16,7 +16,7 @@ use crate::plan::{Plan, PlannedPart, PlannedStage, PlanningInput, plan};
 
 /// An observation, and where the journal stood when it began.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'a> {
+pub struct TimedObservation<'a> {
     /// What was observed.
     pub snapshot: &'a Snapshot,
     /// The place of the last event when the observation began: what happened later, it may not show.
@@ -65,7 +65,7 @@ impl Decision {
 
 impl Run {
     /// What comes next, at `now`, given what was last observed.
-    pub fn next(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Decision {
+    pub fn next(&self, now: Timestamp, seen: Option<TimedObservation<'_>>) -> Decision {
         let state = &self.state;
         if let Some(ending) = &state.ended {
             return Decision::Over(ending.clone());
@@ -85,7 +85,7 @@ impl Run {
             let again = state.open.keys().copied().collect();
             return Decision::Act { fresh, again };
         }
-        let Some(Seen { snapshot, as_of }) = seen else {
+        let Some(TimedObservation { snapshot, as_of }) = seen else {
             return Decision::Observe;
         };
         if as_of < state.facts_since() {

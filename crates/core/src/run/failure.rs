@@ -7,9 +7,9 @@ use super::blame::never_came_to;
 use super::cleanup::hold_and_give_back;
 use super::decide::Decision;
 use super::event::{Action, Event};
-use super::gate::{self, Wanted};
+use super::gate::{self, ExpectedUnit};
 use super::state::State;
-use super::visit::{Failure, OpenWave, Visit, Way};
+use super::visit::{OpenWave, Visit, VisitDirection, WaveFailure};
 use super::wave::Waited;
 use crate::model::{Code, GoingBack, OnFailure, Reason, Snapshot, StageSpec, UnitId, UnitState};
 
@@ -20,9 +20,9 @@ impl State {
         snapshot: &Snapshot,
         stage: &StageSpec,
         wave: &OpenWave,
-        failure: &Failure,
+        failure: &WaveFailure,
     ) -> Decision {
-        let Failure { blamed, reason, .. } = failure;
+        let WaveFailure { blamed, reason, .. } = failure;
         let all: Vec<UnitId> = wave.units.keys().cloned().collect();
         if self.aborting {
             // What could be neither entered nor left may be left by now, and nobody comes back to it.
@@ -181,9 +181,9 @@ impl State {
         }
         let wanted = wave.units.iter().map(|(unit, visit)| {
             let wanted = match wave.way {
-                Way::There if visit.went_back.is_some() => Wanted::On(&visit.before),
-                Way::There if visit.is_untouched() => Wanted::Serving,
-                Way::There | Way::Back => Wanted::On(&stage.revision),
+                VisitDirection::There if visit.went_back.is_some() => ExpectedUnit::On(&visit.before),
+                VisitDirection::There if visit.is_untouched() => ExpectedUnit::Serving,
+                VisitDirection::There | VisitDirection::Back => ExpectedUnit::On(&stage.revision),
             };
             (unit, wanted)
         });
@@ -229,7 +229,7 @@ impl State {
     /// The wave is back and healthy there.
     fn went_back(&self, wave: &OpenWave) -> Decision {
         let mut events = vec![Event::WaveWentBack];
-        if let Some(Failure { blamed, reason, .. }) = wave.failure().filter(|_| !wave.leads_back())
+        if let Some(WaveFailure { blamed, reason, .. }) = wave.failure().filter(|_| !wave.leads_back())
             && self.start.policy.on_failure == OnFailure::Continue
         {
             let all: Vec<UnitId> = wave.units.keys().cloned().collect();

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::event::{Action, Command, Entry, Event, Outcome, Seq};
 use super::join;
-use super::state::{Aside, Gates, IllegalEvent, Judged, Judgement, LastWave, State};
-use super::visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
+use super::state::{Aside, Gates, IllegalEvent, LastWave, LatestVerdicts, SetVerdicts, State};
+use super::visit::{GateWait, OpenWave, Visit, VisitDirection, VisitState, WaveFailure, WavePhase};
 use crate::model::{Code, ConditionName, OnFailure, Phase, Reason, UnitId};
 
 impl State {
@@ -94,7 +94,10 @@ impl State {
                     not_serving,
                     moves: moves.unwrap_or_default(),
                     opened: at,
-                    way: self.going_back.as_ref().map_or(Way::There, |_| Way::Back),
+                    way: self
+                        .going_back
+                        .as_ref()
+                        .map_or(VisitDirection::There, |_| VisitDirection::Back),
                     phase: WavePhase::Opened,
                     waiting: None,
                 });
@@ -141,7 +144,7 @@ impl State {
                     .judged
                     .take()
                     .and_then(|mut judged| judged.answers.remove(&set));
-                let approved = said.filter(Judgement::is_yes).map(|said| said.since);
+                let approved = said.filter(SetVerdicts::is_yes).map(|said| said.since);
                 let joins = |(unit, before)| (unit, Visit::fresh(before, false, approved));
                 wave.units.extend(units.into_iter().map(joins));
             }
@@ -151,7 +154,7 @@ impl State {
                 theirs,
                 facts,
             } if self.wave.is_some() => {
-                let said = Judgement {
+                let said = SetVerdicts {
                     ours,
                     theirs,
                     at,
@@ -216,7 +219,7 @@ impl State {
                     return illegal("there is no wave at rest that could fail");
                 };
                 if wave.goes_on() {
-                    wave.phase = WavePhase::Failed(Failure {
+                    wave.phase = WavePhase::Failed(WaveFailure {
                         blamed: units,
                         reason,
                         alone,
@@ -282,7 +285,7 @@ impl State {
                 if wave.leads_back() {
                     *self.earned.entry(wave.stage).or_insert(0) += 1;
                 } else if self.start.policy.on_failure != OnFailure::Continue
-                    && let WavePhase::Failed(Failure { reason, .. }) = wave.phase
+                    && let WavePhase::Failed(WaveFailure { reason, .. }) = wave.phase
                 {
                     self.rolled_back = Some(reason);
                 }
@@ -445,7 +448,7 @@ impl State {
         true
     }
 
-    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: Judgement) {
+    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: SetVerdicts) {
         let at = said.at;
         if said.is_yes() {
             let until = self.approved_until(said.since);
@@ -460,7 +463,7 @@ impl State {
                 }
             }
         }
-        let judged = self.judged.get_or_insert(Judged {
+        let judged = self.judged.get_or_insert(LatestVerdicts {
             seq,
             at,
             answers: BTreeMap::new(),

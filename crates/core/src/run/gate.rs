@@ -7,7 +7,7 @@ pub(super) const UNITS_SERVING: &str = "units-serving";
 
 /// What a unit of a wave must be for its wave to pass.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wanted<'a> {
+pub(super) enum ExpectedUnit<'a> {
     /// It serves on that revision.
     On(&'a Revision),
     /// It serves, on whatever it runs.
@@ -44,12 +44,12 @@ pub(super) fn shut_but_for(
 
 /// The units that are not what they should be, each with its why.
 pub(super) fn not_serving<'a>(
-    units: impl IntoIterator<Item = (&'a UnitId, Wanted<'a>)>,
+    units: impl IntoIterator<Item = (&'a UnitId, ExpectedUnit<'a>)>,
     snapshot: &Snapshot,
 ) -> Vec<(UnitId, String)> {
     let mut found = Vec::new();
     for (id, wanted) in units {
-        if matches!(wanted, Wanted::Nothing) {
+        if matches!(wanted, ExpectedUnit::Nothing) {
             continue;
         }
         let why = match snapshot.find(id).map(|ix| snapshot.unit(ix)) {
@@ -57,11 +57,13 @@ pub(super) fn not_serving<'a>(
             Some(unit) => match (unit.state, wanted) {
                 (UnitState::Down, _) => "it is down".to_owned(),
                 (UnitState::Unknown, _) => "whether it serves is unknown".to_owned(),
-                (UnitState::Serving, Wanted::Serving | Wanted::Nothing) => continue,
-                (UnitState::Serving, Wanted::On(revision)) if unit.revision.as_ref() == Some(revision) => {
+                (UnitState::Serving, ExpectedUnit::Serving | ExpectedUnit::Nothing) => continue,
+                (UnitState::Serving, ExpectedUnit::On(revision))
+                    if unit.revision.as_ref() == Some(revision) =>
+                {
                     continue;
                 }
-                (UnitState::Serving, Wanted::On(revision)) => {
+                (UnitState::Serving, ExpectedUnit::On(revision)) => {
                     let runs = unit.revision.as_ref().map_or("something unknown", |r| r.as_str());
                     format!("it runs {runs}, not {revision}")
                 }

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::decide::{Decision, Seen};
+use super::decide::{Decision, TimedObservation};
 use super::event::Event;
-use super::gate::{self, Wanted};
+use super::gate::{self, ExpectedUnit};
 use super::state::State;
 use super::visit::{OpenWave, VisitState};
 use crate::check::may_empty;
@@ -19,10 +19,11 @@ use crate::plan::{Move, Plan, PlannedPart, PlanningInput, Wave, plan};
 
 impl State {
     /// What comes next so that more units join; `None`: nobody does now.
-    pub(super) fn join(&self, now: Timestamp, seen: Option<Seen<'_>>) -> Option<Decision> {
+    pub(super) fn join(&self, now: Timestamp, seen: Option<TimedObservation<'_>>) -> Option<Decision> {
         let (wave, _) = self.flowing()?;
         under_way(wave)?;
-        let Some(Seen { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since()) else {
+        let Some(TimedObservation { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since())
+        else {
             return Some(Decision::Observe);
         };
         let plan = self.joining(snapshot)?;
@@ -99,7 +100,9 @@ impl State {
         if !changing.iter().all(is_down) {
             return None;
         }
-        let serve = done.into_iter().map(|unit| (unit, Wanted::On(&stage.revision)));
+        let serve = done
+            .into_iter()
+            .map(|unit| (unit, ExpectedUnit::On(&stage.revision)));
         if !gate::not_serving(serve, snapshot).is_empty() || !gate::shut(&stage.gates, snapshot).is_empty() {
             return None;
         }

@@ -32,11 +32,11 @@ mod wave;
 mod wave_gates;
 mod windows;
 
-pub use decide::{Decision, Seen};
+pub use decide::{Decision, TimedObservation};
 pub use durations::measured;
 pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
 pub use state::{IllegalEvent, State};
-pub use visit::{Failure, GateWait, OpenWave, Visit, VisitState, WavePhase, Way};
+pub use visit::{GateWait, OpenWave, Visit, VisitDirection, VisitState, WaveFailure, WavePhase};
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::event::{Action, Answer, Ending, Entry, Event, Seq, Start};
-use super::visit::{GivingBack, OpenWave};
+use super::visit::{OpenWave, UndrainRetry};
 use crate::model::{ConditionName, GuardName, HostName, PartName, Reason, Revision, UnitId};
 use crate::plan::Plan;
 
@@ -59,8 +59,8 @@ pub struct State {
     /// Units whose visits were not over when their waves ended.
     pub(super) owed: BTreeSet<UnitId>,
     /// Of those, which were given back in vain.
-    pub(super) giving_back: BTreeMap<UnitId, GivingBack>,
-    pub(super) judged: Option<Judged>,
+    pub(super) giving_back: BTreeMap<UnitId, UndrainRetry>,
+    pub(super) judged: Option<LatestVerdicts>,
     pub(super) gates: Option<Gates>,
     pub(super) doors: BTreeSet<PartName>,
     pub(super) steps: BTreeSet<PartName>,
@@ -118,15 +118,15 @@ pub(super) struct Aside {
 
 /// The last answers of the judges.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct LatestVerdicts {
     pub(super) seq: Seq,
     pub(super) at: Timestamp,
-    pub(super) answers: BTreeMap<Vec<UnitId>, Judgement>,
+    pub(super) answers: BTreeMap<Vec<UnitId>, SetVerdicts>,
 }
 
 /// What both judges have said of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Judgement {
+pub(super) struct SetVerdicts {
     pub(super) ours: Answer,
     pub(super) theirs: Answer,
     /// When the second of them had answered.
@@ -135,7 +135,7 @@ pub(super) struct Judgement {
     pub(super) since: Timestamp,
 }
 
-impl Judgement {
+impl SetVerdicts {
     /// Whether both agree.
     pub(super) fn is_yes(&self) -> bool {
         self.ours == Answer::Yes && self.theirs.agrees()

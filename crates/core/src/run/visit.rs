@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::event::Action;
-use super::gate::Wanted;
+use super::gate::ExpectedUnit;
 use crate::model::{Code, PartName, Phase, Reason, Retry, Revision, StageSpec, UnitId};
 use crate::plan::Move;
 
@@ -23,7 +23,7 @@ pub struct OpenWave {
     /// When it was opened.
     pub opened: Timestamp,
     /// Where it leads.
-    pub way: Way,
+    pub way: VisitDirection,
     /// How far it has come.
     pub phase: WavePhase,
     /// The wait for its gates, while there is one.
@@ -32,7 +32,7 @@ pub struct OpenWave {
 
 /// Where a wave leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum VisitDirection {
     /// To the release that is wanted.
     There,
     /// To the release before: the run goes back.
@@ -50,12 +50,12 @@ pub enum WavePhase {
         in_vain: u32,
     },
     /// It stays unhealthy, and policy says what follows.
-    Failed(Failure),
+    Failed(WaveFailure),
 }
 
 /// Why a wave failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct WaveFailure {
     /// The units that are to blame, as far as that is known.
     pub blamed: Vec<UnitId>,
     /// Why.
@@ -87,7 +87,7 @@ pub struct Visit {
     /// Whether the corrective step was tried: it was started once more, or left once more.
     pub corrected: bool,
     /// How often it was left in vain.
-    pub(super) giving_back: GivingBack,
+    pub(super) giving_back: UndrainRetry,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
     /// Whether that made its data anew.
@@ -98,13 +98,13 @@ pub struct Visit {
 
 /// A unit that was given back in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct GivingBack {
+pub(super) struct UndrainRetry {
     pub(super) tries: u32,
     /// When it is tried again.
     pub(super) again: Timestamp,
 }
 
-impl GivingBack {
+impl UndrainRetry {
     /// Once more in vain.
     pub(super) fn in_vain(&mut self, at: Timestamp, retry: Retry) {
         self.again = retry.next(at, self.tries);
@@ -173,7 +173,7 @@ impl OpenWave {
     }
 
     /// Why it failed, if it did.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&WaveFailure> {
         match &self.phase {
             WavePhase::Failed(failure) => Some(failure),
             WavePhase::Opened | WavePhase::Agreed { .. } => None,
@@ -182,7 +182,7 @@ impl OpenWave {
 
     /// Whether it brings its units back to the release before.
     pub fn leads_back(&self) -> bool {
-        self.way == Way::Back
+        self.way == VisitDirection::Back
     }
 
     /// Whether its visits go on: both judges agreed, and it has not failed and does not lead back.
@@ -309,7 +309,7 @@ impl Visit {
             since: None,
             state: VisitState::Waiting { prepared, approved },
             corrected: false,
-            giving_back: GivingBack::default(),
+            giving_back: UndrainRetry::default(),
             went_back: None,
             rebuilt: false,
             overdue_since: None,
@@ -396,15 +396,15 @@ impl Visit {
     }
 
     /// What it must be for its wave to pass.
-    pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> Wanted<'a> {
+    pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> ExpectedUnit<'a> {
         match self.state {
-            VisitState::Lost { .. } | VisitState::Unprepared { .. } => Wanted::Nothing,
-            VisitState::NotEntered { .. } => Wanted::Serving,
+            VisitState::Lost { .. } | VisitState::Unprepared { .. } => ExpectedUnit::Nothing,
+            VisitState::NotEntered { .. } => ExpectedUnit::Serving,
             VisitState::Waiting { .. }
             | VisitState::UnderWay { .. }
             | VisitState::Failed { .. }
             | VisitState::Stuck { .. }
-            | VisitState::Done => Wanted::On(&stage.revision),
+            | VisitState::Done => ExpectedUnit::On(&stage.revision),
         }
     }
 
@@ -567,7 +567,7 @@ impl Visit {
     /// A person says that it is tried once more. `others`: its wave goes on with others.
     fn tried_again(&mut self, others: bool) {
         self.corrected = false;
-        self.giving_back = GivingBack::default();
+        self.giving_back = UndrainRetry::default();
         match &mut self.state {
             // Its host may be back, and it may serve there: both judges are asked about all of its turn.
             VisitState::Lost { prepared, .. } if others => {

@@ -8,7 +8,7 @@ use super::decide::Decision;
 use super::event::{Action, Answer, Effect, Event};
 use super::gate;
 use super::join::at_home;
-use super::state::{Judgement, State};
+use super::state::{SetVerdicts, State};
 use super::visit::{OpenWave, Visit, VisitState};
 use crate::model::{Code, Ix, Phase, Reason, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::Move;
@@ -269,7 +269,7 @@ impl State {
         now: Timestamp,
         units: &[UnitId],
         why: &str,
-        answers: &std::collections::BTreeMap<Vec<UnitId>, Judgement>,
+        answers: &std::collections::BTreeMap<Vec<UnitId>, SetVerdicts>,
     ) -> Decision {
         let dropped = Event::WaveDropped {
             reason: Reason::new(Code::OracleSaysNo, why),

@@ -13,7 +13,7 @@ use stagger_core::model::{
     UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, TimedObservation,
 };
 
 const AGE: i64 = 20;
@@ -124,7 +124,7 @@ impl Story {
 
     fn next(&self) -> Decision {
         let snapshot = self.snapshot();
-        let seen = Seen {
+        let seen = TimedObservation {
             snapshot: &snapshot,
             as_of: self.run.seq(),
         };
@@ -321,7 +321,7 @@ fn after_a_refusal_nobody_goes_by_what_was_observed_before_it() {
         facts: Some(at(0)),
     });
     let snapshot = story.snapshot();
-    let seen = |as_of| Seen {
+    let seen = |as_of| TimedObservation {
         snapshot: &snapshot,
         as_of,
     };

@@ -12,7 +12,9 @@ use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
     Reason, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Start, TimedObservation,
+};
 use stagger_core::view;
 
 const OLD: &str = "18.2.7";
@@ -132,7 +134,7 @@ impl Waiting {
     fn sees(&mut self, second: i64, snapshot: &Snapshot) -> Decision {
         let as_of = self.0.seq();
         let now = snapshot.observed_at();
-        let decision = self.0.next(now, Some(Seen { snapshot, as_of }));
+        let decision = self.0.next(now, Some(TimedObservation { snapshot, as_of }));
         if let Decision::Record(events) = &decision {
             for event in events.clone() {
                 self.write(second, event);
@@ -236,7 +238,7 @@ fn a_gate_that_stays_shut_while_the_wave_serves_holds_it_until_it_opens_and_take
     assert_eq!(slugs(&run.time_is_over()), ["gates-shut"]);
     let waits = run.next(100 * TIMEOUT, UnitState::Down, Verdict::No);
     assert!(matches!(waits, Decision::Wait { until: None, .. }), "{waits:?}");
-    assert_eq!(view::run(&run.0, None).verdict, view::Verdict::Held);
+    assert_eq!(view::run(&run.0, None).verdict, view::RunVerdict::Held);
     let opens = |run: &mut Waiting| slugs(&run.next(101 * TIMEOUT, UnitState::Down, Verdict::Yes));
     assert_eq!(opens(&mut run), ["turned"]);
     assert_eq!(opens(&mut run), ["released", "passed"]);
@@ -282,7 +284,7 @@ fn what_must_be_left_alone_in_mid_wave_is_waited_for_and_then_restarted() {
     let held = run.sees(1, &of_the_wave(1, UnitState::Down, cordoned));
     assert_eq!(slugs(&held), ["wave-left-alone"]);
     // Nobody has to do anything for the run.
-    assert_eq!(view::run(&run.0, None).verdict, view::Verdict::Held);
+    assert_eq!(view::run(&run.0, None).verdict, view::RunVerdict::Held);
     let later = 100 * TIMEOUT;
     let waits = run.sees(later, &of_the_wave(later, UnitState::Down, cordoned));
     let Decision::Wait { until: None, why } = &waits else {

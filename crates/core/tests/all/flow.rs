@@ -12,7 +12,7 @@ use stagger_core::model::{
     Verdict, Width, Window,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, TimedObservation,
 };
 
 /// Six OSDs, of which two may be down at once. Each is up again after 10 s, one of them later.
@@ -233,7 +233,7 @@ impl World {
                 return None;
             }
             let snapshot = self.snapshot();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &snapshot,
                 as_of: self.run.seq(),
             };

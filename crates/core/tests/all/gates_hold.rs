@@ -11,7 +11,7 @@ use stagger_core::model::{
     Budgets, ClusterName, Condition, ConditionName, Gate, GoingBack, Kind, Part, PartName, Phase, Policy,
     Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen};
+use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, TimedObservation};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -106,7 +106,7 @@ fn an_answer_that_took_long_does_not_show_that_a_gate_has_held() {
     let run = Run::replay(entries).unwrap().unwrap();
     let next = |seen: i64| {
         let snapshot = well(seen);
-        let seen = Seen {
+        let seen = TimedObservation {
             snapshot: &snapshot,
             as_of: run.seq(),
         };

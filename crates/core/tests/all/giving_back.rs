@@ -11,7 +11,7 @@ use stagger_core::model::{
     RunId, Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, TimedObservation,
 };
 
 /// One node, which a run is to reboot.
@@ -143,7 +143,7 @@ impl World {
     fn drive_on(&mut self) -> Option<Ending> {
         for _ in 0..500 {
             let snapshot = self.snapshot();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &snapshot,
                 as_of: self.run.seq(),
             };

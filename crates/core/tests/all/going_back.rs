@@ -12,7 +12,7 @@ use stagger_core::model::{
     Phase, Policy, Reason, Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, TimedObservation,
 };
 
 const OLD: &str = "16.2.15";
@@ -154,7 +154,7 @@ impl Failed {
     fn next(&self) -> Decision {
         self.run.next(
             self.snapshot.observed_at(),
-            Some(Seen {
+            Some(TimedObservation {
                 snapshot: &self.snapshot,
                 as_of: self.run.seq(),
             }),

@@ -11,7 +11,9 @@ use stagger_core::model::{
     Budgets, ClusterName, GoingBack, GuardName, GuardScope, GuardSpec, Kind, Part, PartName, Phase, Policy,
     Revision, Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Seen, Start};
+use stagger_core::run::{
+    Action, Answer, Decision, Effect, Entry, Event, Outcome, Run, Start, TimedObservation,
+};
 
 /// How long a guard lasts, in seconds.
 const EXPIRY: i64 = 60;
@@ -111,7 +113,7 @@ impl Slow {
             let as_of = self.run.seq();
             match self.run.next(
                 at(second),
-                Some(Seen {
+                Some(TimedObservation {
                     snapshot: &snapshot,
                     as_of,
                 }),

@@ -10,7 +10,7 @@ use stagger_core::model::{
     Budgets, ClusterName, Code, GoingBack, Interruption, Kind, Part, PartName, Phase, Policy, Revision,
     Snapshot, StageSpec, Unit, UnitId, UnitState, Width,
 };
-use stagger_core::run::{Command, Decision, Ending, Entry, Event, Run, Seen};
+use stagger_core::run::{Command, Decision, Ending, Entry, Event, Run, TimedObservation};
 
 /// A run with one metadata server to do, whose standby went away: it alone serves now.
 struct Alone {
@@ -102,7 +102,7 @@ impl Alone {
     fn goes_on(&mut self) -> Decision {
         for _ in 0..20 {
             let snapshot = self.snapshot();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &snapshot,
                 as_of: self.run.seq(),
             };

@@ -12,7 +12,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::Move;
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen, VisitState,
+    Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, TimedObservation, VisitState,
 };
 
 /// A run on a world in which everything works.
@@ -53,7 +53,7 @@ impl World {
     fn announced(&mut self, wanted: impl Fn(&[Effect]) -> bool) -> Option<Vec<Effect>> {
         for _ in 0..200 {
             let snapshot = self.case.snapshot();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &snapshot,
                 as_of: self.run.seq(),
             };
@@ -69,7 +69,7 @@ impl World {
     /// One decision carried out; `false`: nothing comes of going on.
     fn step(&mut self) -> bool {
         let snapshot = self.case.snapshot();
-        let seen = Seen {
+        let seen = TimedObservation {
             snapshot: &snapshot,
             as_of: self.run.seq(),
         };
@@ -415,7 +415,7 @@ impl Slow {
 
     fn step(&mut self) -> bool {
         let snapshot = self.world.case.snapshot();
-        let seen = Seen {
+        let seen = TimedObservation {
             snapshot: &snapshot,
             as_of: self.world.run.seq(),
         };
@@ -571,7 +571,7 @@ fn no_host_joins_while_one_that_is_done_does_not_serve() {
         let next = |slow: &Slow| {
             let snapshot = slow.world.case.snapshot();
             let as_of = slow.world.run.seq();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &snapshot,
                 as_of,
             };

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use hosts::{Case, Mix, Rng, case, mix};
 use stagger_core::check::{Fault, check, may_empty};
 use stagger_core::model::{
-    Evacuate, Growth, How, Limit, LocalGuests, Maintenance, SharedGuests, Spare, Standbys, UnitId, UnitState,
+    Evacuate, Growth, Limit, LocalGuests, Maintenance, MoveKind, SharedGuests, Spare, Standbys, UnitId,
+    UnitState,
 };
 use stagger_core::plan::{Plan, PlannedPart, PlannedStage, plan};
 
@@ -448,7 +449,7 @@ fn whoever_is_down_stays_where_it_is() {
                     "seed {seed}"
                 );
             }
-            let relocated = wave.moves.iter().any(|a_move| a_move.how == How::Relocate);
+            let relocated = wave.moves.iter().any(|a_move| a_move.how == MoveKind::Relocate);
             assert!(
                 !relocated || case.maintenance.moving.local == LocalGuests::Relocate,
                 "seed {seed}"
@@ -467,7 +468,7 @@ mod brute {
     //! The truth by trying everything.
 
     use super::Case;
-    use stagger_core::model::{Capacity, How, Migration, Standbys, Turn};
+    use stagger_core::model::{Capacity, GuestHandling, Migration, MoveKind, Standbys};
 
     pub(crate) struct Truth<'a> {
         case: &'a Case,
@@ -499,7 +500,9 @@ mod brute {
                         .behind(standby)
                         .iter()
                         .map(|guest| &guests[*guest as usize])
-                        .filter(|guest| moving.turn(guest) == Turn::ToStandby && set.contains(&guest.host))
+                        .filter(|guest| {
+                            moving.turn(guest) == GuestHandling::ToStandby && set.contains(&guest.host)
+                        })
                         .map(|guest| guest.host)
                         .collect();
                     from.dedup();
@@ -511,7 +514,7 @@ mod brute {
             let going: Vec<u32> = (0..guests.len() as u32)
                 .filter(|at| {
                     let guest = &guests[*at as usize];
-                    set.contains(&guest.host) && moving.turn(guest) != Turn::Stays
+                    set.contains(&guest.host) && moving.turn(guest) != GuestHandling::Stays
                 })
                 .collect();
             self.any_way(set, &going, &mut Vec::new())
@@ -524,19 +527,20 @@ mod brute {
             };
             let guest = self.capacity.guest(*first);
             let to: Vec<u32> = match moving.turn(guest) {
-                Turn::ToStandby => guest.standby.into_iter().collect(),
-                Turn::Anywhere | Turn::WithDowntime => (0..self.capacity.hosts().len() as u32)
+                GuestHandling::ToStandby => guest.standby.into_iter().collect(),
+                GuestHandling::Anywhere | GuestHandling::WithDowntime => (0..self.capacity.hosts().len()
+                    as u32)
                     .filter(|host| {
                         let to = self.capacity.host(*host);
                         to.takes && to.pool == self.capacity.host(guest.host).pool && !set.contains(host)
                     })
                     .collect(),
-                Turn::Stays => Vec::new(),
+                GuestHandling::Stays => Vec::new(),
             };
-            let how = if moving.turn(guest) == Turn::WithDowntime {
-                How::Relocate
+            let how = if moving.turn(guest) == GuestHandling::WithDowntime {
+                MoveKind::Relocate
             } else {
-                How::Migrate
+                MoveKind::Migrate
             };
             to.into_iter().any(|to| {
                 migrations.push(Migration {

@@ -10,8 +10,8 @@ use random::{DONE, Facts, HEALTH, NEW, OLD, Rng};
 use stagger_core::check::may_stop;
 use stagger_core::model::{Code, Ix, Phase, Snapshot, UnitId, UnitState, Verdict};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen, Seq, Start, VERSION,
-    VisitState,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seq, Start,
+    TimedObservation, VERSION, VisitState,
 };
 
 /// The unit that is entered by it, if one is.
@@ -119,7 +119,7 @@ impl Walk {
 
     /// One decision carried out; the ending, if there is one.
     fn step(&mut self) -> Option<Ending> {
-        let seen = self.seen.as_ref().map(|(snapshot, as_of)| Seen {
+        let seen = self.seen.as_ref().map(|(snapshot, as_of)| TimedObservation {
             snapshot,
             as_of: *as_of,
         });
@@ -127,7 +127,7 @@ impl Walk {
         // The same again: it depends on nothing else.
         let again = self.run.next(
             self.now,
-            self.seen.as_ref().map(|(s, as_of)| Seen {
+            self.seen.as_ref().map(|(s, as_of)| TimedObservation {
                 snapshot: s,
                 as_of: *as_of,
             }),
@@ -630,7 +630,7 @@ fn a_shuffled_journal_is_refused_or_folded_but_never_panics() {
                 let as_of = run.seq();
                 let _decision = run.next(
                     walk.now,
-                    Some(Seen {
+                    Some(TimedObservation {
                         snapshot: &snapshot,
                         as_of,
                     }),

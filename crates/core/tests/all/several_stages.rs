@@ -13,7 +13,7 @@ use stagger_core::model::{
 };
 use stagger_core::plan::{Plan, PlanningInput, Selection, plan};
 use stagger_core::run::{
-    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, Seen,
+    Action, Answer, Command, Decision, Effect, Ending, Entry, Event, Outcome, Run, TimedObservation,
 };
 
 const STAGES: [(&str, &str); 2] = [("code", "new-pinned"), ("settings", "new")];
@@ -193,7 +193,7 @@ impl World {
             }
             let seen = snapshot([&self.runs[0], &self.runs[1]]);
             let as_of = self.run.seq();
-            let seen = Seen {
+            let seen = TimedObservation {
                 snapshot: &seen,
                 as_of,
             };

@@ -1,7 +1,7 @@
 //! The wave solver against a judge that shares nothing with it: backtracking over units, with its own
 //! reading of the rules.
 
-use stagger_core::plan::waves::{DomainRule, Problem, Search, Solution, Wide, solve};
+use stagger_core::plan::waves::{DomainRule, Problem, SearchBudget, Solution, Wide, solve};
 
 /// The rules as the judge reads them: everything by unit, nothing prepared.
 struct Judge {
@@ -125,7 +125,7 @@ impl Judge {
     }
 }
 
-const SEARCH: Search = Search { seed: 0, steps: 0 };
+const SEARCH: SearchBudget = SearchBudget { seed: 0, steps: 0 };
 
 #[test]
 fn all_graphs_up_to_six_units() {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stagger_core::plan::waves::{
-    Budgets, DomainRule, Impossible, Method, Problem, Rule, Search, Solution, Tenure, Wide, solve,
-    solve_until,
+    DomainRule, Impossible, NarrowBudgets, Problem, Rule, SearchBudget, Solution, Tenure, WaveMethod, Wide,
+    solve, solve_until,
 };
 
 prop_compose! {
@@ -12,8 +12,8 @@ prop_compose! {
             (prop::collection::vec((0..units, 0_u32..5), 2..7), any::<bool>(), 0_u32..9),
             0..units as usize * 2,
         )
-    ) -> Budgets {
-        let mut all = Budgets::default();
+    ) -> NarrowBudgets {
+        let mut all = NarrowBudgets::default();
         for (members, costly, limit) in budgets {
             if costly {
                 all.push_with_costs(&members, limit);
@@ -55,7 +55,7 @@ fn any_problem() -> impl Strategy<Value = Problem> {
     })
 }
 
-const SEARCH: Search = Search { seed: 5, steps: 300 };
+const SEARCH: SearchBudget = SearchBudget { seed: 5, steps: 300 };
 
 fn is_valid(problem: &Problem, solution: &Solution) {
     let mut seen = vec![0; problem.units as usize];
@@ -100,7 +100,7 @@ proptest! {
     #[test]
     fn every_unit_stands_in_one_permitted_wave_or_is_impossible(problem in any_problem()) {
         is_valid(&problem, &solve(&problem, SEARCH, None));
-        is_valid(&problem, &solve(&problem, Search { seed: 0, steps: 0 }, None));
+        is_valid(&problem, &solve(&problem, SearchBudget { seed: 0, steps: 0 }, None));
     }
 
     #[test]
@@ -110,8 +110,8 @@ proptest! {
 
     #[test]
     fn searching_longer_is_never_worse(problem in any_problem()) {
-        let short = solve(&problem, Search { seed: 1, steps: 0 }, None);
-        let long = solve(&problem, Search { seed: 1, steps: 300 }, None);
+        let short = solve(&problem, SearchBudget { seed: 1, steps: 0 }, None);
+        let long = solve(&problem, SearchBudget { seed: 1, steps: 300 }, None);
         prop_assert!(long.waves.len() <= short.waves.len());
         prop_assert!(long.bound.waves >= short.bound.waves);
     }
@@ -124,16 +124,16 @@ proptest! {
             left = left.saturating_sub(1);
             left == 0
         };
-        let endless = Search { seed: 5, steps: u64::MAX };
+        let endless = SearchBudget { seed: 5, steps: u64::MAX };
         let stopped = solve_until(&problem, endless, Tenure::Published, None, &mut stop);
         let steps = stopped.steps_used.max(1);
-        prop_assert_eq!(&stopped, &solve(&problem, Search { seed: 5, steps }, None));
+        prop_assert_eq!(&stopped, &solve(&problem, SearchBudget { seed: 5, steps }, None));
     }
 
     #[test]
     fn budgets_in_another_order_leave_it_valid(problem in any_problem()) {
         let mut turned = problem.clone();
-        turned.budgets = Budgets::default();
+        turned.budgets = NarrowBudgets::default();
         for index in (0..problem.budgets.len()).rev() {
             let budget = problem.budgets.get(index);
             let members: Vec<(u32, u32)> = budget.iter().collect();
@@ -153,12 +153,12 @@ proptest! {
         let left = parent.waves.get(done..).unwrap_or_default();
         let (rest, left) = without_done(&problem, left, done);
         for steps in [0, 300] {
-            let again = solve(&rest, Search { seed: 9, steps }, Some(&left));
+            let again = solve(&rest, SearchBudget { seed: 9, steps }, Some(&left));
             is_valid(&rest, &again);
             prop_assert!(again.waves.len() <= left.len());
             if again.waves.len() == left.len() {
                 prop_assert_eq!(&again.waves, &left);
-                prop_assert!(left.is_empty() || again.method == Method::Parent);
+                prop_assert!(left.is_empty() || again.method == WaveMethod::Parent);
             }
         }
     }
@@ -168,8 +168,8 @@ proptest! {
         problem in any_problem(),
         parent in prop::collection::vec(prop::collection::vec(0_u32..60, 0..8), 0..8),
     ) {
-        let alone = solve(&problem, Search { seed: 0, steps: 0 }, None);
-        let with = solve(&problem, Search { seed: 0, steps: 0 }, Some(&parent));
+        let alone = solve(&problem, SearchBudget { seed: 0, steps: 0 }, None);
+        let with = solve(&problem, SearchBudget { seed: 0, steps: 0 }, Some(&parent));
         is_valid(&problem, &with);
         prop_assert!(with.waves.len() <= alone.waves.len());
     }

@@ -1,6 +1,8 @@
 //! `Problem::permits` finds each fault planted in a permitted wave, and names it.
 
-use stagger_core::plan::waves::{DomainRule, Impossible, Problem, Rule, Search, Violation, Wide, solve};
+use stagger_core::plan::waves::{
+    DomainRule, Impossible, Problem, Rule, SearchBudget, WaveViolation, Wide, solve,
+};
 
 fn problem() -> Problem {
     let mut problem = Problem {
@@ -28,8 +30,8 @@ fn problem() -> Problem {
     problem
 }
 
-fn broken(rule: Rule, used: u64, limit: u64) -> Result<(), Violation> {
-    Err(Violation { rule, used, limit })
+fn broken(rule: Rule, used: u64, limit: u64) -> Result<(), WaveViolation> {
+    Err(WaveViolation { rule, used, limit })
 }
 
 #[test]
@@ -47,7 +49,7 @@ fn each_planted_fault_is_found() {
     assert_eq!(problem.permits(&[5, 6, 7]), broken(Rule::Budget(2), 3, 2));
     assert_eq!(problem.permits(&[0, 4, 5]), broken(Rule::Wide(1), 18, 17));
     let five = Problem {
-        budgets: stagger_core::plan::waves::Budgets::default(),
+        budgets: stagger_core::plan::waves::NarrowBudgets::default(),
         ..problem.clone()
     };
     assert_eq!(five.permits(&[0, 1, 2, 6, 7]), broken(Rule::Wide(0), 5, 4));
@@ -66,7 +68,7 @@ fn moving_any_unit_of_a_tight_solution_breaks_a_rule() {
             .budgets
             .push(&[group * 3, group * 3 + 1, group * 3 + 2], 1);
     }
-    let solution = solve(&problem, Search { seed: 0, steps: 0 }, None);
+    let solution = solve(&problem, SearchBudget { seed: 0, steps: 0 }, None);
     assert_eq!(solution.waves.len(), 3);
     for (from, wave) in solution.waves.iter().enumerate() {
         for &unit in wave {
@@ -91,7 +93,7 @@ fn domains_already_over_the_limit_leave_only_their_own_units() {
         ..Problem::default()
     };
     assert_eq!(problem.permits(&[0, 1]), Ok(()));
-    let solution = solve(&problem, Search { seed: 0, steps: 0 }, None);
+    let solution = solve(&problem, SearchBudget { seed: 0, steps: 0 }, None);
     assert_eq!(solution.waves, [[0, 1]]);
     assert_eq!(
         solution.impossible,
@@ -110,5 +112,5 @@ fn mixed_up_indices_are_refused() {
         ..Problem::default()
     };
     problem.budgets.push(&[0, 2], 1);
-    solve(&problem, Search { seed: 0, steps: 0 }, None);
+    solve(&problem, SearchBudget { seed: 0, steps: 0 }, None);
 }

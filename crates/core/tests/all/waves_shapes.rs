@@ -1,9 +1,9 @@
 //! Shapes at the edge of what clusters look like: nothing may blow up, and where the fewest waves are
 //! known they are found.
 
-use stagger_core::plan::waves::{BoundReason, DomainRule, Problem, Search, Solution, Wide, solve};
+use stagger_core::plan::waves::{BoundReason, DomainRule, Problem, SearchBudget, Solution, Wide, solve};
 
-const SEARCH: Search = Search { seed: 1, steps: 200 };
+const SEARCH: SearchBudget = SearchBudget { seed: 1, steps: 200 };
 
 fn of(units: u32) -> Problem {
     Problem {

@@ -2,7 +2,7 @@
 //! own tools do.
 
 use proptest::prelude::*;
-use stagger_core::plan::waves::{Problem, Search, Wide, solve};
+use stagger_core::plan::waves::{Problem, SearchBudget, Wide, solve};
 
 /// Numbers from a seed.
 struct Dice(u64);
@@ -174,7 +174,7 @@ proptest! {
             walks.push((format!("domain by domain of level {at}"), domain_by_domain(&problem, level)));
         }
         for steps in [0, 300] {
-            let solution = solve(&problem, Search { seed: 1, steps }, None);
+            let solution = solve(&problem, SearchBudget { seed: 1, steps }, None);
             for (name, waves) in &walks {
                 prop_assert!(
                     solution.waves.len() <= *waves,
@@ -221,7 +221,9 @@ fn a_rack_at_a_time_is_a_plan() {
         (1_000, 20, 5, 32_000, 10),
     ] {
         let problem = racks(units, a_host, a_rack, groups);
-        let waves = solve(&problem, Search { seed: 1, steps: 0 }, None).waves.len();
+        let waves = solve(&problem, SearchBudget { seed: 1, steps: 0 }, None)
+            .waves
+            .len();
         assert!(waves <= racks_of_it, "{waves} waves of {racks_of_it} racks");
     }
 }
@@ -231,7 +233,9 @@ fn a_rack_at_a_time_is_a_plan() {
 fn growth_costs_no_more_than_the_walk() {
     let mut problem = racks(720, 12, 2, 24_000);
     problem.caps = (0..7).map(|power| 1 << power).chain([108]).collect();
-    let waves = solve(&problem, Search { seed: 1, steps: 0 }, None).waves.len();
+    let waves = solve(&problem, SearchBudget { seed: 1, steps: 0 }, None)
+        .waves
+        .len();
     for level in &problem.levels {
         assert!(waves <= walked(&problem, level));
     }

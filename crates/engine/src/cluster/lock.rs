@@ -7,7 +7,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::Seq;
 
 use super::BackendError;
-use crate::life::{Life, Pulse};
+use crate::life::{Liveness, ProcessIdentity};
 
 /// One incarnation of one process: what the lock in the cluster says of its holder.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -25,7 +25,7 @@ pub struct LockRecord {
     pub since: jiff::Timestamp,
     /// By what that process is known on its host; `None`: nobody could tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub life: Option<Life>,
+    pub life: Option<ProcessIdentity>,
 }
 
 /// Who has the lock, and how long it may be theirs without another renewal.
@@ -52,10 +52,10 @@ pub struct Anchor {
 
 impl LockRecord {
     /// Whether its process is alive, as far as this machine can prove it.
-    pub fn pulse(&self) -> Pulse {
+    pub fn pulse(&self) -> Liveness {
         self.life
             .as_ref()
-            .map_or(Pulse::Unknown, |life| life.pulse(&self.host, self.process))
+            .map_or(Liveness::Unknown, |life| life.pulse(&self.host, self.process))
     }
 
     /// As a lock keeps it.
@@ -181,7 +181,7 @@ mod tests {
             host: hostname(),
             process,
             since: jiff::Timestamp::UNIX_EPOCH,
-            life: Life::of(process),
+            life: ProcessIdentity::of(process),
         }
     }
 
@@ -193,27 +193,27 @@ mod tests {
             .spawn()
             .unwrap();
         let claim = claim(child.id());
-        assert_eq!(claim.pulse(), Pulse::Alive);
+        assert_eq!(claim.pulse(), Liveness::Alive);
         child.kill().unwrap();
         let begun = std::time::Instant::now();
-        while claim.pulse() == Pulse::Alive && begun.elapsed().as_secs() < 10 {
+        while claim.pulse() == Liveness::Alive && begun.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }
         assert_eq!(
             claim.pulse(),
-            Pulse::Gone,
+            Liveness::Gone,
             "it has ended, and nobody has asked how"
         );
         child.wait().unwrap();
-        assert_eq!(claim.pulse(), Pulse::Gone);
+        assert_eq!(claim.pulse(), Liveness::Gone);
     }
 
     #[test]
     fn a_number_that_was_given_to_another_is_not_the_same_process() {
         let mut other = claim(std::process::id());
-        assert_eq!(other.pulse(), Pulse::Alive);
+        assert_eq!(other.pulse(), Liveness::Alive);
         other.life.as_mut().unwrap().begun -= 1;
-        assert_eq!(other.pulse(), Pulse::Gone);
+        assert_eq!(other.pulse(), Liveness::Gone);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             change(&mut claim);
             elsewhere.push(claim.pulse());
         }
-        assert_eq!(elsewhere, [Pulse::Unknown; 4]);
+        assert_eq!(elsewhere, [Liveness::Unknown; 4]);
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
             let said = Command::new(program).arg(of).output().unwrap().stdout;
             String::from_utf8(said).unwrap().trim().to_owned()
         };
-        let life = Life::of(std::process::id()).unwrap();
+        let life = ProcessIdentity::of(std::process::id()).unwrap();
         assert_eq!(hostname(), says("uname", "-n"));
         assert_eq!(life.boot, says("cat", "/proc/sys/kernel/random/boot_id"));
         assert_eq!(life.pids, says("readlink", "/proc/self/ns/pid"));

@@ -9,7 +9,7 @@ use stagger_core::model::{Code, Phase, Reason, UnitId, UnitState};
 use stagger_core::run::{Action, Effect, Event, Seq};
 use stagger_core::view::Waiting;
 
-use super::{DriveError, Driver, Step};
+use super::{DriveError, Driver, DriverStep};
 use crate::artifacts::Artifacts;
 use crate::clock::{Clock as _, within};
 use crate::cluster::{Backend, BackendError, Call, Fencing};
@@ -25,9 +25,9 @@ pub(super) struct NotSent(String);
 impl Driver {
     /// Calls of which nobody knows whether they began, and that would begin on an approval that is too old: both
     /// judges are asked about their units once more. Those of which they say no wait.
-    async fn judge_again(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<Step, DriveError> {
-        if let Step::Wait { until, why } = self.observe(now).await? {
-            return Ok(Step::Wait { until, why });
+    async fn judge_again(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<DriverStep, DriveError> {
+        if let DriverStep::Wait { until, why } = self.observe(now).await? {
+            return Ok(DriverStep::Wait { until, why });
         }
         let of = |seq: &Seq| self.run.intent(*seq).and_then(Action::unit).cloned();
         let is_down = |unit: &UnitId| {
@@ -47,7 +47,7 @@ impl Driver {
             self.start(seq, Some(until));
         }
         if units.is_empty() {
-            return Ok(Step::Again);
+            return Ok(DriverStep::Again);
         }
         self.judge(vec![units.into_iter().collect()]).await?;
         let now = self.clock.now();
@@ -58,10 +58,14 @@ impl Driver {
                 self.try_later(seq, &error.outcome_unknown());
             }
         }
-        Ok(Step::Again)
+        Ok(DriverStep::Again)
     }
 
-    pub(super) async fn act(&mut self, fresh: Vec<Effect>, again: Vec<Seq>) -> Result<Step, DriveError> {
+    pub(super) async fn act(
+        &mut self,
+        fresh: Vec<Effect>,
+        again: Vec<Seq>,
+    ) -> Result<DriverStep, DriveError> {
         let events: Vec<Event> = fresh.into_iter().map(Event::from).collect();
         let announced = if events.is_empty() {
             Vec::new()
@@ -84,7 +88,7 @@ impl Driver {
         if !late.is_empty() {
             let step = self.judge_again(late, now).await?;
             // While nobody can be asked about those, what needs no word goes on.
-            if self.under_way.is_empty() || !matches!(step, Step::Wait { .. }) {
+            if self.under_way.is_empty() || !matches!(step, DriverStep::Wait { .. }) {
                 return Ok(step);
             }
         }
@@ -97,7 +101,7 @@ impl Driver {
                     reason: reason.clone(),
                 }])
                 .await?;
-                return Ok(Step::Held(reason));
+                return Ok(DriverStep::Held(reason));
             }
             let why = Reason::new(
                 Code::OutcomeUnknown,
@@ -111,13 +115,13 @@ impl Driver {
                 until: Some(until),
             };
             self.listener.waiting(until, waiting, &self.run);
-            return Ok(Step::Wait { until, why });
+            return Ok(DriverStep::Wait { until, why });
         }
         // Commands are looked for while long effects are under way.
         let clock = Arc::clone(&self.clock);
         let first = within(&*clock, Duration::from_secs(1), self.under_way.join_next()).await;
         let Some(first) = first else {
-            return Ok(Step::Again);
+            return Ok(DriverStep::Again);
         };
         let mut settled = Vec::new();
         let mut next = first;
@@ -147,9 +151,9 @@ impl Driver {
             next = self.under_way.try_join_next();
         }
         if settled.is_empty() {
-            return Ok(Step::Again);
+            return Ok(DriverStep::Again);
         }
-        self.append(settled).await.map(|_| Step::Again)
+        self.append(settled).await.map(|_| DriverStep::Again)
     }
 
     /// Makes the call for an intent. It begins before `until`; `None`: whenever.

@@ -26,10 +26,10 @@ pub(crate) fn pause_after(failures: u32) -> Duration {
 
 /// Intents with a call that may still land.
 #[derive(Debug, Default)]
-pub(crate) struct InDoubtCalls(BTreeMap<Seq, Stray>);
+pub(crate) struct InDoubtCalls(BTreeMap<Seq, InDoubtCall>);
 
 #[derive(Debug)]
-struct Stray {
+struct InDoubtCall {
     times: u32,
     /// How long the machine was up then.
     since: Duration,
@@ -37,7 +37,7 @@ struct Stray {
     last: String,
 }
 
-impl Stray {
+impl InDoubtCall {
     /// How much of its pause is left: one that is bounded must have ended, also where the clock was set forward.
     fn left(&self, clock: &Steady) -> Duration {
         self.pause.saturating_sub(clock.up().saturating_sub(self.since))
@@ -49,7 +49,7 @@ impl InDoubtCalls {
     /// before one that is bounded has ended.
     pub(crate) fn add(&mut self, seq: Seq, error: &BackendError, clock: &Steady, bound: Duration) {
         let times = self.0.get(&seq).map_or(0, |stray| stray.times);
-        let stray = Stray {
+        let stray = InDoubtCall {
             times: times.saturating_add(1),
             since: clock.up(),
             pause: pause_after(times).max(bound),

@@ -22,11 +22,11 @@ const LONGER: u64 = 30;
 /// The script's own lines begin with a word that nobody knew before: what a command prints is not taken for
 /// them, whatever it prints.
 #[derive(Debug, Clone)]
-pub(super) struct Mark(String);
+pub(super) struct ScriptMark(String);
 
 /// What the script itself says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word<'a> {
+pub(super) enum ScriptMessage<'a> {
     /// It waits for a lock.
     Waiting,
     /// It holds fence and lock, and waits for the word to begin.
@@ -41,23 +41,23 @@ pub(super) enum Word<'a> {
     Result(&'a str),
 }
 
-impl Mark {
+impl ScriptMark {
     /// A new one.
     pub(super) fn draw() -> Self {
         Self(format!("stagger-{}", random_hex(8)))
     }
 
     /// What a line says, if it is the script's own.
-    pub(super) fn word<'a>(&self, line: &'a str) -> Option<Word<'a>> {
+    pub(super) fn word<'a>(&self, line: &'a str) -> Option<ScriptMessage<'a>> {
         let said = line.strip_prefix(self.0.as_str())?.strip_prefix(": ")?.trim_end();
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         match word {
-            "waiting" => Some(Word::Waiting),
-            "ready" => Some(Word::Ready),
-            "late" => Some(Word::Late),
-            "fenced" => Some(Word::Fenced(rest)),
-            "broken" => Some(Word::Broken(rest)),
-            "result" => Some(Word::Result(rest)),
+            "waiting" => Some(ScriptMessage::Waiting),
+            "ready" => Some(ScriptMessage::Ready),
+            "late" => Some(ScriptMessage::Late),
+            "fenced" => Some(ScriptMessage::Fenced(rest)),
+            "broken" => Some(ScriptMessage::Broken(rest)),
+            "result" => Some(ScriptMessage::Result(rest)),
             _ => None,
         }
     }
@@ -65,15 +65,15 @@ impl Mark {
 
 /// Of what a script is made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Of<'a> {
+pub(super) struct ScriptParameters<'a> {
     pub(super) folder: &'a Path,
     pub(super) timeout: u64,
-    pub(super) mark: &'a Mark,
+    pub(super) mark: &'a ScriptMark,
     pub(super) patience: u64,
     pub(super) piece: u64,
 }
 
-impl Of<'_> {
+impl ScriptParameters<'_> {
     /// Runs a command once for its key.
     pub(super) fn run(self, key: &str, fence: u64, command: &str) -> String {
         let variables = self.variables(fence);

@@ -98,14 +98,14 @@ async fn commands_of_one_holder_run_side_by_side() {
 /// A script that was started by hand, and what it says.
 struct ByHand {
     child: tokio::process::Child,
-    mark: Mark,
+    mark: ScriptMark,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
     stdin: Option<tokio::process::ChildStdin>,
 }
 
 async fn by_hand(hosts: &Hosts, shell: &str, patience: u64, command: &str) -> ByHand {
-    let mark = Mark::draw();
-    let of = Of {
+    let mark = ScriptMark::draw();
+    let of = ScriptParameters {
         patience,
         piece: 1,
         ..hosts.of(&mark)
@@ -131,7 +131,7 @@ async fn by_hand(hosts: &Hosts, shell: &str, patience: u64, command: &str) -> By
 }
 
 impl ByHand {
-    async fn waits_for(&mut self, wanted: Word<'_>) {
+    async fn waits_for(&mut self, wanted: ScriptMessage<'_>) {
         loop {
             let line = self.lines.next_line().await.unwrap().expect("it has ended");
             if self.mark.word(&line) == Some(wanted) {
@@ -153,7 +153,7 @@ async fn a_command_goes_on_when_its_caller_is_killed_and_the_next_one_reads_its_
         let count = folder.path().join("count");
         let command = format!("sleep 0.4; echo once >> {}", quoted(&count.display().to_string()));
         let mut script = by_hand(&hosts, shell, PATIENCE, &command).await;
-        script.waits_for(Word::Ready).await;
+        script.waits_for(ScriptMessage::Ready).await;
         script.stdin.as_mut().unwrap().write_all(b"go\n").await.unwrap();
         while std::fs::read_to_string(hosts.folder.join("effects/r1-1.rc")).is_err() {
             tokio::task::yield_now().await;
@@ -281,7 +281,7 @@ async fn a_script_ends_when_its_sender_gave_up() {
         // It hung up instead of answering; said something else; or said nothing.
         for (answer, patience) in [(None, 20), (Some("no\n"), 20), (Some(""), 1)] {
             let mut script = by_hand(&hosts, shell, patience, &command).await;
-            script.waits_for(Word::Ready).await;
+            script.waits_for(ScriptMessage::Ready).await;
             match answer {
                 None => drop(script.stdin.take()),
                 Some(said) => {
@@ -289,14 +289,14 @@ async fn a_script_ends_when_its_sender_gave_up() {
                     stdin.write_all(said.as_bytes()).await.unwrap();
                 }
             }
-            script.waits_for(Word::Late).await;
+            script.waits_for(ScriptMessage::Late).await;
             assert_eq!(script.ends_with().await, Some(95), "{shell} {answer:?}");
         }
         // Its lock is free again, and it waits for it no longer than somebody listens.
         let mut holder = by_hand(&hosts, shell, PATIENCE, &command).await;
-        holder.waits_for(Word::Ready).await;
+        holder.waits_for(ScriptMessage::Ready).await;
         let mut other = by_hand(&hosts, shell, PATIENCE, &command).await;
-        other.waits_for(Word::Waiting).await;
+        other.waits_for(ScriptMessage::Waiting).await;
         let ByHand { mut child, lines, .. } = other;
         drop(lines);
         assert!(!child.wait().await.unwrap().success());
@@ -314,9 +314,9 @@ async fn a_fence_that_its_like_has_raised_is_not_waited_for() {
         let at_work = std::fs::File::create(hosts.folder.join("fence.lock")).unwrap();
         at_work.lock_shared().unwrap();
         let mut second = by_hand(&hosts, shell, PATIENCE, "true").await;
-        second.waits_for(Word::Waiting).await;
+        second.waits_for(ScriptMessage::Waiting).await;
         std::fs::write(hosts.folder.join("fence"), "1\n").unwrap();
-        second.waits_for(Word::Ready).await;
+        second.waits_for(ScriptMessage::Ready).await;
         at_work.unlock().unwrap();
     }
 }

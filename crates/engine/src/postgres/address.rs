@@ -11,7 +11,7 @@ use crate::store::StoreError;
 
 /// Where a database is, and how it lets us in.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct DatabaseAddress {
     url: String,
     /// With the password; never shown.
     secret: String,
@@ -36,7 +36,7 @@ pub enum AddressError {
     },
 }
 
-impl Address {
+impl DatabaseAddress {
     /// Of a URL without a password, and the password. With none the environment is asked (`PGPASSWORD`, `PGPASSFILE`).
     ///
     /// # Errors
@@ -94,13 +94,13 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
 }
 
-impl fmt::Debug for Address {
+impl fmt::Debug for DatabaseAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
@@ -120,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_password_is_neither_taken_from_the_url_nor_shown() {
-        let address = Address::new("postgres://anna@db/stagger?sslmode=require", Some("p@ss:w/rd")).unwrap();
+        let address =
+            DatabaseAddress::new("postgres://anna@db/stagger?sslmode=require", Some("p@ss:w/rd")).unwrap();
         assert_eq!(format!("{address} {address:?}").matches("p@ss").count(), 0);
         assert!(!format!("{address:?}").contains("%40"));
         let options = PgConnectOptions::from_str(address.secret()).unwrap();
@@ -129,12 +130,12 @@ mod tests {
             "postgres://anna:secret@db/stagger",
             "postgres://db/stagger?user=a&password=secret",
         ] {
-            let error = Address::new(bad, None).unwrap_err();
+            let error = DatabaseAddress::new(bad, None).unwrap_err();
             assert_eq!(error, AddressError::Password);
             assert!(!error.to_string().contains("secret"));
         }
         for bad in ["mysql://anna:secret@db/stagger", "journal.db", ""] {
-            let error = Address::new(bad, None).unwrap_err().to_string();
+            let error = DatabaseAddress::new(bad, None).unwrap_err().to_string();
             assert!(
                 error.contains("write postgres://") && !error.contains("secret"),
                 "{error}"

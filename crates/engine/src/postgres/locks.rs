@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::postgres::PgPool;
 use stagger_core::model::ClusterName;
 
-use super::{Address, answered};
+use super::{DatabaseAddress, answered};
 use crate::cluster::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
@@ -14,7 +14,7 @@ use crate::store::{Locks, StoreError};
 #[derive(Debug)]
 pub struct PostgresLocks {
     pool: PgPool,
-    address: Address,
+    address: DatabaseAddress,
 }
 
 impl PostgresLocks {
@@ -22,7 +22,7 @@ impl PostgresLocks {
     ///
     /// # Errors
     /// The address is refused; nothing is asked yet.
-    pub fn new(address: &Address) -> Result<Self, StoreError> {
+    pub fn new(address: &DatabaseAddress) -> Result<Self, StoreError> {
         Ok(Self {
             pool: address.pool(2)?,
             address: address.clone(),

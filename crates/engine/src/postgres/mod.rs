@@ -19,10 +19,10 @@ use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::Versioned as _;
 
 use crate::cluster::LockRecord;
-use crate::rows::{self, Begun, JournalRow, Reader};
+use crate::rows::{self, JournalRow, JournalStart, Reader};
 use crate::store::{JournalStore, Listed, ListedRow, Mark, Presence, StoreError};
 
-pub use address::{Address, AddressError};
+pub use address::{AddressError, DatabaseAddress};
 pub use locks::PostgresLocks;
 
 /// The schema, revision by revision.
@@ -74,7 +74,7 @@ async fn revision(on: &mut PgConnection) -> Result<(i64, i64), sqlx::Error> {
 ///
 /// # Errors
 /// The database cannot be asked, or refuses.
-pub async fn upgrade(address: &Address) -> Result<i64, StoreError> {
+pub async fn upgrade(address: &DatabaseAddress) -> Result<i64, StoreError> {
     let pool = address.pool(1)?;
     let upgraded = answered(async {
         let mut on = pool.begin().await?;
@@ -109,7 +109,7 @@ pub async fn upgrade(address: &Address) -> Result<i64, StoreError> {
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
-    address: Address,
+    address: DatabaseAddress,
     /// The last event of each run that this process wrote, with its checksum.
     ends: BTreeMap<RunId, (Seq, Vec<u8>)>,
 }
@@ -119,7 +119,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// The database cannot be reached, or its schema is not one for this program.
-    pub async fn open(address: &Address) -> Result<Self, StoreError> {
+    pub async fn open(address: &DatabaseAddress) -> Result<Self, StoreError> {
         let store = Self {
             pool: address.pool(2)?,
             address: address.clone(),
@@ -274,7 +274,7 @@ impl JournalStore for PostgresStore {
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let Begun { run, identity, entry } = Begun::of(at, start)?;
+        let JournalStart { run, identity, entry } = JournalStart::of(at, start)?;
         let (row, entry) = JournalRow::of(&run, fence, &[], entry)
             .map_err(|error| self.address.failed("start a journal in", error))?;
         let JournalRow {

@@ -19,9 +19,9 @@ use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::{
     Anchor, Backend, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
 };
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::drive::{NoSignals, Stopped, drive};
-use stagger_engine::driver::{Driver, Listener, Notice, Parts};
+use stagger_engine::driver::{Driver, DriverParts, Listener, Notice};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore, Presence, StoreError};
@@ -211,8 +211,8 @@ impl Setting {
         })
     }
 
-    fn parts(&self, backend: &Arc<dyn Backend>) -> Parts {
-        Parts {
+    fn parts(&self, backend: &Arc<dyn Backend>) -> DriverParts {
+        DriverParts {
             backend: Arc::clone(backend),
             store: Box::new(self.store()),
             clock: Arc::new(SystemClock),
@@ -484,7 +484,7 @@ async fn a_journal_that_is_older_than_the_world_is_a_strangers() {
     let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
     so_far(&mut driver, &setting, 1).await;
     let backup = setting.folder.path().join("backup.db");
-    Place::File(setting.journal()).copy(&backup).unwrap();
+    StoreLocation::File(setting.journal()).copy(&backup).unwrap();
     // A unit more, of which the backup knows nothing.
     so_far(&mut driver, &setting, 6).await;
     drop(driver);
@@ -572,7 +572,7 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     let backend = setting.named("lab", "id-1");
     let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
     let backup = setting.folder.path().join("backup.db");
-    Place::File(setting.journal()).copy(&backup).unwrap();
+    StoreLocation::File(setting.journal()).copy(&backup).unwrap();
     let entered = || {
         let truth = setting.truth.lock().unwrap();
         truth.calls.iter().any(|call| call.starts_with("Enter"))
@@ -599,7 +599,7 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     assert_eq!(left[0].1.code, Code::UnitDown, "{left:?}");
     drop(driver);
     lease.give_back(&backend).await.unwrap();
-    let store = Place::File(setting.journal()).open().await.unwrap();
+    let store = StoreLocation::File(setting.journal()).open().await.unwrap();
     let journal = store.journal(&RunId::new("r1").unwrap()).await.unwrap();
     let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
     assert!(journal.iter().any(behind), "it is written down");

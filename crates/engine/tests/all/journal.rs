@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::Connection;
 use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
 use stagger_core::run::{Entry, Event, Start, VERSION};
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore, StoreError};
 
@@ -247,7 +247,7 @@ async fn a_copy_is_what_there_was_at_one_moment() {
     let copies: Vec<PathBuf> = (0..10)
         .map(|nth| {
             let to = folder.path().join(format!("copy-{nth}.db"));
-            Place::File(path.clone()).copy(&to).unwrap();
+            StoreLocation::File(path.clone()).copy(&to).unwrap();
             to
         })
         .collect();
@@ -257,7 +257,7 @@ async fn a_copy_is_what_there_was_at_one_moment() {
         assert!(found.len() >= 50);
         assert_eq!(found, entries[..found.len()]);
     }
-    let refused = Place::File(path).copy(&copies[0]).unwrap_err();
+    let refused = StoreLocation::File(path).copy(&copies[0]).unwrap_err();
     assert!(refused.to_string().contains("is there already"), "{refused}");
 }
 

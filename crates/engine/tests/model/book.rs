@@ -10,7 +10,7 @@ use stagger_core::model::{
     PartName, Phase, Policy, Retry, Revision, RunId, Snapshot, StageSpec, Target, Unit, UnitId, UnitState,
     Width,
 };
-use stagger_core::run::{Action, Decision, Entry, Event, Run, Seen, Start};
+use stagger_core::run::{Action, Decision, Entry, Event, Run, Start, TimedObservation};
 
 use super::world::{LAST_TICK, UNITS, What};
 
@@ -162,7 +162,7 @@ impl Book {
             return decision.clone();
         }
         let snapshot = seen.map(|sight| (self.snapshot(sight).clone(), sight.as_of));
-        let seen_by_run = snapshot.as_ref().map(|(snapshot, as_of)| Seen {
+        let seen_by_run = snapshot.as_ref().map(|(snapshot, as_of)| TimedObservation {
             snapshot,
             as_of: u64::from(*as_of),
         });

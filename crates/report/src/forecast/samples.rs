@@ -8,7 +8,7 @@ use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::{Ending, Entry, Event};
 
 use crate::History;
-use crate::history::{Activity, Open, Part, SpanEnd, Turn, WaveEnd, WaveRecord};
+use crate::history::{Activity, Interval, PartRecord, SpanEnd, VisitRecord, WaveEnd, WaveRecord};
 
 /// What of a plan takes time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl PlanShape {
 
 /// A phase of a unit's turn, in the order in which they come; or the gates of its wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
+pub(super) enum SamplePhase {
     Prepare,
     Enter,
     Change,
@@ -83,7 +83,7 @@ pub(super) enum Phase {
     Gates,
 }
 
-impl Phase {
+impl SamplePhase {
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
@@ -119,7 +119,7 @@ pub struct EarlierRun {
     /// What draws are made of.
     pub samples: Samples,
     /// How long phases took.
-    pub(super) phases: BTreeMap<(Kind, Phase), Vec<i64>>,
+    pub(super) phases: BTreeMap<(Kind, SamplePhase), Vec<i64>>,
 }
 
 /// How long things took in one run, in milliseconds.
@@ -186,12 +186,12 @@ impl EarlierRun {
         let shortest = shortest(&history, &kinds);
         for part in &history.parts {
             match part {
-                Part::Wave(wave) => {
+                PartRecord::Wave(wave) => {
                     if let Some(kind) = kinds.get(&wave.stage).filter(|_| undisturbed(&history, wave)) {
                         made.wave(kind, wave, shortest.get(kind).copied());
                     }
                 }
-                Part::Step(step) => {
+                PartRecord::Step(step) => {
                     if let Some(to) = step.time.to {
                         let took = milliseconds(step.time.from, to);
                         made.samples
@@ -215,7 +215,7 @@ impl EarlierRun {
         let mut back = wave.time.from;
         for turn in &wave.turns {
             for span in turn.spans.iter().filter(|span| span.end == Some(SpanEnd::Done)) {
-                if let (Some(phase), Some(to)) = (Phase::of(span.doing), span.time.to) {
+                if let (Some(phase), Some(to)) = (SamplePhase::of(span.doing), span.time.to) {
                     let took = milliseconds(span.time.from, to);
                     self.phases.entry((kind.clone(), phase)).or_default().push(took);
                 }
@@ -231,7 +231,7 @@ impl EarlierRun {
             return;
         };
         self.phases
-            .entry((kind.clone(), Phase::Gates))
+            .entry((kind.clone(), SamplePhase::Gates))
             .or_default()
             .push(milliseconds(back, over));
         let only_here = match (wave.forecast, shortest) {
@@ -250,10 +250,10 @@ impl EarlierRun {
     /// What passed before, between and after parts, without what the run was held for; and how long it took in all.
     fn between(&mut self, history: &History) {
         let times = history.parts.iter().map(|part| match part {
-            Part::Wave(wave) => wave.time,
-            Part::Step(step) => step.time,
+            PartRecord::Wave(wave) => wave.time,
+            PartRecord::Step(step) => step.time,
         });
-        let times: Vec<Open> = times.collect();
+        let times: Vec<Interval> = times.collect();
         let mut held_between = 0;
         let mut at = history.began;
         for (place, time) in times.iter().enumerate() {
@@ -302,7 +302,7 @@ fn undisturbed(history: &History, wave: &WaveRecord) -> bool {
 }
 
 /// From when to when a unit had its turn, if that went well.
-fn visit(turn: &Turn) -> Option<(Timestamp, Timestamp)> {
+fn visit(turn: &VisitRecord) -> Option<(Timestamp, Timestamp)> {
     let mut spans = turn.spans.iter().filter(|span| span.doing != Activity::Preparing);
     if turn.spans.iter().any(|span| span.end != Some(SpanEnd::Done)) {
         return None;

@@ -8,14 +8,14 @@ use stagger_core::plan::Plan;
 use stagger_core::run::{Action, Answer, Entry, Event, Outcome, Seq, Start};
 
 use super::record::{
-    Activity, GuardRecord, Hold, Judgement, Open, Part, Shut, Span, SpanEnd, StepRecord, Turn, WaveEnd,
-    WaveRecord, Word,
+    Activity, GuardRecord, Hold, Interval, Judgement, OperatorCommand, PartRecord, Shut, Span, SpanEnd,
+    StepRecord, VisitRecord, WaveEnd, WaveRecord,
 };
-use super::{History, UnitRecord, UnitState};
+use super::{History, UnitProgress, UnitRecord};
 
 /// A history that grows by one event after another.
 #[derive(Debug, Clone)]
-pub struct Recorder {
+pub struct HistoryRecorder {
     made: History,
     /// Of each stage, which kind its units are.
     kinds_of_stages: BTreeMap<PartName, Kind>,
@@ -31,7 +31,7 @@ pub struct Recorder {
     ahead: BTreeMap<UnitId, Vec<Span>>,
 }
 
-impl Recorder {
+impl HistoryRecorder {
     /// That of a journal so far; `None`: its first event is not the start of a run.
     pub fn of(entries: &[Entry]) -> Option<Self> {
         let (first, rest) = entries.split_first()?;
@@ -115,7 +115,7 @@ impl Recorder {
             Event::WaveOpened { stage, units, .. } => self.opened(seq, at, stage, units),
             Event::WaveJoined { units, passed } => {
                 for unit in passed {
-                    self.set(unit, UnitState::Done);
+                    self.set(unit, UnitProgress::Done);
                 }
                 self.join(units);
             }
@@ -139,23 +139,23 @@ impl Recorder {
                     wave.failed = Some(reason.clone());
                 }
                 for unit in units {
-                    self.set(unit, UnitState::Failed);
+                    self.set(unit, UnitProgress::Failed);
                 }
             }
             Event::WaveRecovered => {
                 let units: Vec<UnitId> = self.units_of_wave();
                 for unit in units {
-                    self.set(&unit, UnitState::Verifying);
+                    self.set(&unit, UnitProgress::Verifying);
                 }
             }
             Event::WavePassed => self.close(at, WaveEnd::Passed),
             Event::WaveWentBack => self.close(at, WaveEnd::WentBack),
             Event::StepPassed { step } => self.step(step, at).time.close(at),
             Event::SetAside { unit, reason, .. } => {
-                self.set(unit, UnitState::Skipped);
+                self.set(unit, UnitProgress::Skipped);
                 self.made.aside.push((at, unit.clone(), reason.clone()));
             }
-            Event::Asked { command, by } => self.made.words.push(Word {
+            Event::Asked { command, by } => self.made.words.push(OperatorCommand {
                 at,
                 command: command.clone(),
                 by: by.clone(),
@@ -164,7 +164,7 @@ impl Recorder {
                 self.released(at);
                 self.made.holds.push(Hold {
                     reason: reason.clone(),
-                    time: Open::since(at),
+                    time: Interval::since(at),
                 });
             }
             Event::Released => self.released(at),
@@ -184,8 +184,8 @@ impl Recorder {
             .and_then(|stage| Some((stage.name.clone(), stage.waves.first()?.seconds)));
         for left in &plan.left_alone {
             if let Some(kind) = self.kinds_of_stages.get(&left.stage).cloned() {
-                let waits = [UnitState::Waiting, UnitState::Skipped];
-                self.named(&left.unit, kind, UnitState::Skipped, |state| {
+                let waits = [UnitProgress::Waiting, UnitProgress::Skipped];
+                self.named(&left.unit, kind, UnitProgress::Skipped, |state| {
                     waits.contains(&state)
                 });
             }
@@ -193,8 +193,12 @@ impl Recorder {
         for stage in plan.stages() {
             for unit in stage.waves.iter().flat_map(|wave| &wave.units) {
                 // Its turn may come once more: another stage, or another attempt.
-                let has_its_turn = [UnitState::Down, UnitState::Verifying, UnitState::Preparing];
-                self.named(unit, stage.kind.clone(), UnitState::Waiting, |state| {
+                let has_its_turn = [
+                    UnitProgress::Down,
+                    UnitProgress::Verifying,
+                    UnitProgress::Preparing,
+                ];
+                self.named(unit, stage.kind.clone(), UnitProgress::Waiting, |state| {
                     !has_its_turn.contains(&state)
                 });
             }
@@ -202,7 +206,13 @@ impl Recorder {
     }
 
     /// A plan names a unit: it is that now, unless it was known and is not to become so.
-    fn named(&mut self, unit: &UnitId, kind: Kind, state: UnitState, becomes: impl Fn(UnitState) -> bool) {
+    fn named(
+        &mut self,
+        unit: &UnitId,
+        kind: Kind,
+        state: UnitProgress,
+        becomes: impl Fn(UnitProgress) -> bool,
+    ) {
         if !self.made.kinds.contains(&kind) {
             self.made.kinds.push(kind.clone());
         }
@@ -222,11 +232,11 @@ impl Recorder {
         let forecast = seconds.map(|(_, seconds)| jiff::SignedDuration::from_secs(i64::from(*seconds)));
         let number = self.made.waves().count() + 1;
         self.wave = Some(self.made.parts.len());
-        self.made.parts.push(Part::Wave(WaveRecord {
+        self.made.parts.push(PartRecord::Wave(WaveRecord {
             seq,
             number,
             stage: stage.clone(),
-            time: Open::since(at),
+            time: Interval::since(at),
             end: None,
             forecast,
             turns: Vec::new(),
@@ -239,7 +249,7 @@ impl Recorder {
 
     fn join(&mut self, units: &[(UnitId, Revision)]) {
         for (unit, before) in units {
-            let turn = Turn {
+            let turn = VisitRecord {
                 unit: unit.clone(),
                 before: Some(before.clone()),
                 spans: self.ahead.remove(unit).unwrap_or_default(),
@@ -287,13 +297,13 @@ impl Recorder {
         self.wave = None;
         for (unit, is_changed, is_back) in units {
             let known = self.made.units.get(&unit).map(|known| known.state);
-            let stays = matches!(known, Some(UnitState::Failed | UnitState::Skipped)) && !passed;
+            let stays = matches!(known, Some(UnitProgress::Failed | UnitProgress::Skipped)) && !passed;
             if is_back {
-                self.set(&unit, UnitState::RolledBack);
+                self.set(&unit, UnitProgress::RolledBack);
             } else if is_changed && !stays {
-                self.set(&unit, UnitState::Done);
-            } else if !stays && known != Some(UnitState::Done) && known != Some(UnitState::Skipped) {
-                self.set(&unit, UnitState::Waiting);
+                self.set(&unit, UnitProgress::Done);
+            } else if !stays && known != Some(UnitProgress::Done) && known != Some(UnitProgress::Skipped) {
+                self.set(&unit, UnitProgress::Waiting);
             }
         }
     }
@@ -310,7 +320,7 @@ impl Recorder {
                         guard: guard.clone(),
                         seq,
                         units: units.clone(),
-                        time: Open::since(at),
+                        time: Interval::since(at),
                     });
                 }
             }
@@ -326,16 +336,16 @@ impl Recorder {
                 };
                 let span = Span {
                     doing,
-                    time: Open::since(at),
+                    time: Interval::since(at),
                     end: None,
                 };
                 self.spans(unit, doing).push(span);
                 self.set(
                     unit,
                     if doing == Activity::Preparing {
-                        UnitState::Preparing
+                        UnitProgress::Preparing
                     } else {
-                        UnitState::Down
+                        UnitProgress::Down
                     },
                 );
             }
@@ -403,7 +413,7 @@ impl Recorder {
                 wave.shut.push(Shut {
                     gate: gate.to_string(),
                     why: why.clone(),
-                    time: Open::since(at),
+                    time: Interval::since(at),
                 });
             }
         }
@@ -415,7 +425,7 @@ impl Recorder {
         }
     }
 
-    fn set(&mut self, unit: &UnitId, state: UnitState) {
+    fn set(&mut self, unit: &UnitId, state: UnitProgress) {
         if let Some(known) = self.made.units.get_mut(unit) {
             known.state = state;
         }
@@ -423,8 +433,8 @@ impl Recorder {
 
     fn wave(&mut self) -> Option<&mut WaveRecord> {
         match self.made.parts.get_mut(self.wave?)? {
-            Part::Wave(wave) => Some(wave),
-            Part::Step(_) => None,
+            PartRecord::Wave(wave) => Some(wave),
+            PartRecord::Step(_) => None,
         }
     }
 
@@ -439,7 +449,7 @@ impl Recorder {
         let place = self.turns.get(unit).copied();
         let place = place.filter(|(part, _)| doing != Activity::Preparing || self.wave == Some(*part));
         if let Some((part, turn)) = place
-            && let Some(Part::Wave(wave)) = self.made.parts.get_mut(part)
+            && let Some(PartRecord::Wave(wave)) = self.made.parts.get_mut(part)
         {
             return &mut wave.turns[turn].spans;
         }
@@ -448,22 +458,22 @@ impl Recorder {
 
     /// The step's record, made where there is none that is open.
     fn step(&mut self, step: &PartName, at: Timestamp) -> &mut StepRecord {
-        let open = |part: &Part| match part {
-            Part::Step(record) => record.step == *step && record.time.to.is_none(),
-            Part::Wave(_) => false,
+        let open = |part: &PartRecord| match part {
+            PartRecord::Step(record) => record.step == *step && record.time.to.is_none(),
+            PartRecord::Wave(_) => false,
         };
         let place = self.made.parts.iter().rposition(open).unwrap_or_else(|| {
-            self.made.parts.push(Part::Step(StepRecord {
+            self.made.parts.push(PartRecord::Step(StepRecord {
                 step: step.clone(),
-                time: Open::since(at),
+                time: Interval::since(at),
                 tries: 0,
                 failed: None,
             }));
             self.made.parts.len() - 1
         });
         match &mut self.made.parts[place] {
-            Part::Step(record) => record,
-            Part::Wave(_) => unreachable!("the place is of a step"),
+            PartRecord::Step(record) => record,
+            PartRecord::Wave(_) => unreachable!("the place is of a step"),
         }
     }
 }
@@ -497,12 +507,12 @@ fn doing(action: &Action) -> Option<Activity> {
 }
 
 /// What its unit is once an effect has ended; `None`: as before.
-fn settled_state(doing: Activity, end: &SpanEnd) -> Option<UnitState> {
+fn settled_state(doing: Activity, end: &SpanEnd) -> Option<UnitProgress> {
     match (doing, end) {
-        (Activity::Leaving | Activity::Restarting, SpanEnd::Done) => Some(UnitState::Verifying),
-        (Activity::RollingBack, SpanEnd::Done) => Some(UnitState::RolledBack),
+        (Activity::Leaving | Activity::Restarting, SpanEnd::Done) => Some(UnitProgress::Verifying),
+        (Activity::RollingBack, SpanEnd::Done) => Some(UnitProgress::RolledBack),
         (Activity::Preparing | Activity::Entering | Activity::Changing, SpanEnd::Done) => None,
-        (_, SpanEnd::Failed(_)) => Some(UnitState::Failed),
-        (_, SpanEnd::NotBegun(_)) => Some(UnitState::Preparing),
+        (_, SpanEnd::Failed(_)) => Some(UnitProgress::Failed),
+        (_, SpanEnd::NotBegun(_)) => Some(UnitProgress::Preparing),
     }
 }

@@ -6,14 +6,14 @@ use stagger_core::run::{Command, Seq};
 
 /// When something began and when it was over; `None`: it is not over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Open {
+pub struct Interval {
     /// When it began.
     pub from: Timestamp,
     /// When it was over.
     pub to: Option<Timestamp>,
 }
 
-impl Open {
+impl Interval {
     /// Since that time.
     pub fn since(from: Timestamp) -> Self {
         Self { from, to: None }
@@ -32,7 +32,7 @@ impl Open {
 
 /// A wave or a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum PartRecord {
     /// Units changed together.
     Wave(WaveRecord),
     /// A thing done once.
@@ -49,13 +49,13 @@ pub struct WaveRecord {
     /// Of which stage.
     pub stage: PartName,
     /// From when to when.
-    pub time: Open,
+    pub time: Interval,
     /// How it ended; `None`: it is open.
     pub end: Option<WaveEnd>,
     /// How long its plan expected it to take.
     pub forecast: Option<SignedDuration>,
     /// The turns of its units, in the order in which they joined it.
-    pub turns: Vec<Turn>,
+    pub turns: Vec<VisitRecord>,
     /// What the judges were asked for it.
     pub judged: Vec<Judgement>,
     /// Gates that were shut while it was open.
@@ -91,7 +91,7 @@ impl WaveEnd {
 
 /// The turn of a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct VisitRecord {
     /// Which unit.
     pub unit: UnitId,
     /// What it ran before; `None`: its software was laid out ahead of a wave that never came.
@@ -100,12 +100,12 @@ pub struct Turn {
     pub spans: Vec<Span>,
 }
 
-impl Turn {
+impl VisitRecord {
     /// From when to when it was out of service, in order: from the first effect of a visit until it was left, or until its change
     /// was done where nothing leaves it; and while it was started once more or brought back. An effect that failed leaves it
     /// out of service until the next one.
-    pub fn out_of_service(&self) -> Vec<Open> {
-        let mut times: Vec<Open> = Vec::new();
+    pub fn out_of_service(&self) -> Vec<Interval> {
+        let mut times: Vec<Interval> = Vec::new();
         // Whether the last time is over once the next visit begins, or goes on whatever comes.
         let mut is_over = true;
         for span in &self.spans {
@@ -141,7 +141,7 @@ pub struct Span {
     /// What was done.
     pub doing: Activity,
     /// From its intent to its outcome.
-    pub time: Open,
+    pub time: Interval,
     /// Its outcome; `None`: it has none.
     pub end: Option<SpanEnd>,
 }
@@ -207,7 +207,7 @@ pub struct Shut {
     /// Why, as it was told last.
     pub why: String,
     /// From when to when.
-    pub time: Open,
+    pub time: Interval,
 }
 
 /// A step.
@@ -216,7 +216,7 @@ pub struct StepRecord {
     /// Which.
     pub step: PartName,
     /// From its first attempt until its condition held.
-    pub time: Open,
+    pub time: Interval,
     /// How often it was tried.
     pub tries: u32,
     /// Why the last attempt failed, if it did.
@@ -229,7 +229,7 @@ pub struct Hold {
     /// For what.
     pub reason: Reason,
     /// From when to when.
-    pub time: Open,
+    pub time: Interval,
 }
 
 /// A guard that was taken.
@@ -242,12 +242,12 @@ pub struct GuardRecord {
     /// For which units; none: for the whole cluster.
     pub units: Vec<UnitId>,
     /// From when to when.
-    pub time: Open,
+    pub time: Interval,
 }
 
 /// What a person asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Word {
+pub struct OperatorCommand {
     /// When it was taken.
     pub at: Timestamp,
     /// What.

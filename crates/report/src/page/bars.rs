@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
 use crate::History;
-use crate::history::{Activity, Open, SpanEnd, Turn, WaveRecord};
+use crate::history::{Activity, Interval, SpanEnd, VisitRecord, WaveRecord};
 
 /// The width of a bar in its own units: the browser stretches it.
 const WIDTH: f64 = 1000.0;
@@ -46,7 +46,7 @@ impl Scale {
     }
 
     /// A box from one time to another; each class has a height of its own.
-    fn span(&self, class: &str, time: Open, title: &str) -> Markup {
+    fn span(&self, class: &str, time: Interval, title: &str) -> Markup {
         let from = self.at(time.from);
         let wide = (self.at(time.to.unwrap_or(self.to)) - from).max(NARROWEST);
         let (top, high) = match class {
@@ -69,7 +69,7 @@ impl Scale {
     }
 
     /// A thing from its beginning to its end.
-    pub(super) fn whole(&self, class: &str, time: Open, label: &str) -> Markup {
+    pub(super) fn whole(&self, class: &str, time: Interval, label: &str) -> Markup {
         Self::bar(label, &self.span(class, time, label))
     }
 
@@ -78,7 +78,7 @@ impl Scale {
         let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
         let preparing = spans().filter(|span| span.doing == Activity::Preparing);
         let prepared = union(preparing.map(|span| span.time).collect());
-        let down = union(wave.turns.iter().flat_map(Turn::out_of_service).collect());
+        let down = union(wave.turns.iter().flat_map(VisitRecord::out_of_service).collect());
         let spans = html! {
             (self.span("open", wave.time, "open"))
             @for time in prepared { (self.span("preparing", time, "preparing")) }
@@ -89,7 +89,7 @@ impl Scale {
     }
 
     /// The turn of a unit.
-    pub(super) fn turn(&self, turn: &Turn) -> Markup {
+    pub(super) fn turn(&self, turn: &VisitRecord) -> Markup {
         let spans = html! {
             @for span in &turn.spans {
                 @let class = match (&span.end, span.doing) {
@@ -113,9 +113,9 @@ fn next_mark(seconds: f64) -> f64 {
 }
 
 /// Times during which there is at least one, in order.
-fn union(mut times: Vec<Open>) -> Vec<Open> {
+fn union(mut times: Vec<Interval>) -> Vec<Interval> {
     times.sort_by_key(|time| time.from);
-    let mut merged: Vec<Open> = Vec::new();
+    let mut merged: Vec<Interval> = Vec::new();
     for time in times {
         match merged.last_mut() {
             Some(last) if last.to.is_none_or(|to| time.from <= to) => {

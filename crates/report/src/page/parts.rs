@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::bars::Scale;
 use super::{NAMES, clock};
-use crate::history::{Part, SpanEnd, StepRecord, Turn, WaveEnd, WaveRecord};
+use crate::history::{PartRecord, SpanEnd, StepRecord, VisitRecord, WaveEnd, WaveRecord};
 use crate::names::{compress, fit};
 use crate::{History, duration};
 
@@ -36,9 +36,9 @@ pub(super) fn rows(history: &History) -> Vec<(String, Markup)> {
             }
         }
     };
-    let part = |(place, part): (usize, &Part)| match part {
-        Part::Wave(wave) => (format!("wave-{}", wave.number), wave_rows(history, &scale, wave)),
-        Part::Step(step) => (format!("step-{place}"), step_row(history, &scale, step)),
+    let part = |(place, part): (usize, &PartRecord)| match part {
+        PartRecord::Wave(wave) => (format!("wave-{}", wave.number), wave_rows(history, &scale, wave)),
+        PartRecord::Step(step) => (format!("step-{place}"), step_row(history, &scale, step)),
     };
     let mut rows = vec![("waves".to_owned(), heading)];
     rows.extend(history.parts.iter().enumerate().map(part));
@@ -81,7 +81,7 @@ fn wave_end(wave: &WaveRecord) -> Markup {
 
 /// The turns of a wave, folded away; of a large one those that somebody would look for.
 fn turns(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
-    let mut shown: Vec<&Turn> = wave.turns.iter().collect();
+    let mut shown: Vec<&VisitRecord> = wave.turns.iter().collect();
     let all = shown.len();
     if all > UNITS {
         shown.sort_by_key(|turn| std::cmp::Reverse((has_failed(turn), turn.down_for(history.last))));
@@ -111,7 +111,7 @@ fn turns(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
     }
 }
 
-fn has_failed(turn: &Turn) -> bool {
+fn has_failed(turn: &VisitRecord) -> bool {
     turn.spans
         .iter()
         .any(|span| matches!(span.end, Some(SpanEnd::Failed(_))))

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use stagger_core::model::UnitId;
 
 use crate::History;
-use crate::history::UnitState;
+use crate::history::UnitProgress;
 use crate::map::groups;
 
 /// With more units than that only those are shown that are not as all others.
@@ -28,7 +28,7 @@ pub(super) fn map(history: &History) -> Markup {
         section {
             h2 { "Units" }
             p.legend {
-                @for state in UnitState::ALL {
+                @for state in UnitProgress::ALL {
                     @if let Some(count) = counts.get(&state) {
                         span.state.(class(state)) { b { (state.glyph()) } " " (count) " " (state.word()) }
                     }
@@ -52,7 +52,7 @@ pub(super) fn map(history: &History) -> Markup {
     }
 }
 
-fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
+fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
     // A kind's name stands above its units.
     let name = unit.as_str();
     let short = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
@@ -63,9 +63,9 @@ fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
     }
 }
 
-fn class(state: UnitState) -> &'static str {
+fn class(state: UnitProgress) -> &'static str {
     match state {
-        UnitState::RolledBack => "rolled-back",
+        UnitProgress::RolledBack => "rolled-back",
         other => other.word(),
     }
 }

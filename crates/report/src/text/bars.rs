@@ -2,8 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::{Piece, Row, Tone, clip};
-use crate::history::{Activity, Open, Part, StepRecord, Turn, UnitState, WaveEnd, WaveRecord};
+use super::{Piece, TextRow, Tone, clip};
+use crate::history::{
+    Activity, Interval, PartRecord, StepRecord, UnitProgress, VisitRecord, WaveEnd, WaveRecord,
+};
 use crate::names::{compress, fit};
 use crate::{History, duration};
 
@@ -26,7 +28,7 @@ struct Scale {
 
 impl Scale {
     /// Whether a time touches that column.
-    fn touches(&self, time: Open, column: usize) -> bool {
+    fn touches(&self, time: Interval, column: usize) -> bool {
         let all = self.to.duration_since(self.from).as_secs_f64().max(1.0);
         let at =
             |moment: Timestamp| moment.duration_since(self.from).as_secs_f64() / all * self.columns as f64;
@@ -36,7 +38,7 @@ impl Scale {
 }
 
 /// The last waves and steps, as many as there are rows, on one scale that ends now.
-pub fn waves(history: &History, now: Timestamp, width: usize, rows: usize) -> Vec<Row> {
+pub fn waves(history: &History, now: Timestamp, width: usize, rows: usize) -> Vec<TextRow> {
     let shown = &history.parts[history.parts.len().saturating_sub(rows)..];
     let Some(first) = shown.first() else {
         return Vec::new();
@@ -50,21 +52,21 @@ pub fn waves(history: &History, now: Timestamp, width: usize, rows: usize) -> Ve
         to: if over { history.last } else { now.max(history.last) },
         columns: if columns < BAR { 0 } else { columns.min(80) },
     };
-    let row = |part: &Part| match part {
-        Part::Wave(wave) => wave_row(wave, scale, names),
-        Part::Step(step) => step_row(step, scale, names),
+    let row = |part: &PartRecord| match part {
+        PartRecord::Wave(wave) => wave_row(wave, scale, names),
+        PartRecord::Step(step) => step_row(step, scale, names),
     };
     shown.iter().map(|part| clip(row(part), width)).collect()
 }
 
-fn time_of(part: &Part) -> Open {
+fn time_of(part: &PartRecord) -> Interval {
     match part {
-        Part::Wave(wave) => wave.time,
-        Part::Step(step) => step.time,
+        PartRecord::Wave(wave) => wave.time,
+        PartRecord::Step(step) => step.time,
     }
 }
 
-fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
+fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> TextRow {
     let told = format!(
         "{} {}",
         wave.stage,
@@ -72,7 +74,7 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
     );
     let (tone, result) = match (&wave.end, &wave.failed) {
         (Some(WaveEnd::Passed), _) => (Tone::Good, "✓ passed".to_owned()),
-        (Some(WaveEnd::WentBack), _) if !wave.turns.iter().any(Turn::went_back) => {
+        (Some(WaveEnd::WentBack), _) if !wave.turns.iter().any(VisitRecord::went_back) => {
             (Tone::Bad, "✗ abandoned".to_owned())
         }
         (Some(end), _) => (Tone::Bad, format!("✗ {}", end.word())),
@@ -80,19 +82,19 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
         (None, None) => (Tone::Strong, "open".to_owned()),
     };
     let spans = || wave.turns.iter().flat_map(|turn| &turn.spans);
-    let down: Vec<Open> = wave.turns.iter().flat_map(Turn::out_of_service).collect();
-    let prepared: Vec<Open> = spans()
+    let down: Vec<Interval> = wave.turns.iter().flat_map(VisitRecord::out_of_service).collect();
+    let prepared: Vec<Interval> = spans()
         .filter(|span| span.doing == Activity::Preparing)
         .map(|span| span.time)
         .collect();
     let bar = (0..scale.columns).map(|column| {
-        let any = |times: &[Open]| times.iter().any(|time| scale.touches(*time, column));
+        let any = |times: &[Interval]| times.iter().any(|time| scale.touches(*time, column));
         if any(&down) {
-            (Tone::Unit(UnitState::Down), '█')
+            (Tone::Unit(UnitProgress::Down), '█')
         } else if wave.shut.iter().any(|shut| scale.touches(shut.time, column)) {
-            (Tone::Unit(UnitState::Verifying), '▒')
+            (Tone::Unit(UnitProgress::Verifying), '▒')
         } else if any(&prepared) {
-            (Tone::Unit(UnitState::Preparing), '░')
+            (Tone::Unit(UnitProgress::Preparing), '░')
         } else if scale.touches(wave.time, column) {
             (Tone::Quiet, '─')
         } else {
@@ -112,7 +114,7 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> Row {
     row
 }
 
-fn step_row(step: &StepRecord, scale: Scale, names: usize) -> Row {
+fn step_row(step: &StepRecord, scale: Scale, names: usize) -> TextRow {
     let (tone, result) = match (&step.time.to, &step.failed) {
         (Some(_), _) => (Tone::Good, "✓ done"),
         (None, Some(_)) => (Tone::Bad, "✗ failed"),

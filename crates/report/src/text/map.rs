@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use stagger_core::model::{Topology, UnitId};
 use stagger_core::plan::PlannedStage;
 
-use super::{Piece, Row, Tone, clip};
+use super::{Piece, TextRow, Tone, clip};
 use crate::History;
-use crate::history::UnitState;
-use crate::map::{Group, groups};
+use crate::history::UnitProgress;
+use crate::map::{MapGroup, groups};
 use crate::names::fit;
 
 /// Names of domains and kinds are cut there.
@@ -16,9 +16,9 @@ const LABEL: usize = 16;
 
 /// Each unit as a shape behind its host, as many rows as it takes; where that is more than `rows`, how many units of each domain
 /// are in each state; where that is more too, of each kind; and none where there is no room for these.
-pub fn units(history: &History, width: usize, rows: usize) -> Vec<Row> {
+pub fn units(history: &History, width: usize, rows: usize) -> Vec<TextRow> {
     let groups = groups(&history.topology, history.by_kind());
-    let shape = |state: UnitState| Piece::new(Tone::Unit(state), state.glyph());
+    let shape = |state: UnitProgress| Piece::new(Tone::Unit(state), state.glyph());
     if let Some(drawn) = drawn(&groups, width, rows, shape) {
         return drawn;
     }
@@ -44,7 +44,7 @@ pub fn units(history: &History, width: usize, rows: usize) -> Vec<Row> {
 
 /// Each unit of a stage as the number of its wave behind its host; where that is more than `rows`, in which waves those of each
 /// domain are; and none where there is no room for these, or the units are not known to be on several hosts.
-pub fn planned(stage: &PlannedStage, topology: &Topology, width: usize, rows: usize) -> Vec<Row> {
+pub fn planned(stage: &PlannedStage, topology: &Topology, width: usize, rows: usize) -> Vec<TextRow> {
     let mut numbers: BTreeMap<&UnitId, usize> = BTreeMap::new();
     for (at, wave) in stage.waves.iter().enumerate() {
         numbers.extend(wave.units.iter().map(|unit| (unit, at + 1)));
@@ -94,7 +94,7 @@ fn ranges(numbers: &BTreeSet<usize>) -> String {
 }
 
 /// How wide the names of groups are set; 0: none has one.
-fn label<C>(groups: &[Group<'_, C>]) -> usize {
+fn label<C>(groups: &[MapGroup<'_, C>]) -> usize {
     let longest = groups.iter().map(|group| group.name.chars().count()).max();
     match longest.unwrap_or(0).min(LABEL) {
         0 => 0,
@@ -104,13 +104,13 @@ fn label<C>(groups: &[Group<'_, C>]) -> usize {
 
 /// Each unit as a cell; all cells are equally wide. `None`: that takes more rows.
 fn drawn<C: Copy>(
-    groups: &[Group<'_, C>],
+    groups: &[MapGroup<'_, C>],
     width: usize,
     rows: usize,
     cell: impl Fn(C) -> Piece,
-) -> Option<Vec<Row>> {
+) -> Option<Vec<TextRow>> {
     let label = label(groups);
-    let drawn: Vec<Row> = groups
+    let drawn: Vec<TextRow> = groups
         .iter()
         .flat_map(|group| group_rows(group, label, width, &cell))
         .take(rows.saturating_add(1))
@@ -124,11 +124,11 @@ fn named(name: &str, label: usize) -> Piece {
 
 /// A domain's hosts one after another, a new row where the next does not fit.
 fn group_rows<C: Copy>(
-    group: &Group<'_, C>,
+    group: &MapGroup<'_, C>,
     label: usize,
     width: usize,
     cell: impl Fn(C) -> Piece,
-) -> Vec<Row> {
+) -> Vec<TextRow> {
     let room = width.saturating_sub(label).max(1);
     let mut rows = vec![vec![named(group.name, label)]];
     let mut used = 0;
@@ -173,17 +173,17 @@ fn wide(piece: &Piece) -> usize {
 }
 
 /// One more cell at the end of a row.
-fn append(row: &mut Row, cell: Piece) {
+fn append(row: &mut TextRow, cell: Piece) {
     match row.last_mut() {
         Some(last) if last.tone == cell.tone => last.text.push_str(&cell.text),
         Some(_) | None => row.push(cell),
     }
 }
 
-fn counted_row(name: &str, label: usize, states: impl Iterator<Item = UnitState>) -> Row {
-    let states: Vec<UnitState> = states.collect();
+fn counted_row(name: &str, label: usize, states: impl Iterator<Item = UnitProgress>) -> TextRow {
+    let states: Vec<UnitProgress> = states.collect();
     let mut row = vec![named(name, label)];
-    for state in UnitState::ALL {
+    for state in UnitProgress::ALL {
         let count = states.iter().filter(|of| **of == state).count();
         if count > 0 {
             row.extend(counted(state, count));
@@ -193,7 +193,7 @@ fn counted_row(name: &str, label: usize, states: impl Iterator<Item = UnitState>
 }
 
 /// How many units are in each state: the legend of the map.
-pub fn counts(history: &History, width: usize) -> Row {
+pub fn counts(history: &History, width: usize) -> TextRow {
     let counts = history.counts();
     let row = counts
         .into_iter()
@@ -201,7 +201,7 @@ pub fn counts(history: &History, width: usize) -> Row {
     clip(row.collect(), width)
 }
 
-fn counted(state: UnitState, count: usize) -> [Piece; 2] {
+fn counted(state: UnitProgress, count: usize) -> [Piece; 2] {
     [
         Piece::new(Tone::Unit(state), state.glyph()),
         Piece::new(Tone::Plain, format!(" {count} {}   ", state.word())),

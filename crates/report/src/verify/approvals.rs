@@ -6,12 +6,12 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{Phase, UnitId};
 use stagger_core::run::{Action, Answer, Event};
 
-use super::effects::{Effects, End};
+use super::effects::{EffectEnd, Effects};
 use super::{Breach, Journal};
 
 /// What both judges have said in the open wave.
 #[derive(Default)]
-struct Said<'a> {
+struct Verdicts<'a> {
     /// The sets to which both agreed, and since when that counts.
     agreed: Vec<(&'a [UnitId], Timestamp)>,
     /// Whose turn has begun.
@@ -38,18 +38,18 @@ pub(super) fn two_judges(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
         .iter()
         .any(|entry| matches!(entry.event, Event::Intent { before: Some(_), .. }));
     let mut effects = Effects::default();
-    let mut said = Said::default();
+    let mut said = Verdicts::default();
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {
         for (action, end) in effects.ended_by(&entry.event).unwrap_or_default() {
-            if let Some(unit) = stops(action).filter(|_| end == End::NotBegun) {
+            if let Some(unit) = stops(action).filter(|_| end == EffectEnd::NotBegun) {
                 said.begun.remove(unit);
             }
         }
         effects.announced(entry.seq, &entry.event);
         match &entry.event {
-            Event::WaveOpened { .. } => said = Said::default(),
+            Event::WaveOpened { .. } => said = Verdicts::default(),
             // Who takes over asks anew about whatever is not begun.
             Event::LeaseTaken { .. } => said.agreed.clear(),
             Event::Judged {

@@ -6,11 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, Phase, UnitId};
 use stagger_core::run::{Action, Event};
 
-use super::effects::{Effects, End};
+use super::effects::{EffectEnd, Effects};
 use super::{Breach, Journal};
 
 /// A guard that was taken.
-struct Taken {
+struct GuardSpan {
     /// When it goes by itself.
     until: Timestamp,
     /// Giving it back was tried.
@@ -19,7 +19,7 @@ struct Taken {
 
 pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut effects = Effects::default();
-    let mut guards: BTreeMap<(&GuardName, &[UnitId]), Taken> = BTreeMap::new();
+    let mut guards: BTreeMap<(&GuardName, &[UnitId]), GuardSpan> = BTreeMap::new();
     // Who was entered, and whether it was tried to leave it.
     let mut entered: BTreeMap<&UnitId, bool> = BTreeMap::new();
     let mut count = 0;
@@ -33,14 +33,14 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         units,
                         expires,
                     },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     count += 1;
                     let expires = SignedDuration::from_secs(i64::from(*expires));
                     let until = entry.at.saturating_add(expires).unwrap_or(Timestamp::MAX);
-                    guards.insert((guard, units), Taken { until, tried: false });
+                    guards.insert((guard, units), GuardSpan { until, tried: false });
                 }
-                (Action::DropGuard { guard, units }, End::Done) => {
+                (Action::DropGuard { guard, units }, EffectEnd::Done) => {
                     guards.remove(&(guard, units.as_slice()));
                 }
                 (Action::DropGuard { guard, units }, _) => {
@@ -54,7 +54,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                         phase: Phase::Enter,
                         ..
                     },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     count += 1;
                     entered.insert(unit, false);
@@ -67,7 +67,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     }
                     | Action::Restart { unit }
                     | Action::GoBack { unit, .. },
-                    End::Done,
+                    EffectEnd::Done,
                 ) => {
                     // Who is started once more or goes back is in service then.
                     entered.remove(unit);
@@ -80,7 +80,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     }
                     | Action::Restart { unit }
                     | Action::GoBack { unit, .. },
-                    End::Failed,
+                    EffectEnd::Failed,
                 ) => {
                     if let Some(tried) = entered.get_mut(unit) {
                         *tried = true;

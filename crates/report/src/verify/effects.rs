@@ -9,7 +9,7 @@ use super::{Breach, Journal};
 
 /// How an effect ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum EffectEnd {
     /// It was done.
     Done,
     /// It was not, or a person says so.
@@ -26,13 +26,13 @@ pub(super) struct Effects<'a> {
 
 impl<'a> Effects<'a> {
     /// The effects that end with this event; `Err`: why that cannot be.
-    pub(super) fn ended_by(&mut self, event: &'a Event) -> Result<Vec<(&'a Action, End)>, String> {
-        let ended: Vec<(Seq, End)> = match event {
+    pub(super) fn ended_by(&mut self, event: &'a Event) -> Result<Vec<(&'a Action, EffectEnd)>, String> {
+        let ended: Vec<(Seq, EffectEnd)> = match event {
             Event::Settled { intent, outcome } => {
                 let end = match outcome {
-                    Outcome::Done { .. } => End::Done,
-                    Outcome::Failed { .. } => End::Failed,
-                    Outcome::NotBegun { .. } => End::NotBegun,
+                    Outcome::Done { .. } => EffectEnd::Done,
+                    Outcome::Failed { .. } => EffectEnd::Failed,
+                    Outcome::NotBegun { .. } => EffectEnd::NotBegun,
                 };
                 if !self.open.contains_key(intent) {
                     return Err(format!("effect {intent} was not announced, or has ended before"));
@@ -42,15 +42,15 @@ impl<'a> Effects<'a> {
             Event::Asked {
                 command: Command::Settle { intent, done },
                 ..
-            } => vec![(*intent, if *done { End::Done } else { End::Failed })],
+            } => vec![(*intent, if *done { EffectEnd::Done } else { EffectEnd::Failed })],
             Event::Asked {
                 command: Command::Confirm { ended, .. },
                 ..
-            } => ended.iter().map(|intent| (*intent, End::Failed)).collect(),
+            } => ended.iter().map(|intent| (*intent, EffectEnd::Failed)).collect(),
             // Nobody knows what became of what was being entered: it is left, whatever it is.
             Event::JournalBehind => {
                 let entered = self.open.iter().filter(|(_, action)| enters(action));
-                entered.map(|(intent, _)| (*intent, End::Failed)).collect()
+                entered.map(|(intent, _)| (*intent, EffectEnd::Failed)).collect()
             }
             _ => Vec::new(),
         };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use stagger_core::model::{Door, Doors, PartName, Phase};
 use stagger_core::run::{Action, Command, Event};
 
-use super::plans::Newest;
+use super::plans::NewestPlan;
 use super::{Breach, Journal};
 
 pub(super) fn points_of_no_return(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
-    let mut newest = Newest::default();
+    let mut newest = NewestPlan::default();
     let mut approved: BTreeSet<&PartName> = BTreeSet::new();
     let mut count = 0;
     let mut broken = Vec::new();
@@ -47,14 +47,14 @@ pub(super) fn points_of_no_return(journal: &Journal<'_>) -> (usize, Vec<Breach>)
 
 /// What a person has asked for that keeps the run from going on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum OperatorStop {
     Nothing,
     Pause,
     Abort,
 }
 
 pub(super) fn asked_to_stop(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
-    let mut asked = Asked::Nothing;
+    let mut asked = OperatorStop::Nothing;
     let mut begun = false;
     let mut count = 0;
     let mut broken = Vec::new();
@@ -62,16 +62,16 @@ pub(super) fn asked_to_stop(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
         match &entry.event {
             Event::Asked { command, .. } => {
                 asked = match (command, asked) {
-                    (Command::Abort, _) | (_, Asked::Abort) => Asked::Abort,
-                    (Command::Pause, _) => Asked::Pause,
-                    (Command::Resume | Command::Rollback, _) => Asked::Nothing,
+                    (Command::Abort, _) | (_, OperatorStop::Abort) => OperatorStop::Abort,
+                    (Command::Pause, _) => OperatorStop::Pause,
+                    (Command::Resume | Command::Rollback, _) => OperatorStop::Nothing,
                     (_, asked) => asked,
                 };
                 count += usize::from(matches!(command, Command::Pause | Command::Abort));
             }
             Event::WaveOpened { .. } => {
                 begun = false;
-                if asked != Asked::Nothing {
+                if asked != OperatorStop::Nothing {
                     let why = "a wave is opened, and the run was to stop".to_owned();
                     broken.push(Breach { seq: entry.seq, why });
                 }
@@ -85,7 +85,7 @@ pub(super) fn asked_to_stop(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                     },
                 ..
             } => {
-                if !begun && asked != Asked::Nothing {
+                if !begun && asked != OperatorStop::Nothing {
                     let why = format!("{unit} is the first of its wave, and the run was to stop");
                     broken.push(Breach { seq: entry.seq, why });
                 }

@@ -10,9 +10,9 @@ use super::{Breach, Journal};
 
 /// The newest plan, while nothing has happened since that asks for another.
 #[derive(Default)]
-pub(super) struct Newest<'a>(Option<&'a Plan>);
+pub(super) struct NewestPlan<'a>(Option<&'a Plan>);
 
-impl<'a> Newest<'a> {
+impl<'a> NewestPlan<'a> {
     /// One event more.
     pub(super) fn after(&mut self, event: &'a Event) {
         match event {
@@ -42,7 +42,7 @@ impl<'a> Newest<'a> {
 }
 
 pub(super) fn binding(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
-    let mut newest = Newest::default();
+    let mut newest = NewestPlan::default();
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {
@@ -79,7 +79,7 @@ pub(super) fn binding(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
 }
 
 pub(super) fn limits(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
-    let mut newest = Newest::default();
+    let mut newest = NewestPlan::default();
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {

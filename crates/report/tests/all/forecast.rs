@@ -10,7 +10,7 @@ use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_report::History;
 use stagger_report::forecast::{EarlierRun, accuracy, learned, phases};
-use stagger_sim::{Pace, Scenario, simulate};
+use stagger_sim::{ClockSpeed, Scenario, simulate};
 
 const DEMO: &str = include_str!("../journals/demo.jsonl");
 const CALM: &str = include_str!("../../../../scenarios/calm.toml");
@@ -46,7 +46,14 @@ fn run(seed: u64, restart: u32, recovery: u32) -> Vec<Entry> {
     let store = Box::new(SqliteStore::in_memory().unwrap());
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
     let scenario = Scenario::parse(&text).unwrap();
-    simulate(&scenario, store, artifacts, Box::new(written.clone()), Pace::Fast).unwrap();
+    simulate(
+        &scenario,
+        store,
+        artifacts,
+        Box::new(written.clone()),
+        ClockSpeed::Fast,
+    )
+    .unwrap();
     written.0.lock().unwrap().clone()
 }
 

@@ -9,8 +9,8 @@ use stagger_core::plan::Plan;
 use stagger_core::run::{Entry, Event};
 use stagger_core::view;
 use stagger_report::forecast::{EarlierRun, Forecasts};
-use stagger_report::history::{Open, UnitState};
-use stagger_report::page::Report;
+use stagger_report::history::{Interval, UnitProgress};
+use stagger_report::page::RunReport;
 use stagger_report::sentences::{Lines, told};
 use stagger_report::text::{self, Tone, plain};
 use stagger_report::{History, page, verify};
@@ -134,7 +134,7 @@ fn units_of_which_nobody_said_where_they_are_have_no_map_of_waves() {
     let stage = plan.stages().next().unwrap();
     assert_eq!(
         text::planned(stage, &Topology::default(), 100, 100),
-        Vec::<text::Row>::new()
+        Vec::<text::TextRow>::new()
     );
 }
 
@@ -146,17 +146,17 @@ fn a_unit_is_down_from_its_first_stop_until_it_was_left() {
     let wave = whole.waves().find(|wave| wave.turns.len() > 1).unwrap();
     let turn = &wave.turns[0];
     let out = turn.out_of_service();
-    let [Open { from, to }] = out[..] else {
+    let [Interval { from, to }] = out[..] else {
         panic!("{out:?}");
     };
     let state_at = |at| {
         let until = entries.iter().take_while(|entry| entry.at <= at).count();
         History::of(&entries[..until]).unwrap().units[&turn.unit].state
     };
-    assert_eq!(state_at(from), UnitState::Down);
-    assert_eq!(state_at(to.unwrap()), UnitState::Verifying);
-    assert_eq!(state_at(wave.time.to.unwrap()), UnitState::Done);
-    assert_eq!(state_at(wave.time.from), UnitState::Waiting);
+    assert_eq!(state_at(from), UnitProgress::Down);
+    assert_eq!(state_at(to.unwrap()), UnitProgress::Verifying);
+    assert_eq!(state_at(wave.time.to.unwrap()), UnitProgress::Done);
+    assert_eq!(state_at(wave.time.from), UnitProgress::Waiting);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_went_wrong_is_told_by_the_history() {
     let rolled_back = History::of(&entries(ROLLED_BACK)).unwrap();
     assert!(rolled_back.waves().any(|wave| wave.failed.is_some()));
     assert!(
-        rolled_back.counts().contains_key(&UnitState::RolledBack),
+        rolled_back.counts().contains_key(&UnitProgress::RolledBack),
         "{:?}",
         rolled_back.counts()
     );
@@ -195,7 +195,7 @@ fn page_with(entries: &[Entry], look_back: &[String]) -> String {
     let (run, lines) = told(entries).unwrap().unwrap();
     let earlier = EarlierRun::of(self::entries(DEMO).as_slice()).unwrap();
     let forecasts = EarlierRun::of(entries).map(|run| Forecasts::of(&run, &[earlier]));
-    page(&Report {
+    page(&RunReport {
         forecasts: forecasts.as_ref(),
         view: &view::run(&run, None),
         history: &History::of(entries).unwrap(),

@@ -12,7 +12,7 @@ use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_report::{Law, verify};
-use stagger_sim::{Pace, Scenario, random, simulate};
+use stagger_sim::{ClockSpeed, Scenario, random, simulate};
 
 /// The journal as it stands: what a store has lost that was put back is not in it.
 #[derive(Clone, Default)]
@@ -31,7 +31,14 @@ fn journal(scenario: &Scenario) -> Option<Vec<Entry>> {
     let written = Written::default();
     let store = Box::new(SqliteStore::in_memory().unwrap());
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
-    simulate(scenario, store, artifacts, Box::new(written.clone()), Pace::Fast).unwrap();
+    simulate(
+        scenario,
+        store,
+        artifacts,
+        Box::new(written.clone()),
+        ClockSpeed::Fast,
+    )
+    .unwrap();
     let entries = written.0.lock().unwrap().clone();
     let is_whole = (1..).zip(&entries).all(|(seq, entry)| entry.seq == seq);
     is_whole.then_some(entries)

@@ -8,13 +8,13 @@ use serde::Serialize;
 
 /// A part of a page.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct PagePart {
     name: String,
     digest: String,
     html: String,
 }
 
-impl Part {
+impl PagePart {
     pub(crate) fn new(name: impl Into<String>, content: &Markup) -> Self {
         let name = name.into();
         let mut hasher = DefaultHasher::new();
@@ -35,13 +35,13 @@ impl Part {
 }
 
 /// All of them, in order.
-pub(crate) fn whole(parts: &[Part]) -> Markup {
+pub(crate) fn whole(parts: &[PagePart]) -> Markup {
     html! { @for part in parts { (part.whole()) } }
 }
 
 /// A part as a script is sent it.
 #[derive(Debug, Serialize)]
-pub(crate) struct Sent<'a> {
+pub(crate) struct PartDocument<'a> {
     name: &'a str,
     digest: &'a str,
     /// Not there: whoever asks has it.
@@ -50,9 +50,9 @@ pub(crate) struct Sent<'a> {
 }
 
 /// The parts in order, without the content of those whose digests stand in `have`, with a dot between two.
-pub(crate) fn sent<'a>(parts: impl IntoIterator<Item = &'a Part>, have: &str) -> Vec<Sent<'a>> {
+pub(crate) fn sent<'a>(parts: impl IntoIterator<Item = &'a PagePart>, have: &str) -> Vec<PartDocument<'a>> {
     let have: BTreeSet<&str> = have.split('.').collect();
-    let sent = parts.into_iter().map(|part| Sent {
+    let sent = parts.into_iter().map(|part| PartDocument {
         name: &part.name,
         digest: &part.digest,
         html: (!have.contains(part.digest.as_str())).then_some(part.html.as_str()),

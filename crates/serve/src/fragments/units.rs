@@ -8,8 +8,8 @@ use maud::{Markup, html};
 use serde::Serialize;
 use stagger_core::model::UnitId;
 use stagger_report::History;
-use stagger_report::history::UnitState;
-use stagger_report::map::{Group, groups};
+use stagger_report::history::UnitProgress;
+use stagger_report::map::{MapGroup, groups};
 
 /// With more units than that a script draws the map.
 pub(crate) const CELLS: usize = 200;
@@ -20,7 +20,7 @@ const ROWS: usize = 60;
 
 /// The units in their order on the map.
 pub(crate) struct Map<'a> {
-    groups: Vec<Group<'a, UnitState>>,
+    groups: Vec<MapGroup<'a, UnitProgress>>,
     count: usize,
 }
 
@@ -29,7 +29,7 @@ type Host<'a> = (&'a str, Vec<&'a str>);
 
 /// The map as a script draws it: domains with their hosts.
 #[derive(Debug, Serialize)]
-pub(crate) struct Layout<'a> {
+pub(crate) struct MapLayout<'a> {
     groups: Vec<(&'a str, Vec<Host<'a>>)>,
     /// Word and shape of each state, by the digit that stands for it in `states`.
     legend: Vec<(&'static str, &'static str)>,
@@ -46,11 +46,11 @@ impl<'a> Map<'a> {
 
     /// A digit for the state of each unit.
     pub(crate) fn states(&self) -> String {
-        let cells = self.groups.iter().flat_map(Group::cells);
+        let cells = self.groups.iter().flat_map(MapGroup::cells);
         cells.map(digit).collect()
     }
 
-    pub(crate) fn layout(&self) -> Layout<'_> {
+    pub(crate) fn layout(&self) -> MapLayout<'_> {
         let groups = self.groups.iter().map(|group| {
             let hosts = group.hosts.iter().map(|(host, units)| {
                 let names = units.iter().map(|(unit, _)| unit.as_str());
@@ -58,9 +58,9 @@ impl<'a> Map<'a> {
             });
             (group.name, hosts.collect())
         });
-        Layout {
+        MapLayout {
             groups: groups.collect(),
-            legend: UnitState::ALL
+            legend: UnitProgress::ALL
                 .iter()
                 .map(|state| (state.word(), class(*state)))
                 .collect(),
@@ -95,7 +95,7 @@ impl<'a> Map<'a> {
 
     /// How many units are in each state; of many units, which are not as most are, and how each domain stands.
     pub(crate) fn counts(&self) -> Markup {
-        let counts = count(self.groups.iter().flat_map(Group::cells));
+        let counts = count(self.groups.iter().flat_map(MapGroup::cells));
         let most = counts
             .iter()
             .max_by_key(|(_, count)| **count)
@@ -120,14 +120,14 @@ impl<'a> Map<'a> {
     }
 
     /// The units that are neither as most are nor waiting nor done, each a link.
-    fn others(&self, most: Option<UnitState>) -> Markup {
-        let quiet = [Some(UnitState::Waiting), Some(UnitState::Done), most];
+    fn others(&self, most: Option<UnitProgress>) -> Markup {
+        let quiet = [Some(UnitProgress::Waiting), Some(UnitProgress::Done), most];
         let units = self
             .groups
             .iter()
             .flat_map(|group| &group.hosts)
             .flat_map(|(_, units)| units);
-        let others: Vec<&(&UnitId, UnitState)> = units
+        let others: Vec<&(&UnitId, UnitProgress)> = units
             .filter(|(_, state)| !quiet.contains(&Some(*state)))
             .collect();
         html! {
@@ -141,14 +141,14 @@ impl<'a> Map<'a> {
     }
 }
 
-fn digit(state: UnitState) -> char {
-    let place = UnitState::ALL.iter().position(|known| *known == state);
+fn digit(state: UnitProgress) -> char {
+    let place = UnitProgress::ALL.iter().position(|known| *known == state);
     place
         .and_then(|place| char::from_digit(u32::try_from(place).ok()?, 10))
         .unwrap_or('?')
 }
 
-fn count(cells: impl Iterator<Item = UnitState>) -> BTreeMap<UnitState, usize> {
+fn count(cells: impl Iterator<Item = UnitProgress>) -> BTreeMap<UnitProgress, usize> {
     let mut counts = BTreeMap::new();
     for state in cells {
         *counts.entry(state).or_default() += 1;
@@ -156,7 +156,7 @@ fn count(cells: impl Iterator<Item = UnitState>) -> BTreeMap<UnitState, usize> {
     counts
 }
 
-fn states(counts: &BTreeMap<UnitState, usize>) -> Markup {
+fn states(counts: &BTreeMap<UnitProgress, usize>) -> Markup {
     html! {
         @for (state, count) in counts {
             span.state.(class(*state)) { b aria-hidden="true" { (state.glyph()) } " " (count) " " (state.word()) } " "
@@ -164,7 +164,7 @@ fn states(counts: &BTreeMap<UnitState, usize>) -> Markup {
     }
 }
 
-fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
+fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
     // A kind's name stands above its units.
     let name = unit.as_str();
     let short = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
@@ -178,9 +178,9 @@ fn cell(unit: &UnitId, state: UnitState, group: &str) -> Markup {
 }
 
 /// The class of a state.
-pub(crate) fn class(state: UnitState) -> &'static str {
+pub(crate) fn class(state: UnitProgress) -> &'static str {
     match state {
-        UnitState::RolledBack => "rolled-back",
+        UnitProgress::RolledBack => "rolled-back",
         other => other.word(),
     }
 }

@@ -9,16 +9,16 @@ use serde::Deserialize;
 use stagger_core::model::{Door, GoingBack, Part, PartName};
 use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::Command;
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 use stagger_report::duration;
-use stagger_report::history::UnitState;
+use stagger_report::history::UnitProgress;
 use stagger_report::sentences::command_words;
 
 use super::PageError;
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::commands::{ask, refused, role_of};
-use crate::problem::Problem;
+use crate::problem::ProblemDetails;
 use crate::run_path::{RunPath, permitted};
 use crate::runs::ReadRun;
 
@@ -38,7 +38,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
         @for (command, by) in &seen.asked {
             p.asked role="status" {
                 b { (command_words(command)) } " was requested by " (by)
-                @if view.verdict == Verdict::Interrupted { "; the run is interrupted: " code { "stagger resume " (view.run) } " applies it" }
+                @if view.verdict == RunVerdict::Interrupted { "; the run is interrupted: " code { "stagger resume " (view.run) } " applies it" }
                 @else { ", and is pending" }
             }
         }
@@ -49,7 +49,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
             }
             @if let Some(plan) = plan {
                 @if caller.may(Role::Approve, cluster) && !words.is_empty() {
-                    details open[view.verdict == Verdict::NeedsYou] {
+                    details open[view.verdict == RunVerdict::NeedsYou] {
                         summary { "Approve (" (words.len()) ")" }
                         @for word in &words {
                             form method="post" action={ "/runs/" (view.run) "/commands" } {
@@ -109,7 +109,7 @@ fn open_wave(seen: &ReadRun) -> String {
 /// How a cluster is left that is left now.
 fn so_far(seen: &ReadRun) -> String {
     let counts = seen.journal.reading.history.counts();
-    let waiting = counts.get(&UnitState::Waiting).copied().unwrap_or_default();
+    let waiting = counts.get(&UnitProgress::Waiting).copied().unwrap_or_default();
     format!(
         "{} units stay changed, and {waiting} stay as they are: the cluster runs both.",
         seen.view.changed
@@ -207,20 +207,22 @@ pub(super) async fn command(
     run: RunPath,
     wish: Result<Form<CommandForm>, FormRejection>,
 ) -> Result<Redirect, PageError> {
-    let Path(run) = run.map_err(Problem::from)?;
-    let Form(CommandForm { command, plan, door }) = wish.map_err(Problem::from)?;
+    let Path(run) = run.map_err(ProblemDetails::from)?;
+    let Form(CommandForm { command, plan, door }) = wish.map_err(ProblemDetails::from)?;
     let command = match (command.as_str(), door) {
         ("pause", _) => Command::Pause,
         ("resume", _) => Command::Resume,
         ("abort", _) => Command::Abort,
         ("rollback", _) => Command::Rollback,
         ("approve", Some(door)) => Command::Approve { door },
-        _ => return Err(Problem::malformed("no form of this page asks for that").into()),
+        _ => return Err(ProblemDetails::malformed("no form of this page asks for that").into()),
     };
     let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
     let now = seen.journal.reading.run.plan().map(|plan| plan.id.clone());
     if matches!(command, Command::Approve { .. }) && (plan.is_none() || plan != now) {
-        return Err(Problem::moved("it follows another plan than the one that you saw: look again").into());
+        return Err(
+            ProblemDetails::moved("it follows another plan than the one that you saw: look again").into(),
+        );
     }
     if let Some(problem) = refused(&seen, &command) {
         return Err(problem.into());

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use stagger_report::names::fit;
 use stagger_report::page::clock;
-use stagger_report::sentences::Line;
+use stagger_report::sentences::EventLine;
 
 use super::PageQuery;
 
@@ -68,7 +68,7 @@ pub(super) fn filters(wanted: &PageQuery) -> Markup {
 }
 
 /// The lines that are wanted.
-pub(super) fn lines(lines: &[Line], wanted: &PageQuery) -> Markup {
+pub(super) fn lines(lines: &[EventLine], wanted: &PageQuery) -> Markup {
     let sort = SORTS
         .iter()
         .find(|(sort, ..)| Some(*sort) == wanted.of.as_deref());
@@ -77,13 +77,13 @@ pub(super) fn lines(lines: &[Line], wanted: &PageQuery) -> Markup {
         .before
         .as_deref()
         .and_then(|before| before.parse::<u64>().ok());
-    let holds = |line: &&Line| {
+    let holds = |line: &&EventLine| {
         sort.is_none_or(|(.., words)| words.contains(&line.word))
             && (text.is_empty()
                 || line.text.to_lowercase().contains(&text)
                 || line.word.to_lowercase().contains(&text))
     };
-    let found: Vec<&Line> = lines.iter().filter(holds).collect();
+    let found: Vec<&EventLine> = lines.iter().filter(holds).collect();
     let upto = before.map_or(found.len(), |before| {
         found.partition_point(|line| line.seq < before)
     });

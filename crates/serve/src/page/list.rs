@@ -10,16 +10,16 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 use serde_json::json;
 use stagger_core::model::UnitId;
-use stagger_core::view::{RunView, Verdict};
+use stagger_core::view::{RunVerdict, RunView};
 use stagger_report::duration;
 use stagger_report::names::{compress, fit};
 use stagger_report::page::moment;
 
-use super::{Asked, as_of, away, document, summary, tone};
+use super::{PageRequest, as_of, away, document, summary, tone};
 use crate::Shared;
 use crate::access::Caller;
-use crate::fragments::parts::{Part, sent, whole};
-use crate::problem::Problem;
+use crate::fragments::parts::{PagePart, sent, whole};
+use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
 use crate::runs::{InList, Listing};
 
@@ -52,17 +52,20 @@ pub(super) async fn page(
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
-    wanted: Asked,
-) -> Result<Response, Problem> {
+    wanted: PageRequest,
+) -> Result<Response, ProblemDetails> {
     let Query(wanted) = wanted?;
     let listing = shared.runs.list(caller, None).await;
-    let parts = all(&listing.map_err(|error| Problem::of(&error))?);
+    let parts = all(&listing.map_err(|error| ProblemDetails::of(&error))?);
     let have = wanted.have.as_deref().unwrap_or_default();
     Ok(Json(json!({ "at": Timestamp::now(), "parts": sent(&parts, have) })).into_response())
 }
 
 /// The runs, or what was known of them before the store went away, and why it did.
-async fn known(shared: &Shared, caller: Caller) -> Result<(Listing, Option<(String, Timestamp)>), Problem> {
+async fn known(
+    shared: &Shared,
+    caller: Caller,
+) -> Result<(Listing, Option<(String, Timestamp)>), ProblemDetails> {
     match shared.runs.list(caller.clone(), None).await {
         Ok(listing) => Ok((listing, None)),
         Err(ReadError::Store(why)) => match shared.runs.last_list(&caller) {
@@ -70,37 +73,37 @@ async fn known(shared: &Shared, caller: Caller) -> Result<(Listing, Option<(Stri
                 let away = Vec::new();
                 Ok((Listing { runs, away }, Some((why, at))))
             }
-            None => Err(Problem::of(&ReadError::Store(why))),
+            None => Err(ProblemDetails::of(&ReadError::Store(why))),
         },
-        Err(error) => Err(Problem::of(&error)),
+        Err(error) => Err(ProblemDetails::of(&error)),
     }
 }
 
 /// What needs a person comes first.
 fn urgency(run: &InList) -> u8 {
     match run.view.as_ref().map(|view| view.verdict) {
-        Err(_) | Ok(Verdict::NeedsYou) => 0,
-        Ok(Verdict::Interrupted) => 1,
-        Ok(Verdict::Held) => 2,
-        Ok(Verdict::Running) => 3,
-        Ok(Verdict::Ended) => 4,
-        Ok(Verdict::Done) => 5,
+        Err(_) | Ok(RunVerdict::NeedsYou) => 0,
+        Ok(RunVerdict::Interrupted) => 1,
+        Ok(RunVerdict::Held) => 2,
+        Ok(RunVerdict::Running) => 3,
+        Ok(RunVerdict::Ended) => 4,
+        Ok(RunVerdict::Done) => 5,
     }
 }
 
-fn all(Listing { runs, away }: &Listing) -> Vec<Part> {
-    let mut parts: Vec<Part> = away
+fn all(Listing { runs, away }: &Listing) -> Vec<PagePart> {
+    let mut parts: Vec<PagePart> = away
         .iter()
         .map(|away| {
             let told = html! {
                 p.away role="status" { "The runs of " b { (away.store) } " are not in this list: " (away.why) }
             };
-            Part::new(format!("away-{}", away.store), &told)
+            PagePart::new(format!("away-{}", away.store), &told)
         })
         .collect();
     if runs.is_empty() && away.is_empty() {
         let none = html! { p { "There is no run yet. " code { "stagger run" } " starts one." } };
-        return vec![Part::new("none", &none)];
+        return vec![PagePart::new("none", &none)];
     }
     let mut clusters = BTreeSet::new();
     let (mut newest, before): (Vec<&InList>, Vec<&InList>) = runs
@@ -110,10 +113,10 @@ fn all(Listing { runs, away }: &Listing) -> Vec<Part> {
     parts.extend(
         newest
             .iter()
-            .map(|run| Part::new(format!("cluster-{}", run.listed.cluster), &card(run))),
+            .map(|run| PagePart::new(format!("cluster-{}", run.listed.cluster), &card(run))),
     );
     if !before.is_empty() {
-        parts.push(Part::new("before", &earlier(&before)));
+        parts.push(PagePart::new("before", &earlier(&before)));
     }
     parts
 }

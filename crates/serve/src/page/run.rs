@@ -9,25 +9,27 @@ use serde_json::json;
 use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
-use super::{Asked, PageError, PageQuery, as_of, away, controls, document, journal, summary, tone, unit};
+use super::{
+    PageError, PageQuery, PageRequest, as_of, away, controls, document, journal, summary, tone, unit,
+};
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::fragments::PageFragments;
-use crate::fragments::parts::{Part, sent, whole};
-use crate::problem::Problem;
+use crate::fragments::parts::{PagePart, sent, whole};
+use crate::problem::ProblemDetails;
 use crate::run_path::{RunPath, permitted};
 use crate::runs::ReadRun;
 
 /// Parts that depend on who looks, when, and at what.
 struct Parts {
-    above: Vec<Part>,
-    unit: Part,
-    lines: Part,
+    above: Vec<PagePart>,
+    unit: PagePart,
+    lines: PagePart,
 }
 
 impl Parts {
     /// With those that depend on the journal alone, in the order of the page.
-    fn in_order<'a>(&'a self, drawn: &'a PageFragments) -> impl Iterator<Item = &'a Part> {
+    fn in_order<'a>(&'a self, drawn: &'a PageFragments) -> impl Iterator<Item = &'a PagePart> {
         let beside = [&drawn.counts, &self.unit];
         self.above
             .iter()
@@ -41,10 +43,10 @@ pub(super) async fn page(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: RunPath,
-    wanted: Asked,
+    wanted: PageRequest,
 ) -> Result<Response, PageError> {
-    let Path(run) = run.map_err(Problem::from)?;
-    let Query(wanted) = wanted.map_err(Problem::from)?;
+    let Path(run) = run.map_err(ProblemDetails::from)?;
+    let Query(wanted) = wanted.map_err(ProblemDetails::from)?;
     let (seen, gone) = known(&shared, &caller, &run).await?;
     let title = title(&seen);
     let drawn = seen.journal.drawn();
@@ -89,7 +91,11 @@ pub(super) async fn page(
 }
 
 /// The run, or as it was before the store went away, and why that did.
-async fn known(shared: &Shared, caller: &Caller, run: &RunId) -> Result<(ReadRun, Option<String>), Problem> {
+async fn known(
+    shared: &Shared,
+    caller: &Caller,
+    run: &RunId,
+) -> Result<(ReadRun, Option<String>), ProblemDetails> {
     let problem = match permitted(shared, caller, run, Role::Look).await {
         Ok(seen) => return Ok((seen, None)),
         Err(problem) => problem,
@@ -117,8 +123,8 @@ pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: RunPath,
-    wanted: Asked,
-) -> Result<Response, Problem> {
+    wanted: PageRequest,
+) -> Result<Response, ProblemDetails> {
     let (Path(run), Query(wanted)) = (run?, wanted?);
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
     let drawn = seen.journal.drawn();
@@ -141,7 +147,7 @@ pub(super) async fn map(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     run: RunPath,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemDetails> {
     let Path(run) = run?;
     let seen = permitted(&shared, &caller, &run, Role::Look).await?;
     let json = [(header::CONTENT_TYPE, "application/json")];
@@ -156,13 +162,13 @@ fn all(seen: &ReadRun, caller: &Caller, wanted: &PageQuery) -> Parts {
         .unwrap_or_default();
     Parts {
         above: vec![
-            Part::new("verdict", &verdict(seen)),
-            Part::new("glance", &summary::glance(seen)),
-            Part::new("controls", &controls::controls(seen, caller)),
-            Part::new("figures", &figures(&seen.view, &reading.history)),
+            PagePart::new("verdict", &verdict(seen)),
+            PagePart::new("glance", &summary::glance(seen)),
+            PagePart::new("controls", &controls::controls(seen, caller)),
+            PagePart::new("figures", &figures(&seen.view, &reading.history)),
         ],
-        unit: Part::new("unit", &explained),
-        lines: Part::new("lines", &journal::lines(&reading.lines, wanted)),
+        unit: PagePart::new("unit", &explained),
+        lines: PagePart::new("lines", &journal::lines(&reading.lines, wanted)),
     }
 }
 

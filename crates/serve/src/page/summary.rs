@@ -3,8 +3,8 @@
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use stagger_core::model::{Part, PartName, UnitId};
-use stagger_core::view::{RunView, Verdict};
-use stagger_report::history::UnitState;
+use stagger_core::view::{RunVerdict, RunView};
+use stagger_report::history::UnitProgress;
 use stagger_report::names::Places;
 use stagger_report::page::clock;
 
@@ -43,7 +43,7 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
     }
     let history = &seen.journal.reading.history;
     let places = Places::of(&history.topology);
-    let of = |state: UnitState| -> Vec<UnitId> {
+    let of = |state: UnitProgress| -> Vec<UnitId> {
         let units = history.units.iter().filter(|(_, unit)| unit.state == state);
         units.map(|(id, _)| id.clone()).collect()
     };
@@ -51,7 +51,7 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
         few if few.len() <= LINES => few,
         _ => vec![places.tell(units, NAMES)],
     };
-    let told = |state: UnitState| {
+    let told = |state: UnitProgress| {
         let units = of(state);
         html! {
             @if !units.is_empty() {
@@ -59,14 +59,14 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
             }
         }
     };
-    let out = of(UnitState::Down).len() + of(UnitState::Failed).len();
+    let out = of(UnitProgress::Down).len() + of(UnitProgress::Failed).len();
     let (waits, until) = (waits(seen), until(seen));
     html! {
         section.glance aria-label="now" {
             div {
                 h2 { "Down" }
                 @if out == 0 { p { "no unit, by this run" } }
-                (told(UnitState::Down)) (told(UnitState::Failed)) (told(UnitState::Verifying))
+                (told(UnitProgress::Down)) (told(UnitProgress::Failed)) (told(UnitProgress::Verifying))
             }
             div {
                 h2 { "Why" }
@@ -96,14 +96,14 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
 /// Why the verdict is what it is; of a run that is at work, at what.
 pub(super) fn why(seen: &ReadRun) -> String {
     let view = &seen.view;
-    if view.verdict != Verdict::Running || view.ending.is_some() {
+    if view.verdict != RunVerdict::Running || view.ending.is_some() {
         return view.why.clone();
     }
     if let Some(first) = waits(seen).first() {
         return format!("waits for {}", first.what);
     }
     let counts = seen.journal.reading.history.counts();
-    match counts.get(&UnitState::Down) {
+    match counts.get(&UnitProgress::Down) {
         Some(1) => "1 unit is down for its change".to_owned(),
         Some(down) => format!("{down} units are down for their change"),
         None if view.current.is_some() => "a wave is open, and no unit of it is down".to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn why(seen: &ReadRun) -> String {
 
 fn idle(view: &RunView) -> &'static str {
     match view.verdict {
-        Verdict::Interrupted => "a process to carry it out",
+        RunVerdict::Interrupted => "a process to carry it out",
         _ if view.current.is_some() => "its units; no gate is shut",
         _ => "nothing",
     }
@@ -145,11 +145,11 @@ fn waits(seen: &ReadRun) -> Vec<Wait> {
 fn until(seen: &ReadRun) -> Until {
     let (view, run) = (&seen.view, &seen.journal.reading.run);
     match view.verdict {
-        Verdict::Interrupted => {
+        RunVerdict::Interrupted => {
             return Until::Event(format!("you resume it: `stagger resume {}`", view.run));
         }
-        Verdict::NeedsYou => return Until::Event("you must act: see the commands below".to_owned()),
-        Verdict::Running | Verdict::Held | Verdict::Done | Verdict::Ended => {}
+        RunVerdict::NeedsYou => return Until::Event("you must act: see the commands below".to_owned()),
+        RunVerdict::Running | RunVerdict::Held | RunVerdict::Done | RunVerdict::Ended => {}
     }
     if run.held().is_some() {
         return Until::Event("it is there; then the run continues by itself".to_owned());

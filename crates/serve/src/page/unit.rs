@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use stagger_core::model::UnitId;
 use stagger_report::duration;
-use stagger_report::history::{SpanEnd, Turn, WaveRecord};
+use stagger_report::history::{SpanEnd, VisitRecord, WaveRecord};
 use stagger_report::page::clock;
 
 use crate::fragments::units::class;
@@ -22,7 +22,7 @@ pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
         .hosts
         .iter()
         .find(|host| host.units.contains(unit));
-    let turns: Vec<(&WaveRecord, &Turn)> = history
+    let turns: Vec<(&WaveRecord, &VisitRecord)> = history
         .waves()
         .flat_map(|wave| wave.turns.iter().map(move |turn| (wave, turn)))
         .filter(|(_, turn)| turn.unit == *unit)
@@ -70,7 +70,7 @@ fn next(seen: &ReadRun, unit: &UnitId) -> Option<String> {
     ))
 }
 
-fn told(wave: &WaveRecord, turn: &Turn, seen: &ReadRun) -> Markup {
+fn told(wave: &WaveRecord, turn: &VisitRecord, seen: &ReadRun) -> Markup {
     let last = seen.journal.reading.history.last;
     html! {
         h4 { "Wave " (wave.number) " of " (wave.stage) @if let Some(before) = &turn.before { span.quiet { ", it ran " (before) } } }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use stagger_serve::Limits;
+use stagger_serve::RequestTimeouts;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::server::Served;
@@ -13,12 +13,12 @@ const OPEN: &str = "/v1/runs/sim-demo";
 const COMMANDS: &str = "/v1/runs/sim-demo/commands";
 const PAUSE: &str = r#"{"command":"pause"}"#;
 
-fn short() -> Limits {
-    Limits {
+fn short() -> RequestTimeouts {
+    RequestTimeouts {
         head: Duration::from_millis(300),
         whole: Duration::from_millis(600),
         stalled: Duration::from_millis(300),
-        ..Limits::default()
+        ..RequestTimeouts::default()
     }
 }
 
@@ -79,7 +79,7 @@ async fn who_sends_a_body_byte_by_byte_is_told_that_it_took_too_long() {
 /// What is told to somebody who takes nothing is not kept for them for ever, nor is the place of their stream.
 #[tokio::test]
 async fn who_takes_nothing_of_a_stream_is_hung_up_on() {
-    let limits = Limits {
+    let limits = RequestTimeouts {
         streams: 1,
         ..short()
     };

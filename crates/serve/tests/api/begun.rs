@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stagger_serve::Limits;
+use stagger_serve::RequestTimeouts;
 
 use crate::server::{Answer, Served};
 
@@ -87,9 +87,9 @@ async fn who_begins_and_is_refused_is_told_why_and_may_ask_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_longer_than_an_answer_may_take_is_told_to_look() {
-    let limits = Limits {
+    let limits = RequestTimeouts {
         whole: Duration::from_secs(2),
-        ..Limits::default()
+        ..RequestTimeouts::default()
     };
     let served = Served::at_address_of(limits, &["north"]).await;
     let operate = served.token("operate", &[]);
@@ -103,7 +103,7 @@ async fn who_waits_longer_than_an_answer_may_take_is_told_to_look() {
 
 #[tokio::test]
 async fn nobody_begins_what_they_may_not() {
-    let served = Served::at_address_of(Limits::default(), &["north"]).await;
+    let served = Served::at_address_of(RequestTimeouts::default(), &["north"]).await;
     let look = served.token("look", &[]);
     let other = served.token("operate", &["north"]);
     let open = body("demo", &UPGRADE);

@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use stagger_serve::Limits;
+use stagger_serve::RequestTimeouts;
 
 use crate::server::{FIRST, Served};
 
 async fn site() -> Served {
-    let served = Served::at_address_of(Limits::default(), &["north", "south"]).await;
+    let served = Served::at_address_of(RequestTimeouts::default(), &["north", "south"]).await;
     served
         .begin_run_in("north", "north", "north-1", Timestamp::now())
         .await;

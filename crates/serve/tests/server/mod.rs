@@ -19,7 +19,7 @@ use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore, StoreError};
 use stagger_serve::access::{NewToken, Role, Tokens};
-use stagger_serve::{CarryOn, Limits, Listen, Open, RunStore, Settings, Tls, serve};
+use stagger_serve::{Listen, RequestTimeouts, RunLauncher, RunStore, ServeSettings, StoreOpener, Tls, serve};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
@@ -167,10 +167,10 @@ impl Stream {
 
 impl Served {
     pub async fn at_socket() -> Self {
-        Self::at_socket_within(Limits::default()).await
+        Self::at_socket_within(RequestTimeouts::default()).await
     }
 
-    pub async fn at_socket_within(limits: Limits) -> Self {
+    pub async fn at_socket_within(limits: RequestTimeouts) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.sock");
         let listen = Listen::Socket {
@@ -181,15 +181,15 @@ impl Served {
     }
 
     pub async fn at_address() -> Self {
-        Self::at_address_within(Limits::default()).await
+        Self::at_address_within(RequestTimeouts::default()).await
     }
 
-    pub async fn at_address_within(limits: Limits) -> Self {
+    pub async fn at_address_within(limits: RequestTimeouts) -> Self {
         Self::at_address_of(limits, &[]).await
     }
 
     /// With a store more for each of those clusters.
-    pub async fn at_address_of(limits: Limits, site: &[&str]) -> Self {
+    pub async fn at_address_of(limits: RequestTimeouts, site: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -222,7 +222,7 @@ impl Served {
         Self::new(folder, Way::Address { port, tls }, listen, limits, site).await
     }
 
-    async fn new(folder: TempDir, way: Way, listen: Listen, limits: Limits, site: &[&str]) -> Self {
+    async fn new(folder: TempDir, way: Way, listen: Listen, limits: RequestTimeouts, site: &[&str]) -> Self {
         let file = folder.path().join(format!("{FIRST}.db"));
         let demo = entries(DEMO);
         let mut store = SqliteStore::open(&file).unwrap();
@@ -234,7 +234,7 @@ impl Served {
             let (lost, name) = (Arc::clone(&is_lost), name.to_owned());
             let file = folder.path().join(format!("{name}.db"));
             let clusters = clusters.iter().map(|name| ClusterName::new(*name).unwrap());
-            let open: Open = Arc::new({
+            let open: StoreOpener = Arc::new({
                 let name = name.clone();
                 move || {
                     let opened = if lost.lock().unwrap().contains(&name) {
@@ -273,7 +273,7 @@ impl Served {
         let command: Vec<OsString> = words.chain([folder.path().as_os_str().to_owned()]).collect();
         let clusters = ["demo", "rollback"].into_iter().chain(site.iter().copied());
         let clusters = clusters.map(|name| (ClusterName::new(name).unwrap(), command.clone()));
-        let carry_on = Some(CarryOn {
+        let carry_on = Some(RunLauncher {
             clusters: clusters.collect(),
             command,
             logs: folder.path().join("logs"),
@@ -283,7 +283,7 @@ impl Served {
             let ended = async move {
                 ended.await.ok();
             };
-            let settings = Settings {
+            let settings = ServeSettings {
                 stores,
                 tokens,
                 carry_on,

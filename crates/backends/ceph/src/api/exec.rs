@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Access, Answer, ApiError, CephApi, Whom, words};
+use super::{Access, CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// How long after the polite end a process is killed, in seconds.
 const GRACE: u64 = 5;
@@ -36,7 +36,7 @@ impl Exec {
         Self { access }
     }
 
-    fn line(&self, whom: Whom, command: &Value) -> Vec<String> {
+    fn line(&self, whom: QueryTarget, command: &Value) -> Vec<String> {
         let Access {
             ceph,
             python: _,
@@ -64,9 +64,9 @@ impl Exec {
             line.extend(["--format".to_owned(), format.to_owned()]);
         }
         match whom {
-            Whom::Mon | Whom::Mgr => {}
-            Whom::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
-            Whom::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
+            QueryTarget::Mon | QueryTarget::Mgr => {}
+            QueryTarget::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
+            QueryTarget::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
         }
         line.extend(words(command));
         line
@@ -75,11 +75,11 @@ impl Exec {
 
 #[async_trait]
 impl CephApi for Exec {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let line = self.line(whom, &command);
         let via = self.access.ceph.join(" ");
-        let start_failed = |source| ApiError::Start {
+        let start_failed = |source| CephApiError::Start {
             program: line[0].clone(),
             command: asked.clone(),
             source,
@@ -97,7 +97,7 @@ impl CephApi for Exec {
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
         let rc = output.status.code().unwrap_or(ENDED[1]);
         if ENDED.contains(&rc) {
-            return Err(ApiError::TimedOut {
+            return Err(CephApiError::TimedOut {
                 command: asked,
                 via,
                 seconds: self.access.timeout.as_secs().max(1),
@@ -109,20 +109,20 @@ impl CephApi for Exec {
             } else {
                 std::io::ErrorKind::PermissionDenied
             };
-            return Err(ApiError::Start {
+            return Err(CephApiError::Start {
                 program: via,
                 command: asked,
                 source: std::io::Error::new(kind, err.trim().to_owned()),
             });
         }
         if rc != 0 && NO_CONNECTION.iter().any(|words| err.contains(words)) {
-            return Err(ApiError::Unreachable {
+            return Err(CephApiError::Unreachable {
                 command: asked,
                 via,
                 why: err.trim().to_owned(),
             });
         }
-        Ok(Answer {
+        Ok(CephAnswer {
             rc,
             out: output.stdout,
             err,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Answer, ApiError, CephApi, Whom, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// Answers from files as `ceph … -f json` prints them: `osd dump` from `osd_dump.json`, `health detail`
 /// from `health_detail.json`.
@@ -35,22 +35,22 @@ impl Recorded {
 
 #[async_trait]
 impl CephApi for Recorded {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let file = Self::file(&self.folder, &command);
         match read(file.clone()).await {
             Ok(out) => {
                 let err = std::fs::read_to_string(file.with_extension("stderr")).unwrap_or_default();
-                Ok(Answer {
+                Ok(CephAnswer {
                     rc: code(&err),
                     out,
                     err,
                 })
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiError::NotRecorded {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(CephApiError::NotRecorded {
                 command: words(&command).join(" "),
                 file,
             }),
-            Err(source) => Err(ApiError::Recording { file, source }),
+            Err(source) => Err(CephApiError::Recording { file, source }),
         }
     }
 }

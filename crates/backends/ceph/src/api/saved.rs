@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Answer, ApiError, CephApi, Whom, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
 
 /// The questions whose answers are kept: those that [`collect`](fn@crate::facts::collect) asks. None of
 /// them is answered with keys. Whatever else goes through the same connection is not kept.
@@ -36,7 +36,7 @@ const FACTS: [&str; 17] = [
 /// Everything that planning needs of a cluster, as the cluster said it: the answers, by the command line that asks the question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Answers(BTreeMap<String, SavedAnswer>);
+pub struct SavedAnswers(BTreeMap<String, SavedAnswer>);
 
 /// One answer: JSON as it came, or text that is none, or that nothing came in time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -70,13 +70,13 @@ fn zero(rc: &i32) -> bool {
 /// Answers as they were saved.
 #[derive(Debug, Clone)]
 pub struct FromSaved {
-    saved: Answers,
+    saved: SavedAnswers,
     file: PathBuf,
 }
 
 impl FromSaved {
     /// These answers, which were read from `file`.
-    pub fn new(saved: Answers, file: impl Into<PathBuf>) -> Self {
+    pub fn new(saved: SavedAnswers, file: impl Into<PathBuf>) -> Self {
         Self {
             saved,
             file: file.into(),
@@ -86,10 +86,10 @@ impl FromSaved {
 
 #[async_trait]
 impl CephApi for FromSaved {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let Some(answer) = self.saved.0.get(&asked) else {
-            return Err(ApiError::NotSaved {
+            return Err(CephApiError::NotSaved {
                 command: asked,
                 file: self.file.clone(),
             });
@@ -102,14 +102,14 @@ impl CephApi for FromSaved {
             timed_out,
         } = answer;
         if let Some(TimedOut { via, seconds }) = timed_out {
-            return Err(ApiError::TimedOut {
+            return Err(CephApiError::TimedOut {
                 command: asked,
                 via: via.clone(),
                 seconds: *seconds,
             });
         }
         let out = json.as_deref().map(RawValue::get).or(text.as_deref());
-        Ok(Answer {
+        Ok(CephAnswer {
             rc: *rc,
             out: out.unwrap_or_default().as_bytes().to_vec(),
             err: err.clone(),
@@ -118,12 +118,12 @@ impl CephApi for FromSaved {
 }
 
 /// Asks another and keeps what it answers to questions for facts.
-pub struct Recorder {
+pub struct AnswerRecorder {
     asked: Arc<dyn CephApi>,
     answers: Mutex<BTreeMap<String, SavedAnswer>>,
 }
 
-impl Recorder {
+impl AnswerRecorder {
     /// Keeps what this one answers.
     pub fn new(asked: Arc<dyn CephApi>) -> Self {
         Self {
@@ -133,15 +133,15 @@ impl Recorder {
     }
 
     /// What was answered so far. To a question that was asked twice, the last answer counts.
-    pub fn answers(&self) -> Answers {
+    pub fn answers(&self) -> SavedAnswers {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        Answers(answers.clone())
+        SavedAnswers(answers.clone())
     }
 }
 
 #[async_trait]
-impl CephApi for Recorder {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+impl CephApi for AnswerRecorder {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or_default();
         let fact = FACTS.contains(&prefix).then(|| words(&command).join(" "));
         let answer = self.asked.command(whom, command).await;
@@ -157,9 +157,9 @@ impl CephApi for Recorder {
 
 /// What is kept of an answer. That a manager gave none in time is a fact too; what ends the observation
 /// is none.
-fn keep(answer: &Result<Answer, ApiError>) -> Option<SavedAnswer> {
+fn keep(answer: &Result<CephAnswer, CephApiError>) -> Option<SavedAnswer> {
     match answer {
-        Ok(Answer { rc, out, err }) => {
+        Ok(CephAnswer { rc, out, err }) => {
             let text = String::from_utf8_lossy(out).into_owned();
             let mut kept = SavedAnswer {
                 rc: *rc,
@@ -172,7 +172,7 @@ fn keep(answer: &Result<Answer, ApiError>) -> Option<SavedAnswer> {
             }
             Some(kept)
         }
-        Err(ApiError::TimedOut {
+        Err(CephApiError::TimedOut {
             command: _,
             via,
             seconds,

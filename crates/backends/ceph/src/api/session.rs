@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::exec::Exec;
-use super::{Access, Answer, ApiError, Body, CephApi, Chunks, Whom, words};
+use super::{Access, Body, CephAnswer, CephApi, CephApiError, Chunks, QueryTarget, words};
 
 const SCRIPT: &str = include_str!("session.py");
 /// By default the C library keeps a heap for each thread, and what was freed of a large answer.
@@ -119,16 +119,16 @@ impl Session {
         python.cloned().collect::<Vec<_>>().join(" ") + " with rados"
     }
 
-    fn unreachable(&self, asked: &str, why: impl Into<String>) -> ApiError {
-        ApiError::Unreachable {
+    fn unreachable(&self, asked: &str, why: impl Into<String>) -> CephApiError {
+        CephApiError::Unreachable {
             command: asked.to_owned(),
             via: self.via(),
             why: why.into(),
         }
     }
 
-    fn timed_out(&self, asked: &str) -> ApiError {
-        ApiError::TimedOut {
+    fn timed_out(&self, asked: &str) -> CephApiError {
+        CephApiError::TimedOut {
             command: asked.to_owned(),
             via: self.via(),
             seconds: self.access.timeout.as_secs(),
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// The connection that is there, or a new one; `None` where there can be none.
-    async fn connection(&self, asked: &str) -> Result<Option<Arc<Connection>>, ApiError> {
+    async fn connection(&self, asked: &str) -> Result<Option<Arc<Connection>>, CephApiError> {
         let Some(python) = self
             .access
             .python
@@ -156,7 +156,7 @@ impl Session {
     }
 
     /// A new connection, or `None` where there can be none.
-    async fn connect(&self, python: &[String], asked: &str) -> Result<Option<Connection>, ApiError> {
+    async fn connect(&self, python: &[String], asked: &str) -> Result<Option<Connection>, CephApiError> {
         let Access {
             ceph: _,
             python: _,
@@ -400,16 +400,16 @@ impl Session {
     async fn exchange(
         &self,
         connection: &Connection,
-        whom: Whom,
+        whom: QueryTarget,
         command: Value,
         by_chunks: bool,
-    ) -> Result<(Head, Body), ApiError> {
+    ) -> Result<(Head, Body), CephApiError> {
         let asked = words(&command).join(" ");
         let whom = match whom {
-            Whom::Mon => json!("mon"),
-            Whom::Mgr => json!("mgr"),
-            Whom::MonAt(rank) => json!(["mon", rank]),
-            Whom::Osd(id) => json!(["osd", id]),
+            QueryTarget::Mon => json!("mon"),
+            QueryTarget::Mgr => json!("mgr"),
+            QueryTarget::MonAt(rank) => json!(["mon", rank]),
+            QueryTarget::Osd(id) => json!(["osd", id]),
         };
         let limit = self.access.timeout + GRACE;
         let asking = connection.ask(whom, command, by_chunks.then_some(limit));
@@ -434,13 +434,13 @@ impl CephApi for Session {
         self.fell_back.get().map(String::as_str)
     }
 
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
             return self.exec.command(whom, command).await;
         };
         let (head, body) = self.exchange(&connection, whom, command, false).await?;
-        Ok(Answer {
+        Ok(CephAnswer {
             rc: head.rc,
             out: match body {
                 Body::Whole(out) => out,
@@ -450,7 +450,7 @@ impl CephApi for Session {
         })
     }
 
-    async fn ask_for_much(&self, whom: Whom, mut command: Value) -> Result<Body, ApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, mut command: Value) -> Result<Body, CephApiError> {
         command["format"] = Value::from("json");
         let asked = words(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
@@ -460,7 +460,7 @@ impl CephApi for Session {
         if head.rc == 0 {
             return Ok(body);
         }
-        Err(ApiError::Refused {
+        Err(CephApiError::Refused {
             command: asked,
             rc: head.rc,
             why: head.err.trim().to_owned(),

@@ -13,11 +13,12 @@ use super::mgr::MgrMap;
 use super::mon::Quorum;
 use super::osd::{self, OsdMap, OsdMetadata};
 use super::pg::PgMap;
-use super::rgw::Status;
+use super::rgw::CephStatus;
 use super::tree::CrushTree;
-use super::versions::Versions;
-use super::{DaemonMetadata, Facts, Known, ParseError, read_metadata};
-use crate::api::{ApiError, Body, CephApi, Whom};
+use super::versions::DaemonVersions;
+use super::{CephFacts, DaemonMetadata, ParseError, read_metadata};
+use crate::api::{Body, CephApi, CephApiError, QueryTarget};
+use stagger_core::model::Fact;
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Default for CollectOptions {
 pub enum CollectError {
     /// A question got no answer, or a no.
     #[error(transparent)]
-    Api(#[from] ApiError),
+    Api(#[from] CephApiError),
     /// An answer could not be read.
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -90,14 +91,14 @@ pub async fn collect(
     api: &dyn CephApi,
     options: &CollectOptions,
     now: Timestamp,
-) -> Result<Facts, CollectError> {
+) -> Result<CephFacts, CollectError> {
     let mut why = String::new();
     for attempt in 0..options.tries.max(1) {
         if attempt > 0 {
             tokio::time::sleep(options.pause).await;
         }
         let facts = read(api, options, now).await?;
-        let after = osd::epoch(&ask(api, Whom::Mon, "osd dump").await?, "osd dump")?;
+        let after = osd::epoch(&ask(api, QueryTarget::Mon, "osd dump").await?, "osd dump")?;
         match contradiction(&facts, after) {
             None => return Ok(facts),
             Some(found) => why = found,
@@ -109,7 +110,7 @@ pub async fn collect(
     })
 }
 
-fn contradiction(facts: &Facts, after: u32) -> Option<String> {
+fn contradiction(facts: &CephFacts, after: u32) -> Option<String> {
     let before = &facts.osds;
     if before.epoch != after {
         return Some(format!(
@@ -127,21 +128,25 @@ fn contradiction(facts: &Facts, after: u32) -> Option<String> {
     strays.map(|osd| format!("osd.{osd} is in the tree and not in the OSD map"))
 }
 
-async fn ask(api: &dyn CephApi, whom: Whom, prefix: &str) -> Result<Vec<u8>, ApiError> {
+async fn ask(api: &dyn CephApi, whom: QueryTarget, prefix: &str) -> Result<Vec<u8>, CephApiError> {
     api.ask(whom, json!({ "prefix": prefix })).await
 }
 
-async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Result<Facts, CollectError> {
-    let mon = Whom::Mon;
+async fn read(
+    api: &dyn CephApi,
+    options: &CollectOptions,
+    now: Timestamp,
+) -> Result<CephFacts, CollectError> {
+    let mon = QueryTarget::Mon;
     let osds = ask(api, mon, "osd dump").await?;
     let mgrs = MgrMap::read(&ask(api, mon, "mgr dump").await?, "mgr dump")?;
-    let status = Status::read(&ask(api, mon, "status").await?, "status")?;
+    let status = CephStatus::read(&ask(api, mon, "status").await?, "status")?;
     // A question to a manager that is not there would wait for one.
     let absent = (!mgrs.available || mgrs.active.is_none()).then(|| "no manager is active".to_owned());
     // The longest answer: it comes and is read while the others are asked for.
     let listed = async {
         match &absent {
-            Some(why) => Ok(Known::No(why.clone())),
+            Some(why) => Ok(Fact::No(why.clone())),
             None => listed(api, options, status.placement_groups).await,
         }
     };
@@ -159,14 +164,14 @@ async fn read(api: &dyn CephApi, options: &CollectOptions, now: Timestamp) -> Re
         versions,
     } = told;
     let pgs = match listed {
-        Known::Yes(listed) => placement_groups(api, options, &osds, listed).await?,
-        Known::No(why) => Known::No(why),
+        Fact::Yes(listed) => placement_groups(api, options, &osds, listed).await?,
+        Fact::No(why) => Fact::No(why),
     };
     let (crashes, orchestrator) = match absent {
-        Some(why) => (Known::No(why.clone()), Known::No(why)),
+        Some(why) => (Fact::No(why.clone()), Fact::No(why)),
         None => (crashes(api).await?, orchestrator(api, &mgrs).await?),
     };
-    Ok(Facts {
+    Ok(CephFacts {
         fsid: osds.fsid.clone(),
         collected_at: now,
         osds,
@@ -199,12 +204,12 @@ struct OfMonitors {
     fs: FsMap,
     mds_metadata: Vec<DaemonMetadata>,
     health: Health,
-    versions: Versions,
+    versions: DaemonVersions,
 }
 
 /// `osds`: the map, as it was answered.
 async fn of_monitors(api: &dyn CephApi, osds: Vec<u8>) -> Result<OfMonitors, CollectError> {
-    let mon = Whom::Mon;
+    let mon = QueryTarget::Mon;
     let map = OsdMap::read(&osds, "osd dump")?;
     drop(osds);
     let health = json!({ "prefix": "health", "detail": "detail" });
@@ -218,17 +223,17 @@ async fn of_monitors(api: &dyn CephApi, osds: Vec<u8>) -> Result<OfMonitors, Col
         fs: FsMap::read(&ask(api, mon, "fs dump").await?, "fs dump")?,
         mds_metadata: read_metadata(&ask(api, mon, "mds metadata").await?, "mds metadata")?,
         health: Health::read(&api.ask(mon, health).await?, "health detail")?,
-        versions: Versions::read(&ask(api, mon, "versions").await?, "versions")?,
+        versions: DaemonVersions::read(&ask(api, mon, "versions").await?, "versions")?,
     })
 }
 
 /// An answer of the manager; why not, when it gave none that will do. Managers come and go: that it does
 /// not answer now is a fact about the cluster, and no reason to know nothing of the rest.
-fn of_manager<T>(answer: Result<T, ApiError>) -> Result<Known<T>, ApiError> {
+fn of_manager<T>(answer: Result<T, CephApiError>) -> Result<Fact<T>, CephApiError> {
     match answer {
-        Ok(answer) => Ok(Known::Yes(answer)),
-        Err(error @ (ApiError::TimedOut { .. } | ApiError::Refused { .. })) => {
-            Ok(Known::No(error.to_string()))
+        Ok(answer) => Ok(Fact::Yes(answer)),
+        Err(error @ (CephApiError::TimedOut { .. } | CephApiError::Refused { .. })) => {
+            Ok(Fact::No(error.to_string()))
         }
         Err(error) => Err(error),
     }
@@ -245,7 +250,7 @@ async fn listed(
     api: &dyn CephApi,
     options: &CollectOptions,
     count: u64,
-) -> Result<Known<Listed>, CollectError> {
+) -> Result<Fact<Listed>, CollectError> {
     let brief = count > options.in_full;
     let origin = if brief { "pg dump pgs_brief" } else { "pg dump" };
     let question = if brief {
@@ -253,16 +258,18 @@ async fn listed(
     } else {
         json!({ "prefix": "pg dump" })
     };
-    Ok(match of_manager(api.ask_for_much(Whom::Mgr, question).await)? {
-        Known::Yes(answer) => Known::Yes(Listed {
-            brief,
-            reading: tokio::task::spawn_blocking(move || match answer {
-                Body::Whole(answer) => PgMap::read_slice(&answer, origin),
-                Body::Coming(answer) => PgMap::read(answer, origin),
+    Ok(
+        match of_manager(api.ask_for_much(QueryTarget::Mgr, question).await)? {
+            Fact::Yes(answer) => Fact::Yes(Listed {
+                brief,
+                reading: tokio::task::spawn_blocking(move || match answer {
+                    Body::Whole(answer) => PgMap::read_slice(&answer, origin),
+                    Body::Coming(answer) => PgMap::read(answer, origin),
+                }),
             }),
-        }),
-        Known::No(why) => Known::No(why),
-    })
+            Fact::No(why) => Fact::No(why),
+        },
+    )
 }
 
 async fn placement_groups(
@@ -270,7 +277,7 @@ async fn placement_groups(
     options: &CollectOptions,
     osds: &OsdMap,
     listed: Listed,
-) -> Result<Known<PgMap>, CollectError> {
+) -> Result<Fact<PgMap>, CollectError> {
     let Listed { brief, reading } = listed;
     let all = match reading.await {
         Ok(read) => read?,
@@ -278,7 +285,7 @@ async fn placement_groups(
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     if !brief {
-        return Ok(Known::Yes(all));
+        return Ok(Fact::Yes(all));
     }
     look_closer(api, options, osds, all).await
 }
@@ -289,12 +296,12 @@ async fn look_closer(
     options: &CollectOptions,
     osds: &OsdMap,
     mut all: PgMap,
-) -> Result<Known<PgMap>, CollectError> {
+) -> Result<Fact<PgMap>, CollectError> {
     if all.iter().any(|pg| !pg.state.clean()) {
         let question = json!({ "prefix": "pg ls", "states": UNCLEAN });
-        match of_manager(api.ask(Whom::Mgr, question).await)? {
-            Known::Yes(answer) => all = all.with(&PgMap::read_slice(&answer, "pg ls")?),
-            Known::No(why) => return Ok(Known::No(why)),
+        match of_manager(api.ask(QueryTarget::Mgr, question).await)? {
+            Fact::Yes(answer) => all = all.with(&PgMap::read_slice(&answer, "pg ls")?),
+            Fact::No(why) => return Ok(Fact::No(why)),
         }
     }
     let old = osds.epoch.saturating_sub(options.recent_epochs);
@@ -307,15 +314,15 @@ async fn look_closer(
     let mut closer = PgMap::default();
     for osd in came_up.iter().take(options.lookups) {
         let question = json!({ "prefix": "pg ls-by-osd", "osd": osd });
-        match of_manager(api.ask(Whom::Mgr, question).await)? {
-            Known::Yes(answer) => closer.extend(&PgMap::read_slice(&answer, "pg ls-by-osd")?),
-            Known::No(why) => return Ok(Known::No(why)),
+        match of_manager(api.ask(QueryTarget::Mgr, question).await)? {
+            Fact::Yes(answer) => closer.extend(&PgMap::read_slice(&answer, "pg ls-by-osd")?),
+            Fact::No(why) => return Ok(Fact::No(why)),
         }
     }
     let mut all = all.with(&closer.distinct());
     // What was not looked at closer has only OSDs that came up long ago, or else it stays unreported.
     all.assume_reported(old, |osd| came_up.contains(&osd));
-    Ok(Known::Yes(all))
+    Ok(Fact::Yes(all))
 }
 
 /// The states by which `pg ls` finds every group that is not clean. There is no word for "not clean".
@@ -334,10 +341,10 @@ const UNCLEAN: [&str; 12] = [
     "backfilling",
 ];
 
-async fn crashes(api: &dyn CephApi) -> Result<Known<Vec<super::health::Crash>>, CollectError> {
-    match of_manager(ask(api, Whom::Mgr, "crash ls-new").await)? {
-        Known::Yes(answer) => Ok(Known::Yes(read_crashes(&answer, "crash ls-new")?)),
-        Known::No(why) => Ok(Known::No(why)),
+async fn crashes(api: &dyn CephApi) -> Result<Fact<Vec<super::health::Crash>>, CollectError> {
+    match of_manager(ask(api, QueryTarget::Mgr, "crash ls-new").await)? {
+        Fact::Yes(answer) => Ok(Fact::Yes(read_crashes(&answer, "crash ls-new")?)),
+        Fact::No(why) => Ok(Fact::No(why)),
     }
 }
 
@@ -346,20 +353,20 @@ const ORCHESTRATORS: [&str; 2] = ["cephadm", "rook"];
 
 /// `orch status` is refused where no orchestrator is set. Where a module is on that could be one, only
 /// its word counts.
-async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Known<Option<String>>, CollectError> {
+async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Fact<Option<String>>, CollectError> {
     let module = mgrs
         .modules
         .iter()
         .find(|module| ORCHESTRATORS.contains(&module.as_str()));
     if module.is_none() {
-        return Ok(Known::Yes(None));
+        return Ok(Fact::Yes(None));
     }
-    match of_manager(ask(api, Whom::Mgr, "orch status").await)? {
-        Known::Yes(answer) => {
+    match of_manager(ask(api, QueryTarget::Mgr, "orch status").await)? {
+        Fact::Yes(answer) => {
             let status: Value = super::from_json(&answer, "orch status")?;
-            Ok(Known::Yes(status["backend"].as_str().map(str::to_owned)))
+            Ok(Fact::Yes(status["backend"].as_str().map(str::to_owned)))
         }
-        Known::No(why) if why.contains("No orchestrator configured") => Ok(Known::Yes(None)),
-        Known::No(why) => Ok(Known::No(why)),
+        Fact::No(why) if why.contains("No orchestrator configured") => Ok(Fact::Yes(None)),
+        Fact::No(why) => Ok(Fact::No(why)),
     }
 }

@@ -12,12 +12,12 @@ pub struct Health {
     /// The overall word: `HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`.
     pub status: String,
     /// The complaints by code.
-    pub checks: BTreeMap<String, Complaint>,
+    pub checks: BTreeMap<String, HealthCheck>,
 }
 
 /// A complaint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Complaint {
+pub struct HealthCheck {
     /// An error rather than a warning.
     pub error: bool,
     /// Somebody has muted it.
@@ -54,7 +54,7 @@ impl Health {
     pub fn read(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
         let raw: Raw = from_json(bytes, origin)?;
         let checks = raw.checks.into_iter().map(|(code, check)| {
-            let complaint = Complaint {
+            let complaint = HealthCheck {
                 // What is not called a warning is taken for worse.
                 error: check.severity != "HEALTH_WARN",
                 muted: check.muted,

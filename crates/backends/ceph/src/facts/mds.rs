@@ -27,7 +27,7 @@ pub struct Filesystem {
     /// Whether a standby may follow a rank's journal.
     pub standby_replay: bool,
     /// Its metadata servers, by name.
-    pub servers: Vec<Server>,
+    pub servers: Vec<MetadataServer>,
 }
 
 impl Filesystem {
@@ -39,7 +39,7 @@ impl Filesystem {
 
 /// A metadata server of a file system.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Server {
+pub struct MetadataServer {
     /// Its name.
     pub name: String,
     /// `up:active`, `up:replay`, `up:standby-replay`.
@@ -48,7 +48,7 @@ pub struct Server {
     pub laggy: bool,
 }
 
-impl Server {
+impl MetadataServer {
     /// It serves a rank.
     pub fn active(&self) -> bool {
         self.state == "up:active" && !self.laggy
@@ -110,10 +110,10 @@ impl FsMap {
         standbys.dedup();
         let mut filesystems = Vec::new();
         for RawFs { mdsmap } in raw.filesystems {
-            let mut servers: Vec<Server> = mdsmap
+            let mut servers: Vec<MetadataServer> = mdsmap
                 .info
                 .into_values()
-                .map(|mds| Server {
+                .map(|mds| MetadataServer {
                     name: mds.name,
                     state: mds.state,
                     laggy: mds.laggy_since.is_some(),

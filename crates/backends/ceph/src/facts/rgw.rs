@@ -9,7 +9,7 @@ use super::{ParseError, from_json, parse};
 
 /// What is taken from `status`: it carries the map of services, in which gateways enrol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Status {
+pub struct CephStatus {
     /// How many placement groups there are, as far as the manager knows.
     pub placement_groups: u64,
     /// The gateways, by name.
@@ -89,7 +89,7 @@ struct RawDaemon {
     metadata: BTreeMap<String, Value>,
 }
 
-impl Status {
+impl CephStatus {
     /// Reads `status`.
     ///
     /// # Errors
@@ -200,7 +200,7 @@ mod tests {
             "4400": { "gid": 4400, "metadata": { "id": "a", "hostname": "h2" } },
             "4500": { "gid": 4500, "metadata": { "id": "b", "hostname": "h2" } },
         } } } } });
-        let read = Status::read(status.to_string().as_bytes(), "status").unwrap();
+        let read = CephStatus::read(status.to_string().as_bytes(), "status").unwrap();
         let seen: Vec<_> = read.gateways.iter().map(|g| (g.name.as_str(), g.gid)).collect();
         assert_eq!(seen, [("a@h1", 4377), ("a@h2", 4400), ("b", 4500)]);
         assert_eq!(read.gateways[0].version.as_deref(), Some("18.2.7"));
@@ -222,7 +222,7 @@ mod tests {
             "nfs": { "daemons": { "a": { "gid": 1, "metadata": {} } } },
             "osd": { "daemons": { "summary": "", "3": { "gid": 0, "metadata": {} } } },
         } } });
-        let read = Status::read(status.to_string().as_bytes(), "status").unwrap();
+        let read = CephStatus::read(status.to_string().as_bytes(), "status").unwrap();
         let [b, s3] = &read.gateways[..] else {
             panic!("{:?}", read.gateways)
         };

@@ -4,15 +4,15 @@
 
 use serde_json::{Value, json};
 
-use super::Facts;
-use crate::api::{CephApi, Whom};
+use super::CephFacts;
+use crate::api::{CephApi, QueryTarget};
 
 /// The release from which on there is no `LevelDB`.
 pub(crate) const NO_LEVELDB: u32 = 17;
 
 /// Asks each monitor that may still have `LevelDB`, and notes what it has; one that does not tell has
 /// `unknown`, and is not upgraded.
-pub async fn ask_mons(api: &dyn CephApi, facts: &mut Facts) {
+pub async fn ask_mons(api: &dyn CephApi, facts: &mut CephFacts) {
     for mon in &mut facts.mon_metadata {
         let major = mon
             .version
@@ -22,7 +22,7 @@ pub async fn ask_mons(api: &dyn CephApi, facts: &mut Facts) {
             && let Some(rank) = facts.mons.ranks.get(&mon.name)
         {
             let counters = api
-                .ask(Whom::MonAt(*rank), json!({ "prefix": "perf dump" }))
+                .ask(QueryTarget::MonAt(*rank), json!({ "prefix": "perf dump" }))
                 .await
                 .unwrap_or_default();
             mon.kv_backend = Some(database(&counters).to_owned());

@@ -9,12 +9,12 @@ use super::{ParseError, from_json};
 
 /// How many daemons of each kind run which version, as `versions` tells. Only those that run count.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Versions {
+pub struct DaemonVersions {
     /// By kind, then by version in short.
     pub by_kind: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
-impl Versions {
+impl DaemonVersions {
     /// Reads `versions`.
     ///
     /// # Errors

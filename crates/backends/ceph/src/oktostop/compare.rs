@@ -4,13 +4,13 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::{Oracle, Verdict};
+use super::{OkToStopVerdict, Oracle};
 use crate::facts::pg::PgId;
 use crate::facts::{ParseError, from_json, invalid};
 
 /// Ceph's answer to `osd ok-to-stop`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Theirs {
+pub struct OkToStopAnswer {
     /// Its verdict.
     pub ok: bool,
     /// The set that it speaks of, sorted. With `--max` it is larger than the one asked about.
@@ -47,7 +47,7 @@ enum Wrapped {
     In { ok_to_stop: Raw },
 }
 
-impl Theirs {
+impl OkToStopAnswer {
     /// Reads the answer to `osd ok-to-stop`. The code that came with it says nothing that is not here.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ pub enum Agreement {
 }
 
 /// Lays Ceph's answer beside ours.
-pub fn compare(oracle: &Oracle<'_>, ours: &Verdict, theirs: &Theirs) -> Agreement {
+pub fn compare(oracle: &Oracle<'_>, ours: &OkToStopVerdict, theirs: &OkToStopAnswer) -> Agreement {
     if ours.osds != theirs.osds {
         return Agreement::OtherSet {
             theirs: theirs.osds.clone(),

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::oracle::split;
-use super::{NoSuchOsd, Oracle, Verdict};
+use super::{NoSuchOsd, OkToStopVerdict, Oracle};
 use crate::facts::pg_state::PgState;
 
 /// A set that may stop, to which nothing can be added, or `max` of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Largest {
     /// The answer on that set.
-    pub verdict: Verdict,
+    pub verdict: OkToStopVerdict,
     /// How many Ceph's own walk along the CRUSH tree finds, under the same rules.
     pub by_ceph_walk: u32,
     /// No set with the OSDs asked about in it can be larger. In each pool, the members that stopped OSDs

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{NoSuchOsd, Verdict};
+use super::{NoSuchOsd, OkToStopVerdict};
 use crate::facts::osd::{OsdMap, Pool, Stretch};
 use crate::facts::pg::{HOLE, Pg, PgMap};
 use crate::facts::pg_state::PgState;
@@ -135,7 +135,7 @@ impl<'a> Oracle<'a> {
     ///
     /// # Errors
     /// An OSD that does not exist.
-    pub fn ask(&self, set: &[u32]) -> Result<Verdict, NoSuchOsd> {
+    pub fn ask(&self, set: &[u32]) -> Result<OkToStopVerdict, NoSuchOsd> {
         let set = self.checked(set)?;
         let mut touched: Vec<u32> = set
             .iter()
@@ -145,13 +145,13 @@ impl<'a> Oracle<'a> {
             .collect();
         touched.sort_unstable();
         touched.dedup();
-        let mut verdict = Verdict {
+        let mut verdict = OkToStopVerdict {
             unknown: self
                 .unknown
                 .iter()
                 .map(|at| self.pgs.at(*at as usize).id)
                 .collect(),
-            ..Verdict::default()
+            ..OkToStopVerdict::default()
         };
         for at in touched {
             let pg = self.pgs.at(at as usize);

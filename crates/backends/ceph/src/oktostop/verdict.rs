@@ -7,7 +7,7 @@ use crate::facts::pg::PgId;
 
 /// Whether a set of OSDs may stop, and which placement groups say so.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Verdict {
+pub struct OkToStopVerdict {
     /// The set asked about, sorted.
     pub osds: Vec<u32>,
     /// Groups of the whole cluster of which nobody knows how they are. One is enough for a no.
@@ -26,7 +26,7 @@ pub struct Verdict {
     pub also_unsafe: Vec<PgId>,
 }
 
-impl Verdict {
+impl OkToStopVerdict {
     /// Whether the set may stop by Ceph's rules alone.
     pub fn ok_by_ceph(&self) -> bool {
         self.unknown.is_empty()
@@ -70,7 +70,7 @@ impl Verdict {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Report<'a> {
+pub struct OkToStopReport<'a> {
     ok_to_stop: bool,
     osds: &'a [u32],
     num_ok_pgs: usize,
@@ -115,8 +115,8 @@ impl Serialize for Names<'_> {
 }
 
 /// The answer as a document.
-pub fn report<'a>(verdict: &'a Verdict, largest: Option<&Largest>) -> Report<'a> {
-    Report {
+pub fn report<'a>(verdict: &'a OkToStopVerdict, largest: Option<&Largest>) -> OkToStopReport<'a> {
+    OkToStopReport {
         ok_to_stop: verdict.ok(),
         osds: &verdict.osds,
         num_ok_pgs: verdict.ok_become_degraded.len() + verdict.ok_become_more_degraded.len(),

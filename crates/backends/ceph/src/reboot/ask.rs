@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stagger_core::model::plain;
+use stagger_core::model::{Fact, plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, last_words};
 use stagger_engine::template::filled;
 use tokio::task::JoinSet;
 
 use crate::config::{CephSettings, Reboot};
-use crate::facts::Known;
 
 /// How many hosts are asked at once: each may be a session of ssh.
 const AT_ONCE: usize = 32;
@@ -25,15 +24,15 @@ pub(crate) const LOOKS: Duration = Duration::from_mins(2);
 const LONGEST: usize = 64;
 
 /// The boot id of each of these hosts, or why nobody could tell.
-pub async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<String>> {
+pub async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Fact<String>> {
     let CephSettings {
         hosts: shell, reboot, ..
     } = settings;
     let mut found = BTreeMap::new();
     for (host, answer) in ask(shell, &reboot.boot_id(shell), hosts, TELLS).await {
         let boot = match answer.and_then(|ran| boot_of(&ran)) {
-            Ok(boot) => Known::Yes(boot),
-            Err(why) => Known::No(why),
+            Ok(boot) => Fact::Yes(boot),
+            Err(why) => Fact::No(why),
         };
         found.insert(host, boot);
     }
@@ -64,7 +63,7 @@ fn boot_of(ran: &Ran) -> Result<String, String> {
 }
 
 /// Whether each of these hosts needs a reboot, or why nobody could tell.
-pub async fn needed(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<bool>> {
+pub async fn needed(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Fact<bool>> {
     let CephSettings {
         hosts: shell, reboot, ..
     } = settings;
@@ -76,16 +75,16 @@ pub async fn needed_by(
     shell: &Hosts,
     command: &str,
     hosts: BTreeSet<String>,
-) -> BTreeMap<String, Known<bool>> {
+) -> BTreeMap<String, Fact<bool>> {
     let mut found = BTreeMap::new();
     for (host, answer) in ask(shell, command, hosts, LOOKS).await {
         let needs = match answer {
-            Ok(Ran { code: 0, .. }) => Known::Yes(true),
-            Ok(Ran { code: 1, .. }) => Known::Yes(false),
+            Ok(Ran { code: 0, .. }) => Fact::Yes(true),
+            Ok(Ran { code: 1, .. }) => Fact::Yes(false),
             Ok(Ran { code, output }) => {
-                Known::No(format!("the command ended with {code}: {}", last_words(&output)))
+                Fact::No(format!("the command ended with {code}: {}", last_words(&output)))
             }
-            Err(why) => Known::No(why),
+            Err(why) => Fact::No(why),
         };
         found.insert(host, needs);
     }
@@ -108,15 +107,15 @@ pub(crate) async fn not_as_wanted(settings: &CephSettings, hosts: BTreeSet<Strin
 }
 
 /// For how long each of these hosts has been up, or why nobody could tell.
-pub async fn uptimes(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Known<Duration>> {
+pub async fn uptimes(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Fact<Duration>> {
     let CephSettings {
         hosts: shell, reboot, ..
     } = settings;
     let mut found = BTreeMap::new();
     for (host, answer) in ask(shell, &reboot.uptime(shell), hosts, TELLS).await {
         let uptime = match answer.and_then(|ran| uptime_of(&ran)) {
-            Ok(uptime) => Known::Yes(uptime),
-            Err(why) => Known::No(why),
+            Ok(uptime) => Fact::Yes(uptime),
+            Err(why) => Fact::No(why),
         };
         found.insert(host, uptime);
     }

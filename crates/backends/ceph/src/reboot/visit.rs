@@ -15,7 +15,7 @@ use stagger_engine::hosts::{Hosts, last_words};
 use stagger_engine::template::filled;
 
 use super::ask;
-use crate::api::{CephApi, Whom};
+use crate::api::{CephApi, QueryTarget};
 use crate::config::{Reboot, SoftwareByKind};
 use crate::effects::api_error;
 use crate::facts::mds::FsMap;
@@ -30,7 +30,7 @@ const TAKES_OVER: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What a host's turn is made of.
-pub(crate) struct Visit<'a> {
+pub(crate) struct HostVisit<'a> {
     pub(crate) api: &'a dyn CephApi,
     pub(crate) shell: &'a Hosts,
     pub(crate) reboot: &'a Reboot,
@@ -72,7 +72,7 @@ impl Power {
     }
 }
 
-impl Visit<'_> {
+impl HostVisit<'_> {
     /// Lays out on a host what its turn needs. Nothing stops.
     ///
     /// # Errors
@@ -386,7 +386,7 @@ impl Visit<'_> {
                 Some(server) if elsewhere && is_settled => {
                     failed.insert(server.name.clone());
                     let question = json!({ "prefix": "mds fail", "role_or_gid": server.name });
-                    let answer = self.api.command(Whom::Mon, question).await;
+                    let answer = self.api.command(QueryTarget::Mon, question).await;
                     answer.map_err(|error| api_error(TRIED, &error))?;
                 }
                 Some(_) if elsewhere => {}
@@ -408,7 +408,7 @@ impl Visit<'_> {
     async fn ask(&self, question: Value) -> Result<Vec<u8>, BackendError> {
         let tried = question["prefix"].as_str().unwrap_or("ask").to_owned();
         self.api
-            .ask(Whom::Mon, question)
+            .ask(QueryTarget::Mon, question)
             .await
             .map_err(|error| api_error(&tried, &error))
     }

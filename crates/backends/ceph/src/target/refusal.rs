@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use stagger_core::model::{GoingBack, Reason, Unit};
+use stagger_core::model::{Fact, GoingBack, Reason, Unit};
 
 use super::{Refusal, Running, TargetPolicy, version_of};
+use crate::facts::CephFacts;
 use crate::facts::osd::{Pool, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::stores::NO_LEVELDB;
-use crate::facts::{Facts, Known};
 use crate::going_back::going_back;
 use crate::translate::{CAUSED, of_monitors, unaccepted};
 
@@ -17,7 +17,7 @@ const LONGEST_JUMP: u32 = 2;
 
 /// The release that is wanted, if nothing speaks against it.
 pub(super) fn judge(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     release: &str,
     policy: &TargetPolicy,
@@ -108,7 +108,7 @@ fn running(units: &[Unit], reasons: &mut Vec<Reason>) -> Option<Running> {
     })
 }
 
-fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool, lowest: Option<u32>) -> Option<Reason> {
+fn health(facts: &CephFacts, policy: &TargetPolicy, half_way: bool, lowest: Option<u32>) -> Option<Reason> {
     let own = |code: &str| {
         let cause = CAUSED.iter().find(|cause| cause.code == code);
         cause.is_some_and(|cause| {
@@ -141,7 +141,7 @@ fn health(facts: &Facts, policy: &TargetPolicy, half_way: bool, lowest: Option<u
 }
 
 /// Why no host of the cluster is rebooted.
-pub(crate) fn of_reboot(facts: &Facts, units: &[Unit], policy: &TargetPolicy) -> Vec<Reason> {
+pub(crate) fn of_reboot(facts: &CephFacts, units: &[Unit], policy: &TargetPolicy) -> Vec<Reason> {
     let versions: BTreeSet<Version> = units.iter().filter_map(version_of).collect();
     let half_way = versions.len() > 1;
     let lowest = versions.iter().map(|version| version.major).min();
@@ -154,16 +154,16 @@ pub(crate) fn of_reboot(facts: &Facts, units: &[Unit], policy: &TargetPolicy) ->
 }
 
 /// `instead`: what to do where there is one.
-fn orchestrator(facts: &Facts, instead: &str) -> Option<Reason> {
+fn orchestrator(facts: &CephFacts, instead: &str) -> Option<Reason> {
     match &facts.orchestrator {
-        Known::Yes(None) => None,
-        Known::Yes(Some(backend)) => Some(Reason::of_backend(
+        Fact::Yes(None) => None,
+        Fact::Yes(Some(backend)) => Some(Reason::of_backend(
             "managed-by-orchestrator",
             format!(
                 "{backend} manages this cluster's daemons and would undo what others do to them; {instead}"
             ),
         )),
-        Known::No(why) => Some(Reason::of_backend(
+        Fact::No(why) => Some(Reason::of_backend(
             "orchestrator-unknown",
             format!("whether an orchestrator manages the daemons is unknown: {why}"),
         )),
@@ -173,7 +173,7 @@ fn orchestrator(facts: &Facts, instead: &str) -> Option<Reason> {
 /// What has been upgraded on a real cluster: stretch mode over two sites with a tiebreaker, each site with monitors to
 /// spare, and every pool over both sites. `ok-to-stop` counts `min_size` alone there and approves a whole site; the budgets
 /// here keep one OSD in each. Nothing is begun while a site is missing.
-fn stretch(facts: &Facts) -> Option<Reason> {
+fn stretch(facts: &CephFacts) -> Option<Reason> {
     let Some(mode) = facts.osds.stretch_mode else {
         let pools = facts.osds.pools.values().filter(|pool| pool.stretch.is_some());
         let pools: Vec<&str> = pools.map(|pool| pool.name.as_str()).collect();
@@ -201,7 +201,7 @@ fn unproven(what: &str) -> Reason {
 }
 
 /// How a cluster in stretch mode differs from those that are known.
-fn odd_stretch(facts: &Facts, mode: StretchMode) -> Option<String> {
+fn odd_stretch(facts: &CephFacts, mode: StretchMode) -> Option<String> {
     if mode.sites != SITES {
         return Some(format!(
             "it is in stretch mode over {} sites, not {SITES}",
@@ -246,7 +246,7 @@ const SITES: u32 = 2;
 /// The first releases that do not open a store of that sort any more.
 const NO_FILESTORE: u32 = 18;
 
-fn stores(facts: &Facts, units: &[Unit], major: u32) -> Option<Reason> {
+fn stores(facts: &CephFacts, units: &[Unit], major: u32) -> Option<Reason> {
     let level = |backend: &Option<String>| major >= NO_LEVELDB && backend.as_deref() == Some("leveldb");
     let file = |store: &Option<String>| major >= NO_FILESTORE && store.as_deref() == Some("filestore");
     let mons = facts.mon_metadata.iter();
@@ -282,7 +282,13 @@ fn stores(facts: &Facts, units: &[Unit], major: u32) -> Option<Reason> {
     })
 }
 
-fn releases(facts: &Facts, units: &[Unit], wanted: &Version, running: Running, reasons: &mut Vec<Reason>) {
+fn releases(
+    facts: &CephFacts,
+    units: &[Unit],
+    wanted: &Version,
+    running: Running,
+    reasons: &mut Vec<Reason>,
+) {
     let major = wanted.major;
     let require = facts.osds.require_osd_release;
     let min_mon = facts.mons.min_mon_release;

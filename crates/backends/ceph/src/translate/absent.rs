@@ -3,7 +3,7 @@
 use stagger_core::model::{Absent, IdError, Kind, Reason, UnitId};
 
 use super::Baseline;
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 use crate::facts::osd::Osd;
 
 /// The OSDs of the map that are no units: dead and out, destroyed, or never started. A large cluster has one nearly
@@ -12,7 +12,7 @@ use crate::facts::osd::Osd;
 ///
 /// # Errors
 /// None that could be met: the names are numbers.
-pub fn absent(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Absent>, IdError> {
+pub fn absent(facts: &CephFacts, baseline: Option<&Baseline>) -> Result<Vec<Absent>, IdError> {
     let mut all = Vec::new();
     for (id, osd) in &facts.osds.osds {
         if let Some(reason) = why_absent(facts, baseline, *id, osd) {
@@ -27,11 +27,11 @@ pub fn absent(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Absent>,
 }
 
 /// Whether nothing counts on an OSD.
-pub(crate) fn is_absent(facts: &Facts, baseline: Option<&Baseline>, id: u32, osd: &Osd) -> bool {
+pub(crate) fn is_absent(facts: &CephFacts, baseline: Option<&Baseline>, id: u32, osd: &Osd) -> bool {
     why_absent(facts, baseline, id, osd).is_some()
 }
 
-fn why_absent(facts: &Facts, baseline: Option<&Baseline>, id: u32, osd: &Osd) -> Option<Reason> {
+fn why_absent(facts: &CephFacts, baseline: Option<&Baseline>, id: u32, osd: &Osd) -> Option<Reason> {
     if osd.up {
         return None;
     }

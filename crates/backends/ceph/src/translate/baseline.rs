@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{Kind, Revision, Unit, UnitId, UnitState};
+use stagger_core::model::{Fact, Kind, Revision, Unit, UnitId, UnitState};
 
-use crate::facts::{Facts, Known};
+use crate::facts::CephFacts;
 
 const DOCUMENT: &str = "ceph-baseline";
 const VERSION: u32 = 1;
@@ -71,7 +71,7 @@ struct Document {
 
 impl Baseline {
     /// What these facts say, with the units that they make.
-    pub fn of(facts: &Facts, units: &[Unit]) -> Self {
+    pub fn of(facts: &CephFacts, units: &[Unit]) -> Self {
         let checks = facts.health.checks.iter().filter(|(_, check)| !check.muted);
         let running = units
             .iter()
@@ -85,8 +85,8 @@ impl Baseline {
                 (unit.id.clone(), daemon)
             });
         let crashes = match &facts.crashes {
-            Known::Yes(crashes) => crashes.iter().map(|crash| crash.id.clone()).collect(),
-            Known::No(_) => BTreeSet::new(),
+            Fact::Yes(crashes) => crashes.iter().map(|crash| crash.id.clone()).collect(),
+            Fact::No(_) => BTreeSet::new(),
         };
         Self {
             at: facts.collected_at,

@@ -1,14 +1,14 @@
 //! Which daemons alone keep a condition from being so: were they up, it would be.
 
-use stagger_core::model::{Condition, IdError, Unit, UnitId, UnitState, Verdict};
+use stagger_core::model::{Condition, Fact, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::{Baseline, is_absent};
+use crate::facts::CephFacts;
 use crate::facts::pg_state::PgState;
-use crate::facts::{Facts, Known};
 
 /// Says it of the conditions of which that can be told.
 pub(super) fn tell(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     baseline: Option<&Baseline>,
     conditions: &mut [Condition],
@@ -34,13 +34,13 @@ pub(super) fn tell(
     Ok(())
 }
 
-fn down_osds(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<UnitId>, IdError> {
+fn down_osds(facts: &CephFacts, baseline: Option<&Baseline>) -> Result<Vec<UnitId>, IdError> {
     let osds = facts.osds.osds.iter();
     let down = osds.filter(|(id, osd)| !osd.up && !is_absent(facts, baseline, **id, osd));
     down.map(|(id, _)| UnitId::new(format!("osd.{id}"))).collect()
 }
 
-fn all_are_in(facts: &Facts, baseline: Option<&Baseline>) -> bool {
+fn all_are_in(facts: &CephFacts, baseline: Option<&Baseline>) -> bool {
     let is_in = |id: &u32| facts.osds.osds.get(id).is_some_and(|osd| osd.inside);
     baseline.is_some_and(|baseline| baseline.osds_in.iter().all(is_in))
 }
@@ -58,8 +58,8 @@ fn running(units: &[Unit], baseline: Option<&Baseline>) -> Vec<UnitId> {
 
 /// Whether every placement group that is not clean serves and has fewer OSDs than it should, and nothing else ails it. Whichever
 /// it lacks is down then: one that is up again takes part, and the group peers or recovers for it.
-fn only_lack_osds(facts: &Facts) -> bool {
-    let Known::Yes(pgs) = &facts.pgs else { return false };
+fn only_lack_osds(facts: &CephFacts) -> bool {
+    let Fact::Yes(pgs) = &facts.pgs else { return false };
     let lacking = [
         PgState::parse("active+undersized+degraded"),
         // One without objects lacks no copy of any.

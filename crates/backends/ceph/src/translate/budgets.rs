@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use stagger_core::model::{Budgets, BudgetsBuilder, Ix, Snapshot, SnapshotError};
+use stagger_core::model::{Budgets, BudgetsBuilder, Fact, Ix, Snapshot, SnapshotError};
 
 use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
 use super::sites::{self, Sites};
+use crate::facts::CephFacts;
 use crate::facts::osd::Pool;
 use crate::facts::pg::{HOLE, Pg, PgId, PgMap};
 use crate::facts::pg_state::PgState;
 use crate::facts::rgw::Gateway;
-use crate::facts::{Facts, Known};
 
 /// The budgets of a cluster over units at these places.
 ///
@@ -31,7 +31,7 @@ use crate::facts::{Facts, Known};
 ///
 /// Groups of one pool with the same members and limit are one budget, named after the first.
 /// Where the placement groups are not known, no OSD may stop.
-pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
+pub fn budgets(facts: &CephFacts, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
     of(facts, known(facts), places, permitted)
 }
 
@@ -42,7 +42,7 @@ pub fn budgets(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitte
 /// None for a snapshot of these facts.
 pub fn with_recovered(
     snapshot: Snapshot,
-    facts: &Facts,
+    facts: &CephFacts,
     permitted: &Permitted,
 ) -> Result<Snapshot, SnapshotError> {
     let is_whole = |pool: u32, up: &[u32]| {
@@ -59,14 +59,19 @@ pub fn with_recovered(
     snapshot.with_recovered(budgets)
 }
 
-fn known(facts: &Facts) -> Option<&PgMap> {
+fn known(facts: &CephFacts) -> Option<&PgMap> {
     match &facts.pgs {
-        Known::Yes(pgs) => Some(pgs),
-        Known::No(_) => None,
+        Fact::Yes(pgs) => Some(pgs),
+        Fact::No(_) => None,
     }
 }
 
-fn of(facts: &Facts, pgs: Option<&PgMap>, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
+fn of(
+    facts: &CephFacts,
+    pgs: Option<&PgMap>,
+    places: &BTreeMap<&str, u32>,
+    permitted: &Permitted,
+) -> Budgets {
     let mut builder = BudgetsBuilder::default();
     if let Some(pgs) = pgs {
         placement_groups(facts, pgs, places, permitted, &mut builder);
@@ -88,7 +93,12 @@ fn of_kind<'a>(
         .map(|(_, at)| (Ix(*at), 1))
 }
 
-fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted, builder: &mut BudgetsBuilder) {
+fn daemons(
+    facts: &CephFacts,
+    places: &BTreeMap<&str, u32>,
+    permitted: &Permitted,
+    builder: &mut BudgetsBuilder,
+) {
     // None is spared where nothing stands in for it, unless a person permits that for each.
     let lone = |sort: &str, prefix: &str| -> u32 {
         let mut names = places.keys().filter(|id| id.starts_with(prefix));
@@ -131,7 +141,7 @@ fn daemons(facts: &Facts, places: &BTreeMap<&str, u32>, permitted: &Permitted, b
 /// Gateways stand in for those of their own service and zone. One that is stopped has left the map, and nobody can tell
 /// any more of which it was: it counts in each group.
 fn gateways(
-    facts: &Facts,
+    facts: &CephFacts,
     places: &BTreeMap<&str, u32>,
     permitted: &Permitted,
     builder: &mut BudgetsBuilder,
@@ -190,7 +200,7 @@ pub(super) fn on_one_line(name: &str) -> Cow<'_, str> {
 }
 
 fn placement_groups(
-    facts: &Facts,
+    facts: &CephFacts,
     pgs: &PgMap,
     places: &BTreeMap<&str, u32>,
     permitted: &Permitted,
@@ -300,7 +310,7 @@ const NOWHERE: u32 = u32::MAX;
 const FAR: u32 = 1 << 20;
 
 impl Places {
-    fn new(facts: &Facts, places: &BTreeMap<&str, u32>) -> Self {
+    fn new(facts: &CephFacts, places: &BTreeMap<&str, u32>) -> Self {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         for id in facts.osds.osds.keys().copied() {
             if let Some(place) = places.get(format!("osd.{id}").as_str()).copied() {

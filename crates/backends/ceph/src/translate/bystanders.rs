@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{Bystander, IdError, Kind};
 
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 
 /// Daemons of Ceph that are no units: mirrors, NFS gateways, and whatever else enrols, by what they run. `versions`
 /// counts those that tell; of the others the map of services knows that they are there. Those that enrol nowhere, as
@@ -12,7 +12,7 @@ use crate::facts::Facts;
 ///
 /// # Errors
 /// A kind that cannot be a name.
-pub fn bystanders(facts: &Facts) -> Result<Vec<Bystander>, IdError> {
+pub fn bystanders(facts: &CephFacts) -> Result<Vec<Bystander>, IdError> {
     const UNITS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
     let mut counted: BTreeMap<(&str, Option<&str>), u32> = BTreeMap::new();
     for (kind, versions) in &facts.versions.by_kind {

@@ -26,14 +26,14 @@ mod pgs;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use stagger_core::model::{Condition, ConditionName, IdError, Unit, UnitId, UnitState, Verdict};
+use stagger_core::model::{Condition, ConditionName, Fact, IdError, Unit, UnitId, UnitState, Verdict};
 
 use super::codes::caused;
 use super::{Baseline, HealthPolicy, blockers, is_absent};
-use crate::facts::health::Complaint;
+use crate::facts::CephFacts;
+use crate::facts::health::HealthCheck;
 use crate::facts::osd::{Osd, StretchMode};
 use crate::facts::release::{self, Version};
-use crate::facts::{Facts, Known};
 
 /// The oldest release for which `require-osd-release-N` and its like are told.
 pub(crate) const OLDEST: u32 = 16;
@@ -46,7 +46,7 @@ pub(crate) const SITES_WHOLE: &str = "sites-whole";
 /// # Errors
 /// None that could be met: the names are this program's.
 pub fn conditions(
-    facts: &Facts,
+    facts: &CephFacts,
     units: &[Unit],
     policy: &HealthPolicy,
     baseline: Option<&Baseline>,
@@ -89,9 +89,9 @@ pub fn conditions(
 }
 
 /// A verdict with its why.
-type Found = (Verdict, String);
+type VerdictReason = (Verdict, String);
 
-fn condition(name: &str, (verdict, why): Found) -> Result<Condition, IdError> {
+fn condition(name: &str, (verdict, why): VerdictReason) -> Result<Condition, IdError> {
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
@@ -120,7 +120,7 @@ fn named(major: Option<u32>) -> String {
     }
 }
 
-fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
+fn running(units: &[Unit], baseline: Option<&Baseline>) -> VerdictReason {
     let expected = |unit: &&Unit| baseline.is_none_or(|baseline| baseline.daemons.contains_key(&unit.id));
     let missing: Vec<&Unit> = units
         .iter()
@@ -140,10 +140,10 @@ fn running(units: &[Unit], baseline: Option<&Baseline>) -> Found {
     (if down { Verdict::No } else { Verdict::Unknown }, why)
 }
 
-fn crash_loop(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+fn crash_loop(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let crashes = match &facts.crashes {
-        Known::Yes(crashes) => crashes,
-        Known::No(why) => return (Verdict::Unknown, format!("crash reports cannot be read: {why}")),
+        Fact::Yes(crashes) => crashes,
+        Fact::No(why) => return (Verdict::Unknown, format!("crash reports cannot be read: {why}")),
     };
     let mut new: BTreeMap<&str, u32> = BTreeMap::new();
     for crash in crashes
@@ -178,15 +178,15 @@ fn crash_loop(facts: &Facts, baseline: Option<&Baseline>) -> Found {
 
 /// The complaints that are neither muted nor accepted, with those that always count.
 pub fn unaccepted<'a>(
-    facts: &'a Facts,
+    facts: &'a CephFacts,
     policy: &'a HealthPolicy,
-) -> impl Iterator<Item = (&'a String, &'a Complaint)> {
+) -> impl Iterator<Item = (&'a String, &'a HealthCheck)> {
     facts.health.checks.iter().filter(|(code, check)| {
         policy.block.contains(*code) || !(check.muted || policy.accept.contains(*code))
     })
 }
 
-fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Found {
+fn health(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> VerdictReason {
     let (mut standing, mut own, mut bad) = (0, 0, Vec::new());
     for (code, check) in unaccepted(facts, policy) {
         let blocked = policy.block.contains(code);
@@ -210,7 +210,7 @@ fn health(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> 
     }
 }
 
-fn quorum(facts: &Facts) -> Found {
+fn quorum(facts: &CephFacts) -> VerdictReason {
     let mons = &facts.mons;
     let out: Vec<&String> = mons
         .mons
@@ -230,7 +230,7 @@ fn quorum(facts: &Facts) -> Found {
     )
 }
 
-fn sites_whole(mode: StretchMode) -> Found {
+fn sites_whole(mode: StretchMode) -> VerdictReason {
     let why = if mode.recovering {
         "a site has come back, and its placement groups are not clean yet"
     } else if mode.degraded {
@@ -241,7 +241,7 @@ fn sites_whole(mode: StretchMode) -> Found {
     (yes(!mode.degraded && !mode.recovering), why.to_owned())
 }
 
-fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let osds: BTreeMap<u32, &Osd> = facts
         .osds
         .osds
@@ -283,7 +283,7 @@ fn osds_up_in(facts: &Facts, baseline: Option<&Baseline>) -> Found {
     }
 }
 
-fn mgr_active(facts: &Facts, baseline: Option<&Baseline>) -> Found {
+fn mgr_active(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let mgrs = &facts.mgrs;
     let standbys = mgrs.standbys.len() as u32;
     let before = baseline.map_or(0, |baseline| baseline.mgr_standbys);
@@ -301,7 +301,7 @@ fn mgr_active(facts: &Facts, baseline: Option<&Baseline>) -> Found {
     }
 }
 
-fn mds_active(facts: &Facts) -> Found {
+fn mds_active(facts: &CephFacts) -> VerdictReason {
     let mut bad = Vec::new();
     for fs in &facts.fs.filesystems {
         let active = fs.servers.iter().filter(|mds| mds.active()).count() as u32;
@@ -322,7 +322,7 @@ fn mds_active(facts: &Facts) -> Found {
     }
 }
 
-fn rgw_serving(units: &[Unit]) -> Found {
+fn rgw_serving(units: &[Unit]) -> VerdictReason {
     let gateways: Vec<&Unit> = units.iter().filter(|unit| unit.kind.as_str() == "rgw").collect();
     let down: Vec<_> = gateways
         .iter()
@@ -353,7 +353,7 @@ struct Running {
 }
 
 impl Running {
-    fn of(facts: &Facts) -> Self {
+    fn of(facts: &CephFacts) -> Self {
         let mut running = Self {
             known: Vec::with_capacity(facts.osds.osds.len()),
             unknown: Vec::new(),
@@ -371,7 +371,7 @@ impl Running {
         running
     }
 
-    fn osds_run(&self, major: u32) -> Found {
+    fn osds_run(&self, major: u32) -> VerdictReason {
         let older = || self.known.iter().filter(|(_, version)| version.major < major);
         let (count, unknown) = (older().count(), self.unknown.len());
         if count > 0 {

@@ -11,8 +11,8 @@ use stagger_core::model::{
     Snapshot, SnapshotError, Terms, Unit, UnitId, UnitState,
 };
 
-use super::TranslateError;
-use crate::facts::Facts;
+use super::CephTranslateError;
+use crate::facts::CephFacts;
 
 /// The kind of a host.
 pub const HOST: &str = "host";
@@ -44,7 +44,7 @@ pub struct Booted {
 
 /// Daemons of which only so many may be down, beside the budgets of the daemons themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bound {
+pub struct DaemonBudget {
     /// What it is called in messages.
     pub name: String,
     /// How many may be down.
@@ -60,7 +60,7 @@ pub struct Carried<'a> {
     /// What each host runs.
     pub booted: &'a dyn Fn(&str) -> Result<Booted, IdError>,
     /// What holds while hosts have their turn, and not while daemons have theirs.
-    pub bounds: &'a [Bound],
+    pub bounds: &'a [DaemonBudget],
     /// The host whose turn is the last.
     pub last: Option<&'a str>,
 }
@@ -69,7 +69,7 @@ pub struct Carried<'a> {
 ///
 /// # Errors
 /// Names that no unit can have; none that the parsers let through are known.
-pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, TranslateError> {
+pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, CephTranslateError> {
     let mut of_host: BTreeMap<&str, Vec<&Unit>> = BTreeMap::new();
     let mut units = Vec::new();
     for daemon in daemons.units() {
@@ -94,7 +94,7 @@ pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, Tran
     for daemon in daemons.units() {
         let unit = unit_of(&daemon.id)?;
         let seat = found.get(&unit).copied();
-        seats.push(seat.ok_or(TranslateError::Snapshot(SnapshotError::Twice(unit)))?);
+        seats.push(seat.ok_or(CephTranslateError::Snapshot(SnapshotError::Twice(unit)))?);
     }
     let seat_of = |daemon: &UnitId| daemons.find(daemon).map(|at| seats[at.at()]);
     let budgets = |of: &Budgets| carried_budgets(of, &seats, carried.bounds, &seat_of);
@@ -184,7 +184,7 @@ fn of_daemons(host: &str, daemons: &[&Unit], carried: &Carried<'_>) -> Result<Un
 fn carried_budgets(
     of: &Budgets,
     seats: &[Ix],
-    bounds: &[Bound],
+    bounds: &[DaemonBudget],
     seat_of: &dyn Fn(&UnitId) -> Option<Ix>,
 ) -> Budgets {
     let mut builder = BudgetsBuilder::default();
@@ -200,7 +200,7 @@ fn carried_budgets(
         let (group, name) = (of.group(budget), of.name(budget));
         builder.add_for(of.share(budget), group, name, of.limit(budget), &costs);
     }
-    for Bound { name, limit, members } in bounds {
+    for DaemonBudget { name, limit, members } in bounds {
         let members: Vec<(Ix, u32)> = members
             .iter()
             .filter_map(|daemon| Some((seat_of(daemon)?, 1)))
@@ -216,7 +216,7 @@ fn carried_budgets(
 ///
 /// # Errors
 /// None that could be met: the names are those of units.
-pub fn bounds(facts: &Facts) -> Result<Vec<Bound>, IdError> {
+pub fn bounds(facts: &CephFacts) -> Result<Vec<DaemonBudget>, IdError> {
     let map = &facts.fs;
     let unit = |name: &String| UnitId::new(format!("mds.{name}"));
     let follows = map.filesystems.iter().flat_map(|fs| &fs.servers);
@@ -228,7 +228,7 @@ pub fn bounds(facts: &Facts) -> Result<Vec<Bound>, IdError> {
         .iter()
         .filter(|fs| fs.ranks() > 1 && standbys == 0)
     {
-        bounds.push(Bound {
+        bounds.push(DaemonBudget {
             name: format!("ranks of {}, without a standby", fs.name),
             limit: 0,
             members: fs
@@ -244,7 +244,7 @@ pub fn bounds(facts: &Facts) -> Result<Vec<Bound>, IdError> {
             .iter()
             .flat_map(|fs| &fs.servers)
             .map(|server| &server.name);
-        bounds.push(Bound {
+        bounds.push(DaemonBudget {
             name: "as many as stand by for all file systems".to_owned(),
             limit: standbys as u32,
             members: servers.chain(&map.standbys).map(unit).collect::<Result<_, _>>()?,

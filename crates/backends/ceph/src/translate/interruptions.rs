@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stagger_core::model::{IdError, Interruption, UnitId};
+use stagger_core::model::{Fact, IdError, Interruption, UnitId};
 
+use crate::facts::CephFacts;
 use crate::facts::mds::{Filesystem, FsMap};
 use crate::facts::osd::Pool;
 use crate::facts::pg::HOLE;
 use crate::facts::rgw::Gateway;
-use crate::facts::{Facts, Known};
 
 /// The interruptions that a person permits, by their names and by their sorts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ pub(super) fn lone_server<'a>(fs: &'a Filesystem, map: &FsMap) -> Option<&'a str
 }
 
 /// The gateways in groups that stand in for each other.
-pub(super) fn gateways(facts: &Facts) -> BTreeMap<(Option<&str>, Option<&str>), Vec<&Gateway>> {
+pub(super) fn gateways(facts: &CephFacts) -> BTreeMap<(Option<&str>, Option<&str>), Vec<&Gateway>> {
     let mut groups: BTreeMap<_, Vec<&Gateway>> = BTreeMap::new();
     for gateway in &facts.gateways {
         groups.entry(gateway.stands_in_for()).or_default().push(gateway);
@@ -73,7 +73,7 @@ pub(super) fn of_group((zone, service): (Option<&str>, Option<&str>)) -> String 
 /// # Errors
 /// None that could be met: the names are those of units.
 pub fn interruptions(
-    facts: &Facts,
+    facts: &CephFacts,
     places: &BTreeMap<&str, u32>,
     permitted: &Permitted,
 ) -> Result<Vec<Interruption>, IdError> {
@@ -157,9 +157,9 @@ pub fn interruptions(
 }
 
 /// The OSDs that hold groups of these pools.
-fn osds_of(facts: &Facts, pools: &BTreeMap<u32, &Pool>) -> BTreeMap<u32, BTreeSet<u32>> {
+fn osds_of(facts: &CephFacts, pools: &BTreeMap<u32, &Pool>) -> BTreeMap<u32, BTreeSet<u32>> {
     let mut osds: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
-    let Known::Yes(pgs) = &facts.pgs else { return osds };
+    let Fact::Yes(pgs) = &facts.pgs else { return osds };
     if pools.is_empty() {
         return osds;
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{BudgetsBuilder, Ix};
 
-use crate::facts::Facts;
+use crate::facts::CephFacts;
 use crate::facts::osd::Stretch;
 
 /// On which side of a stretch pool's barrier each OSD stands.
@@ -26,7 +26,7 @@ pub(super) struct Sites {
 
 impl Sites {
     /// `place`: where the unit of an OSD is, if it has one.
-    pub(super) fn new(facts: &Facts, stretch: Stretch, place: impl Fn(u32) -> Option<u32>) -> Self {
+    pub(super) fn new(facts: &CephFacts, stretch: Stretch, place: impl Fn(u32) -> Option<u32>) -> Self {
         let up = facts.osds.osds.iter().filter(|(_, osd)| osd.up);
         let site = up
             .filter_map(|(osd, _)| Some((place(*osd)?, facts.tree.above(*osd, stretch.barrier)?)))
@@ -78,7 +78,7 @@ impl Sites {
 
 /// The sites of a cluster in stretch mode with their monitors. The tiebreaker has one of its own. `None` for a monitor of
 /// which nobody can tell where it stands.
-pub(crate) fn of_monitors(facts: &Facts) -> BTreeMap<Option<&str>, Vec<&str>> {
+pub(crate) fn of_monitors(facts: &CephFacts) -> BTreeMap<Option<&str>, Vec<&str>> {
     let mut sites: BTreeMap<Option<&str>, Vec<&str>> = BTreeMap::new();
     let Some(mode) = facts.osds.stretch_mode else {
         return sites;
@@ -94,7 +94,7 @@ pub(crate) fn of_monitors(facts: &Facts) -> BTreeMap<Option<&str>, Vec<&str>> {
 
 /// What a cluster in stretch mode asks besides: of the monitors of a site one at a time, and no OSD at all while a site is
 /// missing or not clean yet. A monitor that stands nobody knows where counts in each site.
-pub(super) fn of_mode(facts: &Facts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
+pub(super) fn of_mode(facts: &CephFacts, places: &BTreeMap<&str, u32>, builder: &mut BudgetsBuilder) {
     let Some(mode) = facts.osds.stretch_mode else {
         return;
     };

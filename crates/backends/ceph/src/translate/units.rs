@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use stagger_core::model::{HostName, IdError, Kind, Reason, Revision, Unit, UnitId, UnitState, plain};
 
 use super::{Baseline, is_absent};
-use crate::facts::{DaemonMetadata, Facts};
+use crate::facts::{CephFacts, DaemonMetadata};
 
 /// The leader of the monitors, the active manager and active metadata servers come last in their stage:
 /// each time one of them stops, the cluster waits for another to take over.
@@ -18,7 +18,7 @@ const LAST: u32 = 1;
 ///
 /// # Errors
 /// A name or version that cannot be used.
-pub fn units(facts: &Facts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, IdError> {
+pub fn units(facts: &CephFacts, baseline: Option<&Baseline>) -> Result<Vec<Unit>, IdError> {
     let mut units = Vec::new();
     mons(facts, &mut units)?;
     mgrs(facts, &mut units)?;
@@ -63,7 +63,7 @@ fn sort(units: &mut [Unit]) {
     units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
 }
 
-struct Seen<'a> {
+struct DaemonFacts<'a> {
     kind: &'a Kind,
     name: &'a str,
     host: Option<&'a str>,
@@ -73,8 +73,8 @@ struct Seen<'a> {
     last: bool,
 }
 
-fn unit(seen: Seen<'_>) -> Result<Unit, IdError> {
-    let Seen {
+fn unit(seen: DaemonFacts<'_>) -> Result<Unit, IdError> {
+    let DaemonFacts {
         kind,
         name,
         host,
@@ -111,7 +111,7 @@ fn serving(yes: bool) -> UnitState {
 
 /// What a daemon says about itself, and where its host stands.
 fn about<'a>(
-    facts: &Facts,
+    facts: &CephFacts,
     metadata: &'a [DaemonMetadata],
     name: &str,
 ) -> (Option<&'a str>, Option<&'a str>, BTreeMap<String, String>) {
@@ -125,11 +125,11 @@ fn about<'a>(
     )
 }
 
-fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn mons(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("mon")?;
     for name in &facts.mons.mons {
         let (version, host, domains) = about(facts, &facts.mon_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -142,7 +142,7 @@ fn mons(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     Ok(())
 }
 
-fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn mgrs(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("mgr")?;
     let active = facts
         .mgrs
@@ -152,7 +152,7 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let standbys = facts.mgrs.standbys.iter().map(|name| (name, true, false));
     for (name, serves, last) in active.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mgr_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -165,7 +165,7 @@ fn mgrs(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     Ok(())
 }
 
-fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn osds(facts: &CephFacts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("osd")?;
     // Thousands of OSDs run a few releases.
     let mut revisions: BTreeMap<&str, Revision> = BTreeMap::new();
@@ -188,7 +188,7 @@ fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Re
                 Entry::Vacant(place) => place.insert(Revision::new(version)?).clone(),
             }),
         };
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name: &id.to_string(),
             host: metadata.and_then(|osd| osd.host.as_deref()),
@@ -201,7 +201,7 @@ fn osds(facts: &Facts, baseline: Option<&Baseline>, units: &mut Vec<Unit>) -> Re
     Ok(())
 }
 
-fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn mdss(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("mds")?;
     let servers = facts.fs.filesystems.iter().flat_map(|fs| &fs.servers);
     // One on its way to a rank or stopping does not serve, and nobody says that it is down either.
@@ -222,7 +222,7 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
         .map(|name| (name, UnitState::Serving, false));
     for (name, state, last) in servers.chain(standbys) {
         let (version, host, domains) = about(facts, &facts.mds_metadata, name);
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name,
             host,
@@ -235,11 +235,11 @@ fn mdss(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     Ok(())
 }
 
-fn rgws(facts: &Facts, units: &mut Vec<Unit>) -> Result<(), IdError> {
+fn rgws(facts: &CephFacts, units: &mut Vec<Unit>) -> Result<(), IdError> {
     let kind = Kind::new("rgw")?;
     for gateway in &facts.gateways {
         let host = gateway.host.as_deref();
-        units.push(unit(Seen {
+        units.push(unit(DaemonFacts {
             kind: &kind,
             name: &gateway.name,
             host,

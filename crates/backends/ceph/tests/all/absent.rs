@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
 use stagger_core::check::check;
 use stagger_core::model::{
-    ClusterName, ConditionName, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
+    ClusterName, ConditionName, Fact, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
 };
 use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 
@@ -16,7 +16,7 @@ use crate::cluster::{recorded, text};
 
 /// The recorded cluster after osd.5 died: down, and out unless somebody holds that up; its groups are whole again
 /// on its neighbours.
-fn dead(inside: bool) -> Facts {
+fn dead(inside: bool) -> CephFacts {
     let mut facts = recorded("18.2.7");
     let osd = facts.osds.osds.get_mut(&5).unwrap();
     (osd.up, osd.inside) = (false, inside);
@@ -37,11 +37,11 @@ fn dead(inside: bool) -> Facts {
         pg["acting"] = moved.clone().into();
         pg["up"] = moved.into();
     }
-    facts.pgs = Known::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
+    facts.pgs = Fact::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
     facts
 }
 
-fn destroyed() -> Facts {
+fn destroyed() -> CephFacts {
     let mut facts = dead(false);
     facts.osds.osds.get_mut(&5).unwrap().destroyed = true;
     // What Ceph answers for one: its number and nothing else.
@@ -50,14 +50,14 @@ fn destroyed() -> Facts {
     facts
 }
 
-fn never_started() -> Facts {
+fn never_started() -> CephFacts {
     let mut facts = destroyed();
     let osd = facts.osds.osds.get_mut(&5).unwrap();
     (osd.destroyed, osd.up_from) = (false, 0);
     facts
 }
 
-fn snapshot(facts: &Facts, baseline: Option<&Baseline>) -> Snapshot {
+fn snapshot(facts: &CephFacts, baseline: Option<&Baseline>) -> Snapshot {
     let cluster = ClusterName::new("c").unwrap();
     translate(
         &cluster,
@@ -70,7 +70,7 @@ fn snapshot(facts: &Facts, baseline: Option<&Baseline>) -> Snapshot {
     .unwrap()
 }
 
-fn planned(facts: &Facts, release: &str, policy: &Policy) -> Plan {
+fn planned(facts: &CephFacts, release: &str, policy: &Policy) -> Plan {
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let snapshot = snapshot(facts, None);
     let target = target(facts, release, &TargetPolicy::default()).unwrap();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stagger_ceph::api::exec::Exec;
-use stagger_ceph::api::saved::{FromSaved, Recorder};
+use stagger_ceph::api::saved::{AnswerRecorder, FromSaved};
 use stagger_ceph::api::session::Session;
-use stagger_ceph::api::{Access, Answer, ApiError, CephApi, Whom};
+use stagger_ceph::api::{Access, CephAnswer, CephApi, CephApiError, QueryTarget};
 
 fn access(dir: &Path, python: Option<Vec<String>>) -> Access {
     Access {
@@ -33,8 +33,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-fn ask(api: &dyn CephApi, prefix: &str) -> Result<Answer, ApiError> {
-    runtime().block_on(api.command(Whom::Mon, json!({ "prefix": prefix, "format": "json" })))
+fn ask(api: &dyn CephApi, prefix: &str) -> Result<CephAnswer, CephApiError> {
+    runtime().block_on(api.command(QueryTarget::Mon, json!({ "prefix": prefix, "format": "json" })))
 }
 
 const CEPH: &str = r#"#!/bin/sh
@@ -63,7 +63,7 @@ fn the_program_is_asked_once_a_question() {
     assert_eq!((no.rc, no.out.as_slice()), (16, &b"{}\n"[..]));
     let error = ask(&api, "status").unwrap_err();
     assert!(
-        matches!(error, ApiError::Unreachable { .. }) && error.passes(),
+        matches!(error, CephApiError::Unreachable { .. }) && error.passes(),
         "{error}"
     );
 }
@@ -74,7 +74,10 @@ fn a_program_that_hangs_is_ended_in_time() {
     script(&dir.path().join("ceph"), CEPH);
     let started = Instant::now();
     let error = ask(&Exec::new(access(dir.path(), None)), "hang").unwrap_err();
-    assert!(matches!(error, ApiError::TimedOut { seconds: 2, .. }), "{error}");
+    assert!(
+        matches!(error, CephApiError::TimedOut { seconds: 2, .. }),
+        "{error}"
+    );
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 
@@ -132,17 +135,17 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     let connections = || fs::read(dir.path().join("connections")).unwrap().len();
     runtime().block_on(async {
-        let ask = |prefix: &'static str| api.command(Whom::Mgr, json!({ "prefix": prefix }));
+        let ask = |prefix: &'static str| api.command(QueryTarget::Mgr, json!({ "prefix": prefix }));
         for _ in 0..3 {
             assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
         }
         let no = ask("no").await.unwrap();
         assert_eq!((no.rc, no.err.as_str()), (16, "unsafe"));
         assert_eq!(connections(), 1);
-        assert!(matches!(ask("die").await, Err(ApiError::Unreachable { .. })));
+        assert!(matches!(ask("die").await, Err(CephApiError::Unreachable { .. })));
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         assert_eq!(connections(), 2);
-        assert!(matches!(ask("hang").await, Err(ApiError::TimedOut { .. })));
+        assert!(matches!(ask("hang").await, Err(CephApiError::TimedOut { .. })));
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         // Given up half-way: its late answer is not taken for the next one's.
         assert!(
@@ -161,7 +164,7 @@ fn nobody_waits_for_the_answer_of_another() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    let ask = |prefix: &'static str| api.command(QueryTarget::Mon, json!({ "prefix": prefix }));
     runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         // Each has its own answer, and the quick one does not wait for the slow ones.
@@ -189,7 +192,7 @@ fn nobody_waits_for_the_answer_of_another() {
                 ask("status").await
             })
         });
-        assert!(matches!(hung, Err(ApiError::TimedOut { .. })), "{hung:?}");
+        assert!(matches!(hung, Err(CephApiError::TimedOut { .. })), "{hung:?}");
         assert_eq!(late.unwrap().out, br#"{"prefix": "slow"}"#);
         assert_eq!(next.unwrap().out, br#"{"prefix": "status"}"#);
     });
@@ -201,13 +204,13 @@ fn what_was_in_flight_when_the_process_ended_fails_at_once() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
-    let ask = |prefix: &'static str| api.command(Whom::Mon, json!({ "prefix": prefix }));
+    let ask = |prefix: &'static str| api.command(QueryTarget::Mon, json!({ "prefix": prefix }));
     runtime().block_on(async {
         assert_eq!(ask("osd dump").await.unwrap().rc, 0);
         let begun = Instant::now();
         let (hung, died) = tokio::join!(ask("hang"), ask("die"));
-        assert!(matches!(hung, Err(ApiError::Unreachable { .. })), "{hung:?}");
-        assert!(matches!(died, Err(ApiError::Unreachable { .. })), "{died:?}");
+        assert!(matches!(hung, Err(CephApiError::Unreachable { .. })), "{hung:?}");
+        assert!(matches!(died, Err(CephApiError::Unreachable { .. })), "{died:?}");
         assert!(
             begun.elapsed() < Duration::from_millis(1500),
             "{:?}",
@@ -230,7 +233,7 @@ fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     let error = ask(&api, "osd dump").unwrap_err();
     assert!(
-        matches!(&error, ApiError::Unreachable { why, .. } if why.contains("no monitors")),
+        matches!(&error, CephApiError::Unreachable { why, .. } if why.contains("no monitors")),
         "{error}"
     );
     assert_eq!(api.fell_back(), None);
@@ -241,19 +244,23 @@ struct Anything;
 
 #[async_trait::async_trait]
 impl CephApi for Anything {
-    async fn command(&self, _whom: Whom, command: serde_json::Value) -> Result<Answer, ApiError> {
+    async fn command(
+        &self,
+        _whom: QueryTarget,
+        command: serde_json::Value,
+    ) -> Result<CephAnswer, CephApiError> {
         match command["prefix"].as_str().unwrap() {
-            "pg dump" => Err(ApiError::TimedOut {
+            "pg dump" => Err(CephApiError::TimedOut {
                 command: "pg dump".to_owned(),
                 via: "ceph".to_owned(),
                 seconds: 30,
             }),
-            "crash ls-new" => Ok(Answer {
+            "crash ls-new" => Ok(CephAnswer {
                 rc: 13,
                 out: Vec::new(),
                 err: "access denied".to_owned(),
             }),
-            prefix => Ok(Answer {
+            prefix => Ok(CephAnswer {
                 rc: 0,
                 out: format!("{{\"said\": \"{prefix}\", \"precise\": 0.10000000000000000001}}\n")
                     .into_bytes(),
@@ -265,7 +272,7 @@ impl CephApi for Anything {
 
 #[test]
 fn only_facts_are_saved_and_they_come_back_as_they_were() {
-    let recorder = Recorder::new(Arc::new(Anything));
+    let recorder = AnswerRecorder::new(Arc::new(Anything));
     let facts = ["osd dump", "pg dump", "crash ls-new"];
     for prefix in facts
         .into_iter()
@@ -287,5 +294,8 @@ fn only_facts_are_saved_and_they_come_back_as_they_were() {
             (was, is) => panic!("{prefix}: {was:?} became {is:?}"),
         }
     }
-    assert!(matches!(ask(&saved, "auth ls"), Err(ApiError::NotSaved { .. })));
+    assert!(matches!(
+        ask(&saved, "auth ls"),
+        Err(CephApiError::NotSaved { .. })
+    ));
 }

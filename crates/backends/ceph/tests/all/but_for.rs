@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
-use stagger_core::model::{ClusterName, ConditionName, Policy, Snapshot, Verdict};
+use stagger_core::model::{ClusterName, ConditionName, Fact, Policy, Snapshot, Verdict};
 use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};
@@ -15,7 +15,7 @@ use crate::cluster::{recorded, text};
 const DOWN: u32 = 3;
 
 /// The recorded cluster with one OSD down, and its groups in these states in turn.
-fn without_one(states: &[&str]) -> Facts {
+fn without_one(states: &[&str]) -> CephFacts {
     let mut facts = recorded("18.2.7");
     facts.osds.osds.get_mut(&DOWN).unwrap().up = false;
     let mut dump: Value = serde_json::from_str(&text("18.2.7/pg_dump.json")).unwrap();
@@ -29,11 +29,11 @@ fn without_one(states: &[&str]) -> Facts {
             pg["acting"] = acting.into();
         }
     }
-    facts.pgs = Known::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
+    facts.pgs = Fact::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
     facts
 }
 
-fn seen(facts: &Facts) -> Snapshot {
+fn seen(facts: &CephFacts) -> Snapshot {
     let before = recorded("18.2.7");
     let baseline = Baseline::of(&before, &units(&before, None).unwrap());
     let (health, none) = (HealthPolicy::default(), Permitted::default());
@@ -42,7 +42,7 @@ fn seen(facts: &Facts) -> Snapshot {
 }
 
 /// Whether it is so, and for whom alone it is not.
-fn condition(facts: &Facts, name: &str) -> (Verdict, Vec<String>) {
+fn condition(facts: &CephFacts, name: &str) -> (Verdict, Vec<String>) {
     let condition = seen(facts).condition(&ConditionName::new(name).unwrap());
     let but_for = condition.but_for.iter().map(ToString::to_string).collect();
     (condition.verdict, but_for)

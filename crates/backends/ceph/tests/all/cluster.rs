@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::facts::{CollectOptions, Facts, collect};
+use stagger_ceph::facts::{CephFacts, CollectOptions, collect};
 
 pub(crate) const VERSIONS: [&str; 3] = ["16.2.15", "18.2.7", "20.2.4"];
 
@@ -22,13 +22,13 @@ pub(crate) fn now() -> jiff::Timestamp {
 }
 
 /// What is learnt of the cluster that was recorded under that version.
-pub(crate) fn recorded(version: &str) -> Facts {
+pub(crate) fn recorded(version: &str) -> CephFacts {
     facts_of(&Recorded::new(fixture(version))).unwrap()
 }
 
 pub(crate) fn facts_of(
     api: &dyn stagger_ceph::api::CephApi,
-) -> Result<Facts, stagger_ceph::facts::CollectError> {
+) -> Result<CephFacts, stagger_ceph::facts::CollectError> {
     let options = CollectOptions {
         pause: std::time::Duration::ZERO,
         ..CollectOptions::default()

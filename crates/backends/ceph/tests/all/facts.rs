@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use serde_json::Value;
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::{Answer, ApiError, CephApi, Whom, words};
-use stagger_ceph::facts::{CollectError, Known};
+use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
+use stagger_ceph::facts::CollectError;
+use stagger_core::model::Fact;
 
 use crate::cluster::{VERSIONS, facts_of, fixture, recorded};
 
@@ -70,11 +71,11 @@ fn the_brief_list_says_the_same_where_it_says_anything() {
 struct Changed {
     base: Recorded,
     asked: Mutex<Vec<String>>,
-    change: fn(&str, usize, &mut Answer),
+    change: fn(&str, usize, &mut CephAnswer),
 }
 
 impl Changed {
-    fn new(version: &str, change: fn(&str, usize, &mut Answer)) -> Self {
+    fn new(version: &str, change: fn(&str, usize, &mut CephAnswer)) -> Self {
         Self {
             base: Recorded::new(fixture(version)),
             asked: Mutex::default(),
@@ -85,7 +86,7 @@ impl Changed {
 
 #[async_trait]
 impl CephApi for Changed {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let asked = words(&command).join(" ");
         let before = {
             let mut all = self.asked.lock().unwrap();
@@ -93,7 +94,7 @@ impl CephApi for Changed {
             all.iter().filter(|other| **other == asked).count()
         };
         let base = if asked.starts_with("pg ls") {
-            Ok(Answer {
+            Ok(CephAnswer {
                 rc: 0,
                 out: Vec::new(),
                 err: String::new(),
@@ -107,7 +108,7 @@ impl CephApi for Changed {
     }
 }
 
-fn edit(answer: &mut Answer, change: impl FnOnce(&mut Value)) {
+fn edit(answer: &mut CephAnswer, change: impl FnOnce(&mut Value)) {
     let mut value: Value = serde_json::from_slice(&answer.out).unwrap();
     change(&mut value);
     answer.out = value.to_string().into_bytes();
@@ -145,7 +146,7 @@ fn without_a_manager_the_rest_is_known() {
         _ => {}
     });
     let facts = facts_of(&gone).unwrap();
-    assert_eq!(facts.pgs, Known::No("no manager is active".to_owned()));
+    assert_eq!(facts.pgs, Fact::No("no manager is active".to_owned()));
     let silent = Changed::new("18.2.7", |asked, _, answer| {
         if asked == "pg dump" {
             answer.rc = 11;
@@ -153,7 +154,7 @@ fn without_a_manager_the_rest_is_known() {
         }
     });
     let facts = facts_of(&silent).unwrap();
-    assert!(matches!(facts.pgs, Known::No(why) if why.contains("not ready")));
+    assert!(matches!(facts.pgs, Fact::No(why) if why.contains("not ready")));
 }
 
 #[test]

@@ -7,11 +7,11 @@ use stagger_ceph::facts::mgr::MgrMap;
 use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{self, OsdMap};
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::rgw::Status;
+use stagger_ceph::facts::rgw::CephStatus;
 use stagger_ceph::facts::tree::CrushTree;
-use stagger_ceph::facts::versions::Versions;
+use stagger_ceph::facts::versions::DaemonVersions;
 use stagger_ceph::facts::{ParseError, read_metadata};
-use stagger_ceph::oktostop::Theirs;
+use stagger_ceph::oktostop::OkToStopAnswer;
 
 use crate::cluster::text;
 
@@ -31,11 +31,13 @@ const PARSERS: &[(&str, Parser)] = &[
     ("16.2.15/mon_metadata.json", |b| read_metadata(b, "it").map(drop)),
     ("20.2.4/mgr_dump.json", |b| MgrMap::read(b, "it").map(drop)),
     ("16.2.15/fs_dump.json", |b| FsMap::read(b, "it").map(drop)),
-    ("20.2.4/status.json", |b| Status::read(b, "it").map(drop)),
+    ("20.2.4/status.json", |b| CephStatus::read(b, "it").map(drop)),
     ("20.2.4/health_detail.json", |b| Health::read(b, "it").map(drop)),
-    ("20.2.4/versions.json", |b| Versions::read(b, "it").map(drop)),
+    ("20.2.4/versions.json", |b| {
+        DaemonVersions::read(b, "it").map(drop)
+    }),
     ("18.2.7/osd_ok_to_stop_0_2_4.json", |b| {
-        Theirs::read(b, "it").map(drop)
+        OkToStopAnswer::read(b, "it").map(drop)
     }),
     ("16.2.15/crash_ls_new.json", |b| read_crashes(b, "it").map(drop)),
 ];
@@ -106,7 +108,7 @@ fn errors_say_what_of_what_and_where() {
             r#"{"epoch": 1, "fsid": "f", "pools": [], "osds": [{"osd": 2147483647, "up": 1, "in": 1}]}"#,
             |b| OsdMap::read(b, "osd dump").map(drop),
         ),
-        ("[", |b| Versions::read(b, "versions").map(drop)),
+        ("[", |b| DaemonVersions::read(b, "versions").map(drop)),
     ];
     let mut seen = Vec::new();
     for (answer, parse) in cases {

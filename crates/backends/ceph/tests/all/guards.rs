@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::{Answer, ApiError, CephApi, Whom};
+use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephSettings, SoftwareByKind};
 use stagger_ceph::target::{Disturbance, TargetPolicy, target};
@@ -34,7 +34,7 @@ struct Cluster {
 
 #[async_trait]
 impl CephApi for Cluster {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let text = |name: &str| command[name].as_str().unwrap_or_default().to_owned();
         let prefix = text("prefix");
         let recorded = match prefix.as_str() {
@@ -67,7 +67,7 @@ impl CephApi for Cluster {
             "config-key rm" => json!(settings.keys.remove(&text("key"))),
             other => panic!("nobody should ask {other:?}"),
         };
-        Ok(Answer {
+        Ok(CephAnswer {
             rc: 0,
             out: out.to_string().into_bytes(),
             err: String::new(),

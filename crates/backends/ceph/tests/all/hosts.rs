@@ -5,18 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::json;
 use stagger_ceph::config::{CephSettings, Reboot, SoftwareByKind};
-use stagger_ceph::facts::mds::{Filesystem, Server};
-use stagger_ceph::facts::{DaemonMetadata, Facts, Known};
+use stagger_ceph::facts::mds::{Filesystem, MetadataServer};
+use stagger_ceph::facts::{CephFacts, DaemonMetadata};
 use stagger_ceph::memory::hosts_of;
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
-use stagger_ceph::reboot::{self, HostTask, RebootGoal, host_named};
+use stagger_ceph::reboot::{self, CephRebootGoal, HostTask, host_named};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::hosts::{Booted, Carried, bounds, host_name, host_unit, hosts};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{
-    ClusterName, Down, Growth, IdError, Ix, Limit, Policy, Revision, Snapshot, UnitId, UnitState,
+    ClusterName, Down, Fact, Growth, IdError, Ix, Limit, Policy, Revision, Snapshot, UnitId, UnitState,
 };
 use stagger_core::plan::{Plan, PlanningInput, Selection, plan};
 use stagger_engine::cluster::{Planned, Planner as _, PlannerError};
@@ -24,7 +24,7 @@ use stagger_engine::cluster::{Planned, Planner as _, PlannerError};
 use crate::cluster::recorded;
 use crate::laws::{OSDS, World, facts as facts_of, maps, world};
 
-fn daemons(facts: &Facts) -> Snapshot {
+fn daemons(facts: &CephFacts) -> Snapshot {
     let cluster = ClusterName::new("c").unwrap();
     let (health, none) = (HealthPolicy::default(), Permitted::default());
     translate(&cluster, facts, &health, None, BTreeMap::new(), &none).unwrap()
@@ -58,12 +58,12 @@ proptest! {
     fn a_set_of_hosts_is_safe_exactly_when_all_its_daemons_are(
         world in world(), seats in proptest::collection::vec(0..HOSTS, OSDS as usize + 5),
     ) {
-        thread_local!(static BASE: Facts = recorded("18.2.7"));
+        thread_local!(static BASE: CephFacts = recorded("18.2.7"));
         let maps = maps(&world);
-        let facts = BASE.with(|base| Facts {
+        let facts = BASE.with(|base| CephFacts {
             osds: maps.osds.clone(),
             tree: maps.tree.clone(),
-            pgs: Known::Yes(maps.pgs.clone()),
+            pgs: Fact::Yes(maps.pgs.clone()),
             ..base.clone()
         });
         let daemons = daemons(&facts);
@@ -105,9 +105,9 @@ proptest! {
 
 /// The recorded cluster, each of whose OSDs tells the host under which the tree has it; of the other daemons the first is
 /// on the first host, the second on the second.
-pub(crate) fn on_hosts(version: &str) -> Facts {
+pub(crate) fn on_hosts(version: &str) -> CephFacts {
     let mut facts = recorded(version);
-    let of_osd = |facts: &Facts, osd: u32| facts.tree.domains(osd).get("host").cloned();
+    let of_osd = |facts: &CephFacts, osd: u32| facts.tree.domains(osd).get("host").cloned();
     let mut names: Vec<String> = Vec::new();
     for at in 0..facts.osd_metadata.len() {
         let host = of_osd(&facts, facts.osd_metadata[at].id);
@@ -149,10 +149,10 @@ fn wide() -> Policy {
 }
 
 fn planned_by(
-    facts: &Facts,
-    goal: RebootGoal,
+    facts: &CephFacts,
+    goal: CephRebootGoal,
     reboot: Reboot,
-) -> Result<(Planned<stagger_ceph::memory::Memory>, Plan), PlannerError> {
+) -> Result<(Planned<stagger_ceph::memory::CephMemory>, Plan), PlannerError> {
     let planner = CephPlanner::new(settings(reboot), PgGate::Clean);
     let policy = wide();
     let planned = planner.plan(facts, &CephGoal::Reboot(goal), &policy)?;
@@ -177,8 +177,8 @@ fn waves(made: &Plan) -> Vec<Vec<String>> {
         .collect()
 }
 
-fn refused(facts: &Facts) -> Vec<String> {
-    match planned_by(facts, RebootGoal::default(), Reboot::default()) {
+fn refused(facts: &CephFacts) -> Vec<String> {
+    match planned_by(facts, CephRebootGoal::default(), Reboot::default()) {
         Ok(_) => Vec::new(),
         Err(PlannerError::Refused(refusal)) => {
             let reasons = refusal.0.iter();
@@ -196,13 +196,13 @@ fn hosts_of_a_recorded_cluster_are_planned_in_waves() {
         // Of six hosts each two have a group in common: two of its three may go.
         pool.min_size = 1;
     }
-    let (planned, made) = planned_by(&facts, RebootGoal::default(), Reboot::default()).unwrap();
+    let (planned, made) = planned_by(&facts, CephRebootGoal::default(), Reboot::default()).unwrap();
     let all: BTreeSet<String> = hosts_of(&facts).into_values().collect();
     let waves = waves(&made);
     let visited: Vec<&String> = waves.iter().flatten().collect();
     assert_eq!(visited.len(), all.len(), "{waves:?} {:?}", made.left_alone);
     assert!(waves.len() < all.len(), "some go together: {waves:?}");
-    let Known::Yes(pgs) = &facts.pgs else {
+    let Fact::Yes(pgs) = &facts.pgs else {
         panic!("the groups are known")
     };
     let oracle = Oracle::new(pgs, &facts.osds, &facts.tree);
@@ -235,7 +235,7 @@ fn the_own_host_is_last_and_alone_and_the_title_says_so() {
         own: Some(format!("{own}.example.org")),
         ..Reboot::default()
     };
-    let (planned, made) = planned_by(&facts, RebootGoal::default(), reboot).unwrap();
+    let (planned, made) = planned_by(&facts, CephRebootGoal::default(), reboot).unwrap();
     assert_eq!(waves(&made).last().unwrap(), &[format!("host.{own}")]);
     let title = &planned.target.title;
     assert!(
@@ -260,9 +260,9 @@ fn a_name_means_a_host_with_or_without_its_domain_and_none_in_doubt() {
 fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
     let facts = on_hosts("18.2.7");
     let all: Vec<String> = reboot::names(&facts, &daemons(&facts)).into_iter().collect();
-    let goal = RebootGoal {
+    let goal = CephRebootGoal {
         only: Some(all[..2].iter().cloned().collect()),
-        ..RebootGoal::default()
+        ..CephRebootGoal::default()
     };
     let (planned, made) = planned_by(&facts, goal, Reboot::default()).unwrap();
     let visited: BTreeSet<String> = waves(&made).into_iter().flatten().collect();
@@ -299,7 +299,7 @@ fn hosts_are_selected_by_name_and_what_needs_none_is_left_out() {
 #[test]
 fn nothing_is_begun_where_an_orchestrator_is_or_a_daemon_has_no_known_host() {
     let mut managed = on_hosts("18.2.7");
-    managed.orchestrator = Known::Yes(Some("cephadm".to_owned()));
+    managed.orchestrator = Fact::Yes(Some("cephadm".to_owned()));
     assert_eq!(refused(&managed), ["managed-by-orchestrator"]);
     let mut nowhere = on_hosts("18.2.7");
     nowhere.mgr_metadata[0].host = None;
@@ -316,13 +316,13 @@ fn hosts_that_do_not_wholly_serve_or_do_not_answer_are_left_alone_and_named() {
     let silent = facts.tree.domains(11)["host"].clone();
     let boots = reboot::names(&facts, &daemons(&facts)).into_iter().map(|host| {
         let boot = if host == silent {
-            Known::No("ssh: no route".to_owned())
+            Fact::No("ssh: no route".to_owned())
         } else {
-            Known::Yes("b1".to_owned())
+            Fact::Yes("b1".to_owned())
         };
         (host, boot)
     });
-    let goal = RebootGoal {
+    let goal = CephRebootGoal {
         only: None,
         boots: Some(boots.collect()),
         task: HostTask::Reboot,
@@ -352,8 +352,8 @@ fn hosts_that_do_not_wholly_serve_or_do_not_answer_are_left_alone_and_named() {
     assert!(!before.boots.contains_key(&silent) && before.boots[&down] == "b1");
 }
 
-fn server(name: &str, state: &str) -> Server {
-    Server {
+fn server(name: &str, state: &str) -> MetadataServer {
+    MetadataServer {
         name: name.to_owned(),
         state: state.to_owned(),
         laggy: false,
@@ -399,7 +399,7 @@ fn ranks_need_standbys_while_hosts_are_rebooted() {
             kv_backend: None,
         });
     }
-    let (_, made) = planned_by(&facts, RebootGoal::default(), Reboot::default()).unwrap();
+    let (_, made) = planned_by(&facts, CephRebootGoal::default(), Reboot::default()).unwrap();
     for wave in waves(&made) {
         let of_servers = names[..3]
             .iter()

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{Answer as Said, ApiError, CephApi, Whom};
+use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephSettings, SoftwareByKind};
-use stagger_ceph::facts::Facts;
-use stagger_ceph::facts::mds::{Filesystem, Server};
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::facts::mds::{Filesystem, MetadataServer};
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
@@ -29,13 +29,13 @@ fn permitted(words: &[&str]) -> Permitted {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn snapshot(facts: &Facts, words: &[&str]) -> Snapshot {
+fn snapshot(facts: &CephFacts, words: &[&str]) -> Snapshot {
     let cluster = ClusterName::new("c").unwrap();
     let health = HealthPolicy::default();
     translate(&cluster, facts, &health, None, BTreeMap::new(), &permitted(words)).unwrap()
 }
 
-fn planned(facts: &Facts, words: &[&str]) -> (Plan, Vec<String>) {
+fn planned(facts: &CephFacts, words: &[&str]) -> (Plan, Vec<String>) {
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let snapshot = snapshot(facts, words);
     let target = target(facts, "20.2.4", &TargetPolicy::default()).unwrap();
@@ -58,8 +58,8 @@ fn planned(facts: &Facts, words: &[&str]) -> (Plan, Vec<String>) {
     (made, told)
 }
 
-fn server(name: &str, state: &str) -> Server {
-    Server {
+fn server(name: &str, state: &str) -> MetadataServer {
+    MetadataServer {
         name: name.to_owned(),
         state: state.to_owned(),
         laggy: false,
@@ -67,7 +67,7 @@ fn server(name: &str, state: &str) -> Server {
 }
 
 /// With a file system of one server, for which nothing stands by.
-fn with_a_lone_server(mut facts: Facts) -> Facts {
+fn with_a_lone_server(mut facts: CephFacts) -> CephFacts {
     facts.fs.filesystems.push(Filesystem {
         name: "home".to_owned(),
         max_mds: 1,
@@ -84,12 +84,12 @@ fn with_a_lone_server(mut facts: Facts) -> Facts {
     facts
 }
 
-fn without_a_standby_manager(mut facts: Facts) -> Facts {
+fn without_a_standby_manager(mut facts: CephFacts) -> CephFacts {
     facts.mgrs.standbys.clear();
     facts
 }
 
-fn with_monitors(mut facts: Facts, count: usize) -> Facts {
+fn with_monitors(mut facts: CephFacts, count: usize) -> CephFacts {
     facts.mons.mons.truncate(count);
     let left = facts.mons.mons.clone();
     facts.mons.in_quorum.clone_from(&left);
@@ -108,7 +108,7 @@ fn gateway(name: &str, zone: &str, service: Option<&str>) -> Gateway {
     }
 }
 
-fn thin(mut facts: Facts) -> Facts {
+fn thin(mut facts: CephFacts) -> CephFacts {
     let pool = facts
         .osds
         .pools
@@ -122,7 +122,7 @@ fn thin(mut facts: Facts) -> Facts {
 /// What, where, by which names and by which sort it is permitted, and what is said of it.
 type Case = (
     &'static str,
-    Facts,
+    CephFacts,
     &'static [&'static str],
     &'static [&'static str],
     &'static str,
@@ -232,7 +232,7 @@ fn what_is_permitted_is_one_at_a_time_and_never_where_something_is_down() {
         .find(|(_, pool)| pool.name == "rephost")
         .unwrap()
         .0;
-    let stagger_ceph::facts::Known::Yes(pgs) = &facts.pgs else {
+    let stagger_core::model::Fact::Yes(pgs) = &facts.pgs else {
         panic!("the groups are known")
     };
     let group = pgs.iter().find(|pg| pg.id.pool == *pool).unwrap();
@@ -305,7 +305,7 @@ struct Fearful {
 
 #[async_trait]
 impl CephApi for Fearful {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Said, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<Said, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or_default().to_owned();
         if prefix.ends_with("ok-to-stop") {
             return Ok(Said {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{Answer, ApiError, CephApi, Whom};
+use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_conformance::lock;
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{Call, Executor as _, Lock as _, LockError, LockRecord};
 use stagger_engine::supervisor::Identity;
 
@@ -64,8 +64,8 @@ impl Monitors {
 
 #[async_trait]
 impl CephApi for Monitors {
-    async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
-        Ok(Answer {
+    async fn command(&self, _: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
+        Ok(CephAnswer {
             rc: 0,
             out: self.answer(&command).to_string().into_bytes(),
             err: String::new(),
@@ -193,7 +193,7 @@ async fn a_guard_goes_when_nobody_renews_it_and_never_by_what_a_clock_says() {
     let first = skew(&mut monitors.keys.lock().unwrap());
     assert_eq!((&first["token"], &first["expires"]), (&json!(3), &json!(1200)));
 
-    let (begin, mut beats) = (Instant::now(), Beats::default());
+    let (begin, mut beats) = (Instant::now(), Heartbeats::default());
     let mut after = async |seconds: u64| {
         let now = begin + Duration::from_secs(seconds);
         backend.drop_expired_guards(&mut beats, now).await.unwrap()

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::tree::CrushTree;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::oktostop::{Maps, Oracle};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Ix, UnitId};
+use stagger_core::model::{ClusterName, Fact, Ix, UnitId};
 
 use crate::cluster::recorded;
 
@@ -136,11 +136,11 @@ pub(crate) fn maps(world: &World) -> Maps {
     }
 }
 
-pub(crate) fn facts(maps: &Maps) -> Facts {
-    Facts {
+pub(crate) fn facts(maps: &Maps) -> CephFacts {
+    CephFacts {
         osds: maps.osds.clone(),
         tree: maps.tree.clone(),
-        pgs: Known::Yes(maps.pgs.clone()),
+        pgs: Fact::Yes(maps.pgs.clone()),
         ..recorded("18.2.7")
     }
 }
@@ -151,12 +151,12 @@ proptest! {
     /// The oracle and the planner's constraint are written apart, and say the same.
     #[test]
     fn the_oracle_and_the_budgets_agree(world in world()) {
-        thread_local!(static BASE: Facts = recorded("18.2.7"));
+        thread_local!(static BASE: CephFacts = recorded("18.2.7"));
         let maps = maps(&world);
-        let facts = BASE.with(|base| Facts {
+        let facts = BASE.with(|base| CephFacts {
             osds: maps.osds.clone(),
             tree: maps.tree.clone(),
-            pgs: Known::Yes(maps.pgs.clone()),
+            pgs: Fact::Yes(maps.pgs.clone()),
             ..base.clone()
         });
         let cluster = ClusterName::new("c").unwrap();
@@ -216,7 +216,7 @@ fn odd_names_in_the_tree_are_kept() {
 }
 
 /// A pool over three sites: `needed` of them must have an OSD of each group, and site 0 perhaps always.
-fn stretched(world: &World, needed: u32, mandatory: bool) -> Facts {
+fn stretched(world: &World, needed: u32, mandatory: bool) -> CephFacts {
     let mut facts = facts(&maps(world));
     let site = |bucket: i64| -2 - bucket;
     for pool in facts.osds.pools.values_mut() {
@@ -248,7 +248,7 @@ proptest! {
             translate(&cluster, &facts, &HealthPolicy::default(), None, BTreeMap::new(), &none).unwrap();
         let at = |osd: &u32| snapshot.find(&UnitId::new(format!("osd.{osd}")).unwrap()).unwrap();
         let set: Vec<Ix> = world.set.iter().map(at).collect();
-        let Known::Yes(pgs) = &facts.pgs else { panic!("the groups are known") };
+        let Fact::Yes(pgs) = &facts.pgs else { panic!("the groups are known") };
         let judged = Oracle::new(pgs, &facts.osds, &facts.tree).ask(&world.set).unwrap().ok();
         let permitted = snapshot.budgets().permit(&snapshot.down(), &set).is_ok();
         prop_assert!(judged || !permitted, "the budgets permit what the oracle refuses");

@@ -2,7 +2,7 @@
 
 use crate::cluster::{fixture, text};
 use stagger_ceph::facts::pg::{PgId, PgMap};
-use stagger_ceph::oktostop::{Agreement, Maps, NoSuchOsd, Theirs, compare, load, report};
+use stagger_ceph::oktostop::{Agreement, Maps, NoSuchOsd, OkToStopAnswer, compare, load, report};
 
 /// Recorded questions, with the file of the answer, on a map where all groups were active and clean.
 const RECORDED: &[(&str, &[u32], &str)] = &[
@@ -24,7 +24,7 @@ fn answers_are_those_of_16_and_18() {
         let recorded: serde_json::Value =
             serde_json::from_str(&text(&format!("{version}/{file}.json"))).unwrap();
         assert_eq!(report, recorded, "{version} {file}");
-        let theirs = Theirs::read(recorded.to_string().as_bytes(), file).unwrap();
+        let theirs = OkToStopAnswer::read(recorded.to_string().as_bytes(), file).unwrap();
         assert_eq!(
             compare(&oracle, &ours, &theirs),
             Agreement::Same,
@@ -49,7 +49,7 @@ fn the_largest_set_is_at_least_ceph_s() {
     ] {
         let maps = load(&fixture(version)).unwrap();
         let oracle = maps.oracle();
-        let theirs = Theirs::read(text(&format!("{version}/{file}.json")).as_bytes(), file).unwrap();
+        let theirs = OkToStopAnswer::read(text(&format!("{version}/{file}.json")).as_bytes(), file).unwrap();
         let ours = oracle.largest(&[seed], max).unwrap();
         assert_eq!(ours.by_ceph_walk as usize, theirs.osds.len(), "{version} {file}");
         assert!(ours.verdict.ok() && ours.verdict.osds.contains(&seed));
@@ -83,7 +83,8 @@ fn what_20_2_4_approves_wrongly_is_refused_with_proof() {
     maps.pgs = PgMap::read(read("pgs_brief_before.json"), "before").unwrap();
     let ours = maps.oracle().ask(&[1, 6]).unwrap();
     assert!(!ours.ok());
-    let theirs = Theirs::read(text("20.2.4/bug/ok_to_stop_1_6.json").as_bytes(), "ok-to-stop").unwrap();
+    let theirs =
+        OkToStopAnswer::read(text("20.2.4/bug/ok_to_stop_1_6.json").as_bytes(), "ok-to-stop").unwrap();
     let Agreement::TheyApprove { proofs } = compare(&maps.oracle(), &ours, &theirs) else {
         panic!("the disagreement was not seen");
     };
@@ -96,7 +97,7 @@ fn what_20_2_4_approves_wrongly_is_refused_with_proof() {
         let pg = after.at(after.find(id).unwrap());
         assert!(!pg.state.to_string().contains("active"), "{id} was {}", pg.state);
     }
-    let theirs = Theirs::read(text("20.2.4/bug/ok_to_stop_0.json").as_bytes(), "ok-to-stop").unwrap();
+    let theirs = OkToStopAnswer::read(text("20.2.4/bug/ok_to_stop_0.json").as_bytes(), "ok-to-stop").unwrap();
     let ours = maps.oracle().ask(&[0]).unwrap();
     let Agreement::SameVerdict {
         they_passed_over,

@@ -8,15 +8,15 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::{Answer as Said, ApiError, CephApi, Whom};
+use stagger_ceph::api::{CephAnswer as Said, CephApi, CephApiError, QueryTarget};
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::Reboot;
-use stagger_ceph::facts::{Facts, Known};
-use stagger_ceph::memory::Memory;
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::memory::CephMemory;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
-use stagger_ceph::reboot::{HostTask, REBOOTED, RebootGoal};
+use stagger_ceph::reboot::{CephRebootGoal, HostTask, REBOOTED};
 use stagger_ceph::target::PgGate;
-use stagger_core::model::{GuardName, Phase, Policy, UnitId};
+use stagger_core::model::{Fact, GuardName, Phase, Policy, UnitId};
 use stagger_core::run::{Action, Answer};
 use stagger_engine::clock::{Steady, SystemClock};
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Planner as _, Retryability};
@@ -43,7 +43,7 @@ struct State {
 
 #[async_trait]
 impl CephApi for World {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Said, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<Said, CephApiError> {
         let word = |name: &str| command[name].as_str().unwrap_or_default().to_owned();
         let prefix = word("prefix");
         let recorded = match prefix.as_str() {
@@ -55,7 +55,7 @@ impl CephApi for World {
         let mut state = self.state.lock().unwrap();
         if let Some(fuse) = &mut state.fuse {
             if *fuse == 0 {
-                return Err(ApiError::TimedOut {
+                return Err(CephApiError::TimedOut {
                     command: prefix,
                     via: "a process that is gone".to_owned(),
                     seconds: 1,
@@ -163,7 +163,7 @@ pub(crate) fn world(managers: &[&str]) -> Arc<World> {
 }
 
 /// What is learnt of the recorded cluster. Its answers are read by a runtime of their own.
-fn facts() -> Facts {
+fn facts() -> CephFacts {
     std::thread::spawn(|| on_hosts("18.2.7")).join().unwrap()
 }
 
@@ -227,14 +227,14 @@ pub(crate) fn process_that(
         HostTask::Command { .. } | HostTask::Restart { .. } => "before",
         HostTask::Reboot | HostTask::Patch => "b1",
     };
-    let boots = (0..6).map(|at| (format!("host{at}"), Known::Yes(before.to_owned())));
-    let goal = CephGoal::Reboot(RebootGoal {
+    let boots = (0..6).map(|at| (format!("host{at}"), Fact::Yes(before.to_owned())));
+    let goal = CephGoal::Reboot(CephRebootGoal {
         only: None,
         boots: Some(boots.collect()),
         task,
     });
     let planner = CephPlanner::new(settings.clone(), PgGate::Clean);
-    let memory: Memory = planner.plan(&facts, &goal, &Policy::default()).unwrap().memory;
+    let memory: CephMemory = planner.plan(&facts, &goal, &Policy::default()).unwrap().memory;
     CephBackend::new(Arc::clone(world) as Arc<dyn CephApi>, settings, Some(memory))
 }
 

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::Value;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::{check, may_stop};
-use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
+use stagger_core::model::{ClusterName, Fact, Policy, Snapshot, UnitId};
 use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
 
 use crate::cluster::{recorded, text};
 
 /// The recorded cluster with some of its groups changed.
-fn changed(change: impl FnOnce(&mut [Value])) -> Facts {
+fn changed(change: impl FnOnce(&mut [Value])) -> CephFacts {
     let mut facts = recorded("18.2.7");
     let mut dump: Value = serde_json::from_str(&text("18.2.7/pg_dump.json")).unwrap();
     change(dump["pg_map"]["pg_stats"].as_array_mut().unwrap());
-    facts.pgs = Known::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
+    facts.pgs = Fact::Yes(PgMap::read_slice(dump.to_string().as_bytes(), "pg dump").unwrap());
     facts
 }
 
@@ -36,7 +36,7 @@ fn without_its_last(pg: &mut Value, state: &str) {
     pg["acting"] = acting.into();
 }
 
-fn snapshot(facts: &Facts) -> Snapshot {
+fn snapshot(facts: &CephFacts) -> Snapshot {
     let none = Permitted::default();
     let name = ClusterName::new("c").unwrap();
     translate(
@@ -50,7 +50,7 @@ fn snapshot(facts: &Facts) -> Snapshot {
     .unwrap()
 }
 
-fn planned(facts: &Facts) -> (Snapshot, Plan) {
+fn planned(facts: &CephFacts) -> (Snapshot, Plan) {
     let (none, earned) = (BTreeMap::new(), BTreeMap::new());
     let snapshot = snapshot(facts);
     let target = target(facts, "20.2.2", &TargetPolicy::default()).unwrap();

@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::mon::Quorum;
 use stagger_ceph::facts::osd::{Stretch, StretchMode};
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_ceph::facts::{Facts, Known};
-use stagger_ceph::oktostop::{Agreement, Oracle, Theirs, compare};
+use stagger_ceph::oktostop::{Agreement, OkToStopAnswer, Oracle, compare};
 use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, Ix, Part, Snapshot, UnitId, Verdict};
+use stagger_core::model::{ClusterName, Fact, Ix, Part, Snapshot, UnitId, Verdict};
 
 use crate::cluster::{recorded, text};
 
@@ -21,7 +21,7 @@ const RECOVERING: &str = "stretch/recovering";
 /// The OSDs of the first of the two sites.
 const SITE: [u32; 6] = [0, 1, 2, 3, 4, 5];
 
-fn snapshot(facts: &Facts) -> Snapshot {
+fn snapshot(facts: &CephFacts) -> Snapshot {
     translate(
         &ClusterName::new("c").unwrap(),
         facts,
@@ -39,14 +39,14 @@ fn permits(snapshot: &Snapshot, units: &[&str]) -> bool {
     snapshot.budgets().permit(&snapshot.down(), &set).is_ok()
 }
 
-fn groups(facts: &Facts) -> &stagger_ceph::facts::pg::PgMap {
+fn groups(facts: &CephFacts) -> &stagger_ceph::facts::pg::PgMap {
     match &facts.pgs {
-        Known::Yes(pgs) => pgs,
-        Known::No(why) => panic!("{why}"),
+        Fact::Yes(pgs) => pgs,
+        Fact::No(why) => panic!("{why}"),
     }
 }
 
-fn refused(facts: &Facts) -> Vec<String> {
+fn refused(facts: &CephFacts) -> Vec<String> {
     let refusal = target(facts, "20.2.4", &TargetPolicy::default()).unwrap_err();
     refusal
         .0
@@ -112,7 +112,7 @@ fn where_monitors_stand_is_read_of_all_releases() {
 fn a_whole_site_stops_every_group_and_ceph_approves_it() {
     let whole = recorded(WHOLE);
     let theirs = text("stretch/whole/osd_ok_to_stop_site.json");
-    let theirs = Theirs::read(theirs.as_bytes(), "ok-to-stop").unwrap();
+    let theirs = OkToStopAnswer::read(theirs.as_bytes(), "ok-to-stop").unwrap();
     assert!(theirs.ok, "Ceph counts sites by now");
     let oracle = Oracle::new(groups(&whole), &whole.osds, &whole.tree);
     let ours = oracle.ask(&SITE).unwrap();

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use stagger_ceph::facts::health::Complaint;
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::facts::health::HealthCheck;
 use stagger_ceph::facts::osd::{OsdMap, Stretch};
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::target::{PgGate, TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
-use stagger_core::model::{ClusterName, GoingBack, Part, PartName, Policy};
+use stagger_core::model::{ClusterName, Fact, GoingBack, Part, PartName, Policy};
 use stagger_core::plan::{PlanningInput, plan};
 
 use crate::cluster::{recorded, text};
 
-fn rendered(facts: &Facts, release: &str) -> String {
+fn rendered(facts: &CephFacts, release: &str) -> String {
     let target = target(facts, release, &TargetPolicy::default()).unwrap();
     let mut text = format!("{}\n", target.title);
     for part in &target.parts {
@@ -71,7 +71,7 @@ fn a_gateway_that_enrols_in_mid_run_has_its_turn() {
         zone: None,
         service: None,
     }));
-    let planned = |facts: &Facts| {
+    let planned = |facts: &CephFacts| {
         let cluster = ClusterName::new("c").unwrap();
         let (health, permitted) = (HealthPolicy::default(), Permitted::default());
         let snapshot = translate(&cluster, facts, &health, None, BTreeMap::new(), &permitted).unwrap();
@@ -163,7 +163,7 @@ fn a_release_may_be_written_in_other_ways() {
     );
 }
 
-fn slugs(facts: &Facts, release: &str) -> Vec<String> {
+fn slugs(facts: &CephFacts, release: &str) -> Vec<String> {
     let policy = TargetPolicy::default();
     let refusal = target(facts, release, &policy).unwrap_err();
     for reason in &refusal.0 {
@@ -185,7 +185,7 @@ fn nothing_is_begun_where_it_should_not_be() {
     assert_eq!(slugs(&recorded("18.2.7"), "16.2.15"), ["release-too-low"]);
 
     let mut ill = sixteen();
-    let complaint = Complaint {
+    let complaint = HealthCheck {
         error: false,
         muted: false,
         message: "1 pool full".to_owned(),
@@ -199,9 +199,9 @@ fn nothing_is_begun_where_it_should_not_be() {
     assert!(target(&ill, "18.2.7", &TargetPolicy::default()).is_ok());
 
     let mut managed = sixteen();
-    managed.orchestrator = Known::Yes(Some("cephadm".to_owned()));
+    managed.orchestrator = Fact::Yes(Some("cephadm".to_owned()));
     assert_eq!(slugs(&managed, "18.2.7"), ["managed-by-orchestrator"]);
-    managed.orchestrator = Known::No("the manager is silent".to_owned());
+    managed.orchestrator = Fact::No("the manager is silent".to_owned());
     assert_eq!(slugs(&managed, "18.2.7"), ["orchestrator-unknown"]);
 
     let mut stretched = sixteen();
@@ -257,9 +257,9 @@ fn a_stretch_pool_is_known_by_what_the_map_says_of_it() {
 #[test]
 fn all_reasons_are_found_at_once() {
     let mut bad = recorded("20.2.4");
-    bad.orchestrator = Known::Yes(Some("cephadm".to_owned()));
+    bad.orchestrator = Fact::Yes(Some("cephadm".to_owned()));
     bad.osd_metadata[0].store = Some("filestore".to_owned());
-    let full = Complaint {
+    let full = HealthCheck {
         error: true,
         muted: false,
         message: "1 full osd(s)".to_owned(),
@@ -282,7 +282,7 @@ fn all_reasons_are_found_at_once() {
 fn an_upgrade_left_half_way_goes_on() {
     let mut half = recorded("18.2.7");
     half.osds.require_osd_release = Some(16);
-    let complaint = Complaint {
+    let complaint = HealthCheck {
         error: false,
         muted: false,
         message: "all OSDs are running reef".to_owned(),
@@ -302,7 +302,7 @@ fn an_upgrade_left_half_way_goes_on() {
 /// Seen on a real cluster: the monitors are on 20, the OSDs are not, and somebody had ended the run.
 #[test]
 fn what_new_monitors_complain_of_keeps_no_half_way_upgrade_from_going_on() {
-    let complaint = |error| Complaint {
+    let complaint = |error| HealthCheck {
         error,
         muted: false,
         message: "28 auth service entities with insecure key types".to_owned(),

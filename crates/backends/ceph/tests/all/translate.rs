@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use stagger_ceph::facts::health::{Complaint, Crash};
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::facts::health::{Crash, HealthCheck};
 use stagger_ceph::facts::pg::PgMap;
 use stagger_ceph::facts::rgw::Gateway;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::translate::{Baseline, HealthPolicy, Permitted, translate, units};
-use stagger_core::model::{ClusterName, ConditionName, Snapshot, UnitId, Verdict};
+use stagger_core::model::{ClusterName, ConditionName, Fact, Snapshot, UnitId, Verdict};
 
 use crate::cluster::{VERSIONS, fixture, recorded};
 
-fn snapshot(facts: &Facts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Snapshot {
+fn snapshot(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>) -> Snapshot {
     translate(
         &ClusterName::new("c").unwrap(),
         facts,
@@ -28,7 +28,7 @@ fn verdict(snapshot: &Snapshot, name: &str) -> Verdict {
     snapshot.condition(&ConditionName::new(name).unwrap()).verdict
 }
 
-fn before(facts: &Facts) -> Baseline {
+fn before(facts: &CephFacts) -> Baseline {
     Baseline::of(facts, &units(facts, None).unwrap())
 }
 
@@ -47,7 +47,7 @@ fn the_recorded_clusters_as_snapshots() {
         }
         let budgets = snapshot.budgets();
         let _ = writeln!(text, "\n{} budgets", budgets.len());
-        let Known::Yes(groups) = recorded(version).pgs else {
+        let Fact::Yes(groups) = recorded(version).pgs else {
             panic!("{version}: the placement groups are known");
         };
         assert_eq!(
@@ -85,7 +85,7 @@ fn the_recorded_clusters_as_snapshots() {
 fn a_cluster_in_trouble_says_so() {
     let mut facts = recorded("20.2.4");
     let after = fixture("20.2.4/bug/pgs_brief_after.json");
-    facts.pgs = Known::Yes(PgMap::read(std::fs::File::open(after).unwrap(), "after").unwrap());
+    facts.pgs = Fact::Yes(PgMap::read(std::fs::File::open(after).unwrap(), "after").unwrap());
     for osd in [1, 6] {
         facts.osds.osds.get_mut(&osd).unwrap().up = false;
     }
@@ -132,7 +132,7 @@ fn a_report_from_before_the_osd_came_up_does_not_count() {
 #[test]
 fn without_placement_groups_no_osd_may_stop() {
     let mut facts = recorded("18.2.7");
-    facts.pgs = Known::No("no manager is active".to_owned());
+    facts.pgs = Fact::No("no manager is active".to_owned());
     let snapshot = snapshot(&facts, &HealthPolicy::default(), None);
     for (at, _) in snapshot.of_kind(&stagger_core::model::Kind::new("osd").unwrap()) {
         assert!(snapshot.budgets().permit(&snapshot.down(), &[at]).is_err());
@@ -149,8 +149,8 @@ fn a_group_that_no_report_speaks_of_is_unknown() {
     assert_eq!(verdict(&snapshot, "pgs-clean"), Verdict::Unknown);
 }
 
-fn complain(facts: &mut Facts, code: &str, error: bool) {
-    let complaint = Complaint {
+fn complain(facts: &mut CephFacts, code: &str, error: bool) {
+    let complaint = HealthCheck {
         error,
         muted: false,
         message: format!("{code} it is"),
@@ -165,7 +165,7 @@ fn only_what_is_worse_than_before_fails_the_gate() {
     complain(&mut facts, "POOL_NO_REDUNDANCY", false);
     let baseline = before(&facts);
     let policy = HealthPolicy::default();
-    let health = |facts: &Facts, policy: &HealthPolicy, baseline| {
+    let health = |facts: &CephFacts, policy: &HealthPolicy, baseline| {
         verdict(&snapshot(facts, policy, baseline), "health")
     };
     assert_eq!(health(&facts, &policy, None), Verdict::No);
@@ -217,16 +217,16 @@ fn crashing_again_and_again_is_seen_against_the_baseline() {
         id: id.to_owned(),
         daemon: "osd.3".to_owned(),
     };
-    facts.crashes = Known::Yes(vec![crash("old"), crash("older")]);
+    facts.crashes = Fact::Yes(vec![crash("old"), crash("older")]);
     let baseline = before(&facts);
     let policy = HealthPolicy::default();
-    let look = |facts: &Facts| verdict(&snapshot(facts, &policy, Some(&baseline)), "no-crash-loop");
+    let look = |facts: &CephFacts| verdict(&snapshot(facts, &policy, Some(&baseline)), "no-crash-loop");
     assert_eq!(look(&facts), Verdict::Yes);
-    facts.crashes = Known::Yes(vec![crash("old"), crash("older"), crash("new")]);
+    facts.crashes = Fact::Yes(vec![crash("old"), crash("older"), crash("new")]);
     assert_eq!(look(&facts), Verdict::Yes, "once is no loop");
-    facts.crashes = Known::Yes(vec![crash("new"), crash("newer")]);
+    facts.crashes = Fact::Yes(vec![crash("new"), crash("newer")]);
     assert_eq!(look(&facts), Verdict::No);
-    facts.crashes = Known::No("the manager is silent".to_owned());
+    facts.crashes = Fact::No("the manager is silent".to_owned());
     assert_eq!(look(&facts), Verdict::Unknown);
 }
 

@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_engine::cluster::BackendError;
 
-use crate::facts::{Answers, Facts, FactsError, InstanceFacts, boots, facts, instance, read};
-use crate::model::Cluster;
-use crate::rapi::client::{ApiError, Method, Rapi};
+use crate::facts::{FactsError, GanetiFacts, InstanceFacts, RapiAnswers, boots, facts, instance, read};
+use crate::model::GanetiCluster;
+use crate::rapi::client::{HttpMethod, Rapi, RapiClientError};
 use crate::rapi::job_history::JobHistory;
 
 /// So often facts that contradict each other are read.
@@ -17,7 +17,7 @@ impl Rapi {
     ///
     /// # Errors
     /// No answer, or facts that contradict each other each time.
-    pub async fn facts(&self) -> Result<Facts, BackendError> {
+    pub async fn facts(&self) -> Result<GanetiFacts, BackendError> {
         self.read_whole(facts).await
     }
 
@@ -25,7 +25,7 @@ impl Rapi {
     ///
     /// # Errors
     /// As of [`Rapi::facts`].
-    pub async fn observe(&self) -> Result<(Facts, Cluster), BackendError> {
+    pub async fn observe(&self) -> Result<(GanetiFacts, GanetiCluster), BackendError> {
         self.read_whole(|at, answers| {
             let cluster = answers.cluster()?;
             Ok((facts(at, answers)?, cluster))
@@ -37,7 +37,7 @@ impl Rapi {
     ///
     /// # Errors
     /// As of [`Rapi::facts`].
-    pub async fn answers_to_keep(&self) -> Result<(Timestamp, Answers), BackendError> {
+    pub async fn answers_to_keep(&self) -> Result<(Timestamp, RapiAnswers), BackendError> {
         let jobs = self.listed_jobs().await;
         self.read_whole(|at, answers| {
             facts(at, answers.clone())?;
@@ -45,7 +45,7 @@ impl Rapi {
         })
         .await
         .map(|(at, answers)| {
-            let answers = Answers { jobs, ..answers };
+            let answers = RapiAnswers { jobs, ..answers };
             (at, answers.to_keep())
         })
     }
@@ -65,7 +65,7 @@ impl Rapi {
 
     async fn read_whole<T>(
         &self,
-        make: impl Fn(Timestamp, Answers) -> Result<T, FactsError>,
+        make: impl Fn(Timestamp, RapiAnswers) -> Result<T, FactsError>,
     ) -> Result<T, BackendError> {
         const TRIED: &str = "observe the cluster";
         let mut readings = 0;
@@ -84,17 +84,17 @@ impl Rapi {
     }
 
     /// All answers. The questions are asked side by side, since Ganeti asks each node for some of them.
-    async fn answers(&self) -> Result<Answers, ApiError> {
+    async fn answers(&self) -> Result<RapiAnswers, RapiClientError> {
         // First alone: it finds the master.
         let info = self.get("/2/info").await?;
         let question = json!({ "fields": ["name", "bootid"] });
         let (groups, nodes, boots, instances) = futures::try_join!(
             self.get("/2/groups?bulk=1"),
             self.get("/2/nodes?bulk=1"),
-            self.read(Method::Put, "/2/query/node", Some(&question)),
+            self.read(HttpMethod::Put, "/2/query/node", Some(&question)),
             self.get("/2/instances?bulk=1"),
         )?;
-        Ok(Answers {
+        Ok(RapiAnswers {
             info,
             groups,
             nodes,
@@ -112,7 +112,7 @@ impl Rapi {
         let tried = format!("ask for the boot id of {node}");
         let question = json!({ "fields": ["name", "bootid"], "qfilter": ["=", "name", node] });
         let answer = self
-            .read(Method::Put, "/2/query/node", Some(&question))
+            .read(HttpMethod::Put, "/2/query/node", Some(&question))
             .await
             .map_err(|error| error.of(&tried, false))?;
         let boots = boots(answer).map_err(|error| BackendError::transient(&tried, error.to_string()))?;
@@ -133,7 +133,7 @@ impl Rapi {
                 .and_then(instance)
                 .map(Some)
                 .map_err(|error| BackendError::transient(tried, error.to_string())),
-            Err(ApiError::Refused { code: 404, .. }) => Ok(None),
+            Err(RapiClientError::Refused { code: 404, .. }) => Ok(None),
             Err(error) => Err(error.of(tried, false)),
         }
     }

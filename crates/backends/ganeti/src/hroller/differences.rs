@@ -4,7 +4,7 @@ use stagger_core::check::{Fault, check};
 use stagger_core::model::{Part, Spare, Target};
 use stagger_core::plan::Plan;
 
-use super::{Options, Question, RebootGroup};
+use super::{HrollerInput, HrollerOptions, RebootGroup};
 use crate::model::{Instance, NodeIx, Template};
 
 /// So many names stand in a line.
@@ -12,8 +12,8 @@ const NAMED: usize = 5;
 
 /// The differences, each in one line.
 pub(super) fn differences(
-    question: &Question,
-    options: &Options,
+    question: &HrollerInput,
+    options: &HrollerOptions,
     made: &Plan,
     groups: &[RebootGroup],
 ) -> Vec<String> {
@@ -40,7 +40,7 @@ pub(super) fn differences(
 }
 
 /// Instances with which hroller does what ours does not.
-fn instances(question: &Question, options: &Options) -> Vec<String> {
+fn instances(question: &HrollerInput, options: &HrollerOptions) -> Vec<String> {
     let cluster = &question.cluster;
     let mut down = Vec::new();
     let mut copies = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn listed(names: &[&str]) -> String {
 
 /// Not a difference to hroller, but to our own plans, and nobody should take one for the other: under its rules the
 /// instances of one node may use up what their secondary keeps for another.
-fn spent(question: &Question, made: &Plan) -> Option<String> {
+fn spent(question: &HrollerInput, made: &Plan) -> Option<String> {
     let mut keeps: Target = question.target.clone();
     for part in &mut keeps.parts {
         if let Part::Stage(stage) = part

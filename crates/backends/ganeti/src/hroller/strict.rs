@@ -4,7 +4,7 @@
 //! its defects: it moves what does not run, and what cannot be migrated, and it counts no memory for DRBD instances. What
 //! of an answer is unsafe is told by [`dangers`](Colouring::dangers).
 //!
-//! The steps, in its order: [`Question`] (the master, nodes set offline), the [`graph`], three greedy colourings of it, the
+//! The steps, in its order: [`StrictInput`] (the master, nodes set offline), the [`graph`], three greedy colourings of it, the
 //! [`placement`] of what has to move, and the order of the groups.
 
 mod dangers;
@@ -18,9 +18,9 @@ pub use refusal::refusal;
 
 use super::{HrollerError, RebootGroup, master_names};
 use crate::loaders::text;
-use crate::model::{Cluster, GroupIx, Ipolicy, Node, Resources, Template};
+use crate::model::{GanetiCluster, GanetiNode, GroupIx, Ipolicy, Resources, Template};
 use graph::{Colours, Graph, smallest, statistics};
-use placement::{Kind, State, clear_in_parts, migrate_off};
+use placement::{Kind, PlacementState, clear_in_parts, migrate_off};
 
 /// What hroller is asked, in its own options.
 #[derive(Debug, Clone, Default)]
@@ -49,8 +49,8 @@ pub struct StrictOptions {
 
 /// A cluster with what is asked of it, once its master is known.
 #[derive(Debug)]
-pub struct Question<'a> {
-    cluster: &'a Cluster,
+pub struct StrictInput<'a> {
+    cluster: &'a GanetiCluster,
     options: &'a StrictOptions,
     /// By the places of nodes.
     online: Vec<bool>,
@@ -60,23 +60,23 @@ pub struct Question<'a> {
 /// The nodes that are meant, in the colours that say which of them go together.
 #[derive(Debug)]
 pub struct Colouring<'a> {
-    question: &'a Question<'a>,
+    question: &'a StrictInput<'a>,
     chosen: BTreeSet<u32>,
     graph: Graph,
     colourings: [Colours; 3],
 }
 
 /// Nodes that go together, and the cluster once they are cleared.
-type Part = (Vec<u32>, State);
+type Part = (Vec<u32>, PlacementState);
 
-impl<'a> Question<'a> {
+impl<'a> StrictInput<'a> {
     /// The question about a cluster.
     ///
     /// # Errors
     /// No master without `-f`, or two of them.
-    pub fn new(cluster: &'a Cluster, options: &'a StrictOptions) -> Result<Self, HrollerError> {
+    pub fn new(cluster: &'a GanetiCluster, options: &'a StrictOptions) -> Result<Self, HrollerError> {
         // A node that says nothing of itself is master of nothing.
-        let speaks = |node: &&Node| node.resources.is_some();
+        let speaks = |node: &&GanetiNode| node.resources.is_some();
         let masters = cluster.masters().filter(speaks).map(|node| node.name.as_str());
         let masters: Vec<&str> = masters.collect();
         let no_master = match masters.as_slice() {
@@ -88,7 +88,7 @@ impl<'a> Question<'a> {
         Ok(Self {
             cluster,
             options,
-            online: cluster.nodes.iter().map(Node::takes_instances).collect(),
+            online: cluster.nodes.iter().map(GanetiNode::takes_instances).collect(),
             no_master,
         })
     }
@@ -183,7 +183,7 @@ impl<'a> Question<'a> {
 }
 
 /// The one node that is meant: its whole name, or the part of it before a dot.
-fn node_called(cluster: &Cluster, given: &str) -> Option<usize> {
+fn node_called(cluster: &GanetiCluster, given: &str) -> Option<usize> {
     let mut names = cluster.nodes.iter().map(|node| node.name.as_str());
     if let Some(at) = names.clone().position(|name| name == given) {
         return Some(at);
@@ -210,13 +210,13 @@ impl Colouring<'_> {
     /// # Errors
     /// Something has no place. [`HrollerError::causes`] names it.
     pub fn groups(&self) -> Result<Vec<RebootGroup>, HrollerError> {
-        let Question {
+        let StrictInput {
             cluster,
             options,
             online,
             ..
         } = self.question;
-        let start = State::new(cluster);
+        let start = PlacementState::new(cluster);
         let targets: Vec<u32> = (0_u32..)
             .zip(online)
             .filter_map(|(at, online)| online.then_some(at))
@@ -256,7 +256,7 @@ impl Colouring<'_> {
     }
 
     /// The largest first, that of the master last, and the master last in it.
-    fn in_order(&self, start: &State, parts: Vec<Part>) -> Vec<RebootGroup> {
+    fn in_order(&self, start: &PlacementState, parts: Vec<Part>) -> Vec<RebootGroup> {
         let cluster = self.question.cluster;
         let is_master = |at: u32| {
             let node = &cluster.nodes[at as usize];
@@ -292,7 +292,7 @@ impl Colouring<'_> {
 }
 
 /// The cluster as `-S` writes it: what it says nothing of has Ganeti's default.
-pub fn saved(cluster: &Cluster) -> String {
+pub fn saved(cluster: &GanetiCluster) -> String {
     let mut cluster = cluster.clone();
     let default = Ipolicy::of_ganeti();
     for group in &mut cluster.groups {

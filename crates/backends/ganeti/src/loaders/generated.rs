@@ -2,14 +2,15 @@
 //! policies. The same seed and shape give the same cluster.
 
 use crate::model::{
-    AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, Node, NodeIx, Resources, Status, Template,
+    AllocPolicy, GanetiCluster, GanetiNode, GroupIx, Instance, Ipolicy, NodeGroup, NodeIx, Resources, Status,
+    Template,
 };
 
 /// Numbers from a seed.
 #[derive(Debug, Clone)]
-pub struct Rng(pub u64);
+pub struct ClusterRng(pub u64);
 
-impl Rng {
+impl ClusterRng {
     /// The next number. G. Steele, D. Lea and C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
     #[expect(
         clippy::should_implement_trait,
@@ -134,7 +135,7 @@ impl Shape {
     };
 
     /// A shape for a small cluster: two to nine nodes.
-    pub fn small(rng: &mut Rng) -> Self {
+    pub fn small(rng: &mut ClusterRng) -> Self {
         let nodes = 2 + rng.below(8);
         let mixed = rng.percent(60);
         Self {
@@ -159,7 +160,7 @@ impl Shape {
     }
 
     /// Any shape with so many nodes at most.
-    pub fn any(rng: &mut Rng, most: u64) -> Self {
+    pub fn any(rng: &mut ClusterRng, most: u64) -> Self {
         let nodes = 2 + rng.below(most.saturating_sub(1));
         Self {
             nodes,
@@ -207,7 +208,7 @@ struct Peers {
 
 impl Peers {
     /// One that is another node, if there is one.
-    fn pick(self, rng: &mut Rng, layout: Layout) -> Option<u64> {
+    fn pick(self, rng: &mut ClusterRng, layout: Layout) -> Option<u64> {
         if self.len < 2 {
             return None;
         }
@@ -242,7 +243,7 @@ const AMPLE: u64 = 10_000;
 const OWN: u64 = 512;
 
 /// A cluster whose numbers add up.
-pub fn cluster(rng: &mut Rng, shape: &Shape) -> Cluster {
+pub fn cluster(rng: &mut ClusterRng, shape: &Shape) -> GanetiCluster {
     let groups = (0..shape.groups).map(|at| group(rng, shape, at)).collect();
     let mut instances = Vec::new();
     for node in 0..shape.nodes {
@@ -273,7 +274,7 @@ pub fn cluster(rng: &mut Rng, shape: &Shape) -> Cluster {
         .zip(used)
         .map(|(at, used)| node(rng, shape, at, at == master, used))
         .collect();
-    Cluster {
+    GanetiCluster {
         groups,
         nodes,
         instances,
@@ -286,8 +287,8 @@ pub fn cluster(rng: &mut Rng, shape: &Shape) -> Cluster {
     }
 }
 
-fn group(rng: &mut Rng, shape: &Shape, at: u64) -> Group {
-    Group {
+fn group(rng: &mut ClusterRng, shape: &Shape, at: u64) -> NodeGroup {
+    NodeGroup {
         name: format!("group-{at}"),
         uuid: format!("uuid-{at}"),
         alloc_policy: rng.pick(&[
@@ -301,7 +302,7 @@ fn group(rng: &mut Rng, shape: &Shape, at: u64) -> Group {
     }
 }
 
-fn policy(rng: &mut Rng, shape: &Shape) -> Ipolicy {
+fn policy(rng: &mut ClusterRng, shape: &Shape) -> Ipolicy {
     let (vcpu_ratio, spindle_ratio) = if shape.bounds {
         (rng.pick(&[1.0, 4.0, 4.5]), rng.pick(&[8.0, 32.0, 1000.0]))
     } else {
@@ -316,7 +317,7 @@ fn policy(rng: &mut Rng, shape: &Shape) -> Ipolicy {
     }
 }
 
-fn instance(rng: &mut Rng, shape: &Shape, peers: Peers, number: usize) -> Option<Instance> {
+fn instance(rng: &mut ClusterRng, shape: &Shape, peers: Peers, number: usize) -> Option<Instance> {
     let template = rng.pick(shape.templates);
     let secondary = match template {
         Template::Drbd => Some(NodeIx(peers.pick(rng, shape.layout)? as u32)),
@@ -353,14 +354,14 @@ fn instance(rng: &mut Rng, shape: &Shape, peers: Peers, number: usize) -> Option
 }
 
 #[expect(clippy::cast_possible_wrap, reason = "no node has so much")]
-fn node(rng: &mut Rng, shape: &Shape, at: u64, master: bool, (used, disk): (u64, u64)) -> Node {
+fn node(rng: &mut ClusterRng, shape: &Shape, at: u64, master: bool, (used, disk): (u64, u64)) -> GanetiNode {
     let memory = (2048 * shape.instances_a_node.max(1) * shape.roomy / 100).max(used) + OWN;
     let disk_free = if shape.roomy >= AMPLE {
         100_000_000
     } else {
         200_000
     };
-    Node {
+    GanetiNode {
         name: format!("node-{at}"),
         resources: Some(Resources {
             memory,

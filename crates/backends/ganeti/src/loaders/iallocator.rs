@@ -13,7 +13,7 @@ use stagger_core::model::UnitId;
 
 use crate::loaders::rapi::{IpolicyBody, KVM, Ndparams, RapiError, within_reason, wrong};
 use crate::model::{
-    AllocPolicy, Cluster, Group, GroupIx, Instance, Node, NodeIx, Resources, Status, Template,
+    AllocPolicy, GanetiCluster, GanetiNode, GroupIx, Instance, NodeGroup, NodeIx, Resources, Status, Template,
 };
 
 /// A request that makes no cluster.
@@ -32,11 +32,11 @@ pub enum RequestError {
 ///
 /// # Errors
 /// It is no JSON, lacks a field, or refers to what there is not.
-pub fn read(request: &str, kvm_node_memory: u64) -> Result<Cluster, RequestError> {
+pub fn read(request: &str, kvm_node_memory: u64) -> Result<GanetiCluster, RequestError> {
     let request: Request = serde_json::from_str(request).map_err(RequestError::Unreadable)?;
-    let mut cluster = Cluster {
+    let mut cluster = GanetiCluster {
         tags: request.cluster_tags,
-        ..Cluster::default()
+        ..GanetiCluster::default()
     };
     let mut groups = BTreeMap::new();
     for (uuid, group) in request.nodegroups.0 {
@@ -198,12 +198,12 @@ struct DiskPart {
 }
 
 impl GroupPart {
-    fn read(self, uuid: String) -> Result<Group, RapiError> {
+    fn read(self, uuid: String) -> Result<NodeGroup, RapiError> {
         let alloc_policy = AllocPolicy::of_word(&self.alloc_policy).ok_or_else(|| {
             let why = format!("{:?} is no allocation policy", self.alloc_policy);
             wrong("group", &self.name, why)
         })?;
-        Ok(Group {
+        Ok(NodeGroup {
             ipolicy: Some(self.ipolicy.read("group", &self.name)?),
             name: self.name,
             uuid,
@@ -215,13 +215,13 @@ impl GroupPart {
 }
 
 impl NodePart {
-    fn read(self, name: String, groups: &BTreeMap<String, GroupIx>) -> Result<Node, RapiError> {
+    fn read(self, name: String, groups: &BTreeMap<String, GroupIx>) -> Result<GanetiNode, RapiError> {
         UnitId::new(name.as_str()).map_err(|error| wrong("node", &name, error.why))?;
         let group = *groups.get(&self.group).ok_or_else(|| {
             let why = format!("there is no group with the UUID {:?}", self.group);
             wrong("node", &name, why)
         })?;
-        Ok(Node {
+        Ok(GanetiNode {
             resources: self.resources(),
             name,
             offline: self.offline,

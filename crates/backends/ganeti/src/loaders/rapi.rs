@@ -12,8 +12,8 @@ use serde_json::Value;
 use stagger_core::model::HostName;
 
 use crate::model::{
-    AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, Node, NodeIx, Resources, Spec, SpecKey, Status,
-    Template,
+    AllocPolicy, GanetiCluster, GanetiNode, GroupIx, Instance, Ipolicy, NodeGroup, NodeIx, Resources, Spec,
+    SpecKey, Status, Template,
 };
 
 /// The four bodies, as text.
@@ -116,7 +116,7 @@ impl Bodies {
     ///
     /// # Errors
     /// A body that is no JSON, lacks a field, or refers to what there is not.
-    pub fn cluster(&self) -> Result<Cluster, RapiError> {
+    pub fn cluster(&self) -> Result<GanetiCluster, RapiError> {
         self.cluster_with(KVM_NODE_MEMORY)
     }
 
@@ -125,16 +125,16 @@ impl Bodies {
     ///
     /// # Errors
     /// As of [`Bodies::cluster`].
-    pub fn cluster_with(&self, kvm_node_memory: u64) -> Result<Cluster, RapiError> {
+    pub fn cluster_with(&self, kvm_node_memory: u64) -> Result<GanetiCluster, RapiError> {
         let groups: Vec<GroupBody> = body("groups", &self.groups)?;
         let nodes: Vec<NodeBody> = body("nodes", &self.nodes)?;
         let instances: Vec<InstanceBody> = body("instances", &self.instances)?;
         let info: Info = body("the cluster", &self.info)?;
 
-        let mut cluster = Cluster {
+        let mut cluster = GanetiCluster {
             tags: info.tags,
             ipolicy: Some(info.ipolicy.read("cluster", &info.master)?),
-            ..Cluster::default()
+            ..GanetiCluster::default()
         };
         let mut by_uuid = BTreeMap::new();
         for group in groups {
@@ -176,7 +176,7 @@ pub(crate) fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> R
 }
 
 /// A cluster whose numbers can be added up.
-pub(crate) fn within_reason(cluster: Cluster) -> Result<Cluster, RapiError> {
+pub(crate) fn within_reason(cluster: GanetiCluster) -> Result<GanetiCluster, RapiError> {
     if let Some((what, name, why)) = cluster.beyond() {
         return Err(wrong(what, name, why));
     }
@@ -296,12 +296,12 @@ fn full_speed() -> f64 {
 }
 
 impl GroupBody {
-    fn read(self) -> Result<Group, RapiError> {
+    fn read(self) -> Result<NodeGroup, RapiError> {
         let alloc_policy = AllocPolicy::of_word(&self.alloc_policy).ok_or_else(|| {
             let why = format!("{:?} is no allocation policy", self.alloc_policy);
             wrong("group", &self.name, why)
         })?;
-        Ok(Group {
+        Ok(NodeGroup {
             ipolicy: Some(self.ipolicy.read("group", &self.name)?),
             name: self.name,
             uuid: self.uuid,
@@ -342,7 +342,7 @@ impl IpolicyBody {
 }
 
 impl NodeBody {
-    fn read(self, groups: &BTreeMap<String, GroupIx>, master: &str) -> Result<Node, RapiError> {
+    fn read(self, groups: &BTreeMap<String, GroupIx>, master: &str) -> Result<GanetiNode, RapiError> {
         HostName::new(self.name.as_str()).map_err(|error| wrong("node", &self.name, error.why))?;
         let group = *groups.get(&self.group).ok_or_else(|| {
             wrong(
@@ -352,7 +352,7 @@ impl NodeBody {
             )
         })?;
         let resources = self.resources();
-        Ok(Node {
+        Ok(GanetiNode {
             master: self.name == master,
             name: self.name,
             resources,

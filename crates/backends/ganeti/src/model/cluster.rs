@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-use super::{Group, GroupIx, Instance, Ipolicy, Node, NodeIx, Status};
+use super::{GanetiNode, GroupIx, Instance, Ipolicy, NodeGroup, NodeIx, Status};
 
 /// So much in MiB no node has of anything: more is refused, so that sums can be made of what is left.
 pub const MOST: u64 = 1_000_000_000_000;
 
 /// All that is known of a cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Cluster {
+pub struct GanetiCluster {
     /// Node groups; instances stay in theirs.
-    pub groups: Vec<Group>,
+    pub groups: Vec<NodeGroup>,
     /// Nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<GanetiNode>,
     /// Instances. Two of one name are possible in files made by hand.
     pub instances: Vec<Instance>,
     /// The tags of the cluster.
@@ -22,14 +22,14 @@ pub struct Cluster {
     pub ipolicy: Option<Ipolicy>,
 }
 
-impl Cluster {
+impl GanetiCluster {
     /// That node.
-    pub fn node(&self, ix: NodeIx) -> &Node {
+    pub fn node(&self, ix: NodeIx) -> &GanetiNode {
         &self.nodes[ix.0 as usize]
     }
 
     /// That group.
-    pub fn group(&self, ix: GroupIx) -> &Group {
+    pub fn group(&self, ix: GroupIx) -> &NodeGroup {
         &self.groups[ix.0 as usize]
     }
 
@@ -72,7 +72,7 @@ impl Cluster {
         let why = |what: &str, amount: &dyn fmt::Display| {
             format!("its {what} of {amount} is more than any node has, which is at most {MOST}")
         };
-        let of_node = |node: &Node| {
+        let of_node = |node: &GanetiNode| {
             let has = node.resources.as_ref()?;
             let amounts = [
                 ("memory", has.memory),
@@ -125,7 +125,7 @@ impl Cluster {
     }
 
     /// The masters: one in a cluster that is well.
-    pub fn masters(&self) -> impl Iterator<Item = &Node> {
+    pub fn masters(&self) -> impl Iterator<Item = &GanetiNode> {
         self.nodes.iter().filter(|node| node.master)
     }
 }

@@ -2,17 +2,17 @@
 
 use super::Ipolicy;
 
-/// The place of a node in [`Cluster::nodes`](super::Cluster::nodes).
+/// The place of a node in [`Cluster::nodes`](super::GanetiCluster::nodes).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeIx(pub u32);
 
-/// The place of a group in [`Cluster::groups`](super::Cluster::groups).
+/// The place of a group in [`Cluster::groups`](super::GanetiCluster::groups).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupIx(pub u32);
 
 /// A node group.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct NodeGroup {
     /// Its name.
     pub name: String,
     /// What nodes refer to it by.
@@ -59,7 +59,7 @@ impl AllocPolicy {
 /// A node.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "these are Ganeti's own flags")]
-pub struct Node {
+pub struct GanetiNode {
     /// Its name.
     pub name: String,
     /// What it has and what is free; `None`: it did not say, and counts as offline.
@@ -80,7 +80,7 @@ pub struct Node {
     pub exclusive_storage: bool,
 }
 
-impl Node {
+impl GanetiNode {
     /// Whether it can be counted on: it is not offline, and it says what it has.
     pub fn is_up(&self) -> bool {
         !self.offline && self.resources.is_some()

@@ -9,10 +9,10 @@ use serde_json::Value;
 use stagger_engine::cluster::BackendError;
 use tokio::sync::Semaphore;
 
-use crate::config::{Pace, RapiConfig, Settings};
+use crate::config::{GanetiSettings, GanetiTiming, RapiConfig};
 use crate::rapi::tls;
-pub use crate::rapi::wire::Method;
-use crate::rapi::wire::{Address, Answer, Login, NoAnswer, Wire};
+pub use crate::rapi::wire::HttpMethod;
+use crate::rapi::wire::{Login, NoAnswer, RapiAddress, RapiResponse, Wire};
 
 /// So often a read is tried.
 const READS: u32 = 3;
@@ -32,7 +32,7 @@ pub fn encoded(word: &str) -> String {
 
 /// A question that RAPI did not answer as wished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApiError {
+pub enum RapiClientError {
     /// Nothing was sent.
     #[error("RAPI cannot be reached: {0}")]
     Unreachable(String),
@@ -55,7 +55,7 @@ pub enum ApiError {
     TwoMasters(String),
 }
 
-impl ApiError {
+impl RapiClientError {
     /// The error of an effect or of an observation.
     pub fn of(self, tried: impl Into<String>, writes: bool) -> BackendError {
         let why = self.to_string();
@@ -132,10 +132,10 @@ impl ErrorBody {
 /// A cluster's RAPI.
 #[derive(Debug)]
 pub struct Rapi {
-    addresses: Vec<Address>,
+    addresses: Vec<RapiAddress>,
     wire: Wire,
     /// Where the master answered last.
-    master: Mutex<Option<Address>>,
+    master: Mutex<Option<RapiAddress>>,
     /// Questions that RAPI answers only when something has changed.
     waits: Semaphore,
 }
@@ -148,8 +148,8 @@ impl Rapi {
     ///
     /// # Errors
     /// What in the configuration cannot be used. Nothing is asked yet.
-    pub fn new(settings: &Settings) -> Result<Self, BackendError> {
-        let Settings { cluster, pace, .. } = settings;
+    pub fn new(settings: &GanetiSettings) -> Result<Self, BackendError> {
+        let GanetiSettings { cluster, pace, .. } = settings;
         let wrong = |why: String| {
             BackendError::permanent(format!("use the configuration of cluster {}", cluster.name), why)
         };
@@ -164,7 +164,7 @@ impl Rapi {
         } = cluster;
         let addresses = addresses
             .iter()
-            .map(|text| Address::parse(text))
+            .map(|text| RapiAddress::parse(text))
             .collect::<Result<Vec<_>, _>>()
             .map_err(wrong)?;
         let tls = tls::client_config(ca.as_deref(), fingerprint.as_deref())
@@ -182,7 +182,7 @@ impl Rapi {
     }
 
     /// Its times.
-    pub fn pace(&self) -> &Pace {
+    pub fn pace(&self) -> &GanetiTiming {
         &self.wire.pace
     }
 
@@ -199,7 +199,12 @@ impl Rapi {
     ///
     /// # Errors
     /// The last answer.
-    pub async fn read(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+    pub async fn read(
+        &self,
+        method: HttpMethod,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, RapiClientError> {
         let mut tries = 1;
         loop {
             match self.once(method, path, body).await {
@@ -217,22 +222,32 @@ impl Rapi {
     ///
     /// # Errors
     /// As [`Rapi::read`].
-    pub async fn get(&self, path: &str) -> Result<Value, ApiError> {
-        self.read(Method::Get, path, None).await
+    pub async fn get(&self, path: &str) -> Result<Value, RapiClientError> {
+        self.read(HttpMethod::Get, path, None).await
     }
 
     /// Writes, once; a second time only where the first was certainly not sent.
     ///
     /// # Errors
     /// The answer, or that there is none.
-    pub async fn write(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+    pub async fn write(
+        &self,
+        method: HttpMethod,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, RapiClientError> {
         match self.once(method, path, body).await {
-            Err(ApiError::Unreachable(_)) => self.once(method, path, body).await,
+            Err(RapiClientError::Unreachable(_)) => self.once(method, path, body).await,
             answer => answer,
         }
     }
 
-    async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
+    async fn once(
+        &self,
+        method: HttpMethod,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, RapiClientError> {
         let master = self.master().await?;
         match self.wire.ask(&master, method, path, body).await {
             Ok(answer) => {
@@ -244,28 +259,28 @@ impl Rapi {
             }
             Err(NoAnswer::NotSent(why)) => {
                 self.forget_master();
-                Err(ApiError::Unreachable(why))
+                Err(RapiClientError::Unreachable(why))
             }
             Err(NoAnswer::Lost(why)) => {
                 self.forget_master();
-                Err(ApiError::Lost(why))
+                Err(RapiClientError::Lost(why))
             }
         }
     }
 
     /// Where the master answers. RAPI runs on the master only, but a node that was master until a moment
     /// ago may still think so: all candidates are asked, and those that answer must agree.
-    async fn master(&self) -> Result<Address, ApiError> {
+    async fn master(&self) -> Result<RapiAddress, RapiClientError> {
         if let Some(known) = self.master.lock().unwrap_or_else(PoisonError::into_inner).clone() {
             return Ok(known);
         }
         let asked = self.addresses.iter().map(|address| async move {
             (
                 address,
-                self.wire.ask(address, Method::Get, "/2/info", None).await,
+                self.wire.ask(address, HttpMethod::Get, "/2/info", None).await,
             )
         });
-        let mut found: Vec<(&Address, String)> = Vec::new();
+        let mut found: Vec<(&RapiAddress, String)> = Vec::new();
         let mut failed = Vec::new();
         let mut refused = None;
         for (address, answer) in futures::future::join_all(asked).await {
@@ -285,10 +300,10 @@ impl Rapi {
         }
         let Some((first, master)) = found.first() else {
             // One that answers and says no tells more than those that are away.
-            return Err(refused.unwrap_or_else(|| ApiError::Unreachable(failed.join("; "))));
+            return Err(refused.unwrap_or_else(|| RapiClientError::Unreachable(failed.join("; "))));
         };
         if let Some((other, another)) = found.iter().find(|(_, other)| other != master) {
-            return Err(ApiError::TwoMasters(format!(
+            return Err(RapiClientError::TwoMasters(format!(
                 "{first} says {master}, {other} says {another}"
             )));
         }
@@ -302,14 +317,14 @@ impl Rapi {
     }
 }
 
-fn value_of(answer: Answer) -> Result<Value, ApiError> {
-    let Answer { code, body } = answer;
+fn value_of(answer: RapiResponse) -> Result<Value, RapiClientError> {
+    let RapiResponse { code, body } = answer;
     if code == 200 {
-        return serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()));
+        return serde_json::from_slice(&body).map_err(|error| RapiClientError::Unreadable(error.to_string()));
     }
     let why = match serde_json::from_slice::<ErrorBody>(&body) {
         Ok(said) => said.words(),
         Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
     };
-    Err(ApiError::Refused { code, why })
+    Err(RapiClientError::Refused { code, why })
 }

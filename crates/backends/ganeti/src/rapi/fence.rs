@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use stagger_engine::cluster::{BackendError, Call};
 
 use crate::rapi::client::Rapi;
-use crate::rapi::filters::{Effect, Filter, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
+use crate::rapi::filters::{Filter, FilterAction, JobMatch, ListedFilter, RecordedFilter, id_of, priority};
 use crate::rapi::reason::{JobReason, Range};
 
 /// How long a request may be on its way before nobody need look out for it any more: far more
@@ -68,13 +68,13 @@ fn all(filters: &[ListedFilter]) -> impl Iterator<Item = RecordedFilter<Fence>> 
 /// The cluster cannot be asked.
 pub async fn raise(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
     let tried = format!("refuse jobs with a token older than {token}");
-    let failed = |error: crate::rapi::client::ApiError| error.of(&tried, true);
+    let failed = |error: crate::rapi::client::RapiClientError| error.of(&tried, true);
     let id = id_of(&["fence", &token.to_string()]);
     let filter = Filter {
         id: id.clone(),
         priority: priority::FENCE,
         which: JobMatch::Reasons(Range::older_than(token)),
-        effect: Effect::Reject,
+        effect: FilterAction::Reject,
         record: Fence::Older { token },
     };
     rapi.put_filter(&filter).await.map_err(failed)?;
@@ -107,7 +107,7 @@ pub async fn lower(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
 /// # Errors
 /// The cluster cannot be asked.
 pub async fn forget(rapi: &Rapi) -> Result<(), BackendError> {
-    let failed = |error: crate::rapi::client::ApiError| error.of("take the fence away", true);
+    let failed = |error: crate::rapi::client::RapiClientError| error.of("take the fence away", true);
     for found in all(&rapi.filters().await.map_err(failed)?) {
         if matches!(found.record, Fence::Older { .. }) {
             rapi.delete_filter(&found.id).await.map_err(failed)?;
@@ -142,7 +142,7 @@ pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &JobReason) -> Result<
         id: id.clone(),
         priority: priority::FENCE,
         which: JobMatch::Reason(text.clone()),
-        effect: Effect::Reject,
+        effect: FilterAction::Reject,
         record: Fence::One {
             reason: text,
             until: Timestamp::now().as_second() + REFUSED_FOR.as_secs().cast_signed(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::rapi::client::{ApiError, Method, Rapi};
+use crate::rapi::client::{HttpMethod, Rapi, RapiClientError};
 use crate::rapi::reason::Range;
 
 /// By this source our records are known in a filter's reason trail.
@@ -20,7 +20,7 @@ const SOURCE: &str = "stagger";
 /// What a filter does with the jobs that match it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Effect {
+pub enum FilterAction {
     /// They run.
     Accept,
     /// They wait.
@@ -92,7 +92,7 @@ pub struct Filter<R> {
     /// Which jobs.
     pub which: JobMatch,
     /// What happens to them.
-    pub effect: Effect,
+    pub effect: FilterAction,
     /// What we keep in it.
     pub record: R,
 }
@@ -166,16 +166,16 @@ impl Rapi {
     ///
     /// # Errors
     /// No answer, or one that cannot be read.
-    pub async fn filters(&self) -> Result<Vec<ListedFilter>, ApiError> {
+    pub async fn filters(&self) -> Result<Vec<ListedFilter>, RapiClientError> {
         let listed = self.get("/2/filters?bulk=1").await?;
-        serde_json::from_value(listed).map_err(|error| ApiError::Unreadable(error.to_string()))
+        serde_json::from_value(listed).map_err(|error| RapiClientError::Unreadable(error.to_string()))
     }
 
     /// Makes a filter be as it is given.
     ///
     /// # Errors
     /// No answer, or Ganeti does not take it.
-    pub async fn put_filter<R: Serialize + Sync>(&self, filter: &Filter<R>) -> Result<(), ApiError> {
+    pub async fn put_filter<R: Serialize + Sync>(&self, filter: &Filter<R>) -> Result<(), RapiClientError> {
         let Filter {
             id,
             priority,
@@ -184,7 +184,7 @@ impl Rapi {
             record,
         } = filter;
         let record =
-            serde_json::to_string(record).map_err(|error| ApiError::Unreadable(error.to_string()))?;
+            serde_json::to_string(record).map_err(|error| RapiClientError::Unreadable(error.to_string()))?;
         let body = json!({
             "priority": priority,
             "predicates": which.predicates(),
@@ -192,7 +192,7 @@ impl Rapi {
             "reason": [[SOURCE, record, 0]],
         });
         // Written twice it is written once, so it is repeated as a read is.
-        self.read(Method::Put, &format!("/2/filters/{id}"), Some(&body))
+        self.read(HttpMethod::Put, &format!("/2/filters/{id}"), Some(&body))
             .await
             .map(|_| ())
     }
@@ -201,9 +201,12 @@ impl Rapi {
     ///
     /// # Errors
     /// No answer.
-    pub async fn delete_filter(&self, id: &str) -> Result<(), ApiError> {
-        match self.read(Method::Delete, &format!("/2/filters/{id}"), None).await {
-            Ok(_) | Err(ApiError::Refused { code: 404, .. }) => Ok(()),
+    pub async fn delete_filter(&self, id: &str) -> Result<(), RapiClientError> {
+        match self
+            .read(HttpMethod::Delete, &format!("/2/filters/{id}"), None)
+            .await
+        {
+            Ok(_) | Err(RapiClientError::Refused { code: 404, .. }) => Ok(()),
             Err(error) => {
                 // Ganeti has no word of its own for what is not there.
                 let gone = self.filters().await?.iter().all(|filter| filter.uuid != id);

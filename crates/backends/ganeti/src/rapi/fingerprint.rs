@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::rapi::tls::written;
-use crate::rapi::wire::Address;
+use crate::rapi::wire::RapiAddress;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub async fn presented_fingerprint(address: &str) -> Result<String, BackendError> {
     let tried = format!("look at the certificate of {address}");
     let failed = |why: String| BackendError::transient(&tried, why);
-    let to = Address::parse(address).map_err(|why| BackendError::permanent(&tried, why))?;
+    let to = RapiAddress::parse(address).map_err(|why| BackendError::permanent(&tried, why))?;
     let provider = Arc::new(ring::default_provider());
     let seen = Arc::new(Presented {
         sha256: Mutex::default(),

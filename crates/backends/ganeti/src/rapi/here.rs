@@ -7,17 +7,19 @@ use std::net::{IpAddr, UdpSocket};
 
 use serde_json::{Value, json};
 
-use crate::rapi::client::{ApiError, Method, Rapi};
+use crate::rapi::client::{HttpMethod, Rapi, RapiClientError};
 
 /// The node that this machine is, by its primary address; else the name that the host gives itself. Where several nodes' addresses
 /// are this machine's, as in a test of many nodes on one, nothing follows from that.
 ///
 /// # Errors
 /// The cluster cannot be asked.
-pub async fn node_or_host(rapi: &Rapi, host: &str) -> Result<String, ApiError> {
+pub async fn node_or_host(rapi: &Rapi, host: &str) -> Result<String, RapiClientError> {
     // Nothing of it is asked of the nodes themselves.
     let question = json!({ "fields": ["name", "pip"] });
-    let answer = rapi.read(Method::Put, "/2/query/node", Some(&question)).await?;
+    let answer = rapi
+        .read(HttpMethod::Put, "/2/query/node", Some(&question))
+        .await?;
     let ours: Vec<&str> = nodes(&answer)
         .into_iter()
         .filter(|(_, address)| is_own(*address))

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stagger_core::model::{How, Kind};
+use stagger_core::model::{Kind, MoveKind};
 
-use crate::rapi::jobs::Status;
+use crate::rapi::jobs::JobStatus;
 
 /// The opcodes that tell how long a move takes, by the summary of their jobs. Each is a job of its own, also where
 /// `gnt-node migrate` or `gnt-node evacuate` has submitted it.
-const TELLING: [(&str, How); 3] = [
-    ("INSTANCE_MIGRATE", How::Migrate),
-    ("INSTANCE_MOVE", How::Relocate),
-    ("INSTANCE_REPLACE_DISKS", How::ReplaceStandby),
+const TELLING: [(&str, MoveKind); 3] = [
+    ("INSTANCE_MIGRATE", MoveKind::Migrate),
+    ("INSTANCE_MOVE", MoveKind::Relocate),
+    ("INSTANCE_REPLACE_DISKS", MoveKind::ReplaceStandby),
 ];
 
 /// So many jobs of each sort count at most, the newest.
@@ -41,7 +41,7 @@ pub struct JobTimes {
 /// A job as RAPI lists it, and as an inventory keeps it.
 #[derive(Deserialize)]
 struct JobDocument {
-    status: Status,
+    status: JobStatus,
     #[serde(default)]
     summary: Vec<String>,
     /// Seconds and microseconds; none: it has not come so far.
@@ -53,13 +53,13 @@ struct JobDocument {
 
 impl JobDocument {
     /// Which sort of move it was, if it was one alone and succeeded.
-    fn how(&self) -> Option<How> {
+    fn how(&self) -> Option<MoveKind> {
         let [summary] = self.summary.as_slice() else {
             return None;
         };
         let opcode = summary.split('(').next().unwrap_or_default();
         let (_, how) = TELLING.iter().find(|(word, _)| *word == opcode)?;
-        (self.status == Status::Success).then_some(*how)
+        (self.status == JobStatus::Success).then_some(*how)
     }
 
     /// In whole seconds, as estimates are.

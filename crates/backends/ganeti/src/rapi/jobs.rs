@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_engine::cluster::{BackendError, Call};
 
-use crate::rapi::client::{ApiError, Method, Rapi, encoded};
+use crate::rapi::client::{HttpMethod, Rapi, RapiClientError, encoded};
 use crate::rapi::fence;
 use crate::rapi::opcode::named_in;
 use crate::rapi::reason::JobReason;
@@ -25,7 +25,7 @@ const LOOKED_AT: u32 = 2;
 /// How far a job has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum JobStatus {
     /// It waits to be started, also behind a filter that pauses it.
     Queued,
     /// It is started, and waits for locks.
@@ -42,7 +42,7 @@ pub enum Status {
     Error,
 }
 
-impl Status {
+impl JobStatus {
     /// Whether it will not change any more.
     pub fn is_final(self) -> bool {
         match self {
@@ -62,11 +62,11 @@ impl Status {
 
 /// A job as listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Job {
+pub struct GanetiJob {
     /// Its number: it only grows.
     pub id: u64,
     /// How far it has come.
-    pub status: Status,
+    pub status: JobStatus,
     /// What it does: `INSTANCE_MIGRATE(web1)`.
     pub summary: String,
     /// Why, if it is one of ours.
@@ -78,7 +78,7 @@ pub struct Job {
 #[derive(Deserialize)]
 struct JobDocument {
     id: u64,
-    status: Status,
+    status: JobStatus,
     #[serde(default)]
     summary: Vec<String>,
     #[serde(default)]
@@ -96,7 +96,7 @@ struct Op {
     fields: Value,
 }
 
-impl From<&JobDocument> for Job {
+impl From<&JobDocument> for GanetiJob {
     fn from(document: &JobDocument) -> Self {
         let texts = document.ops.iter().flat_map(|op| &op.reason);
         Self {
@@ -115,7 +115,7 @@ pub struct Ended {
     /// Its number.
     pub id: u64,
     /// Done, failed or cancelled.
-    pub status: Status,
+    pub status: JobStatus,
     /// What it returned, or its error.
     pub result: Value,
 }
@@ -136,11 +136,11 @@ impl Ended {
 
 /// What a job is to do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub struct JobRequest {
     /// In words, for the reason: `migrate-web1`.
     pub what: String,
     /// RAPI's method.
-    pub method: Method,
+    pub method: HttpMethod,
     /// RAPI's path, without a query.
     pub path: String,
     /// What stands in the query beside the reason: `force=1`.
@@ -149,9 +149,9 @@ pub struct Work {
     pub body: Option<Value>,
 }
 
-impl Work {
+impl JobRequest {
     /// A change of something that a path names.
-    pub fn new(what: impl Into<String>, method: Method, path: impl Into<String>) -> Self {
+    pub fn new(what: impl Into<String>, method: HttpMethod, path: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             method,
@@ -184,11 +184,11 @@ impl Rapi {
     ///
     /// # Errors
     /// No answer, or one that cannot be read.
-    pub async fn jobs(&self) -> Result<Vec<Job>, ApiError> {
+    pub async fn jobs(&self) -> Result<Vec<GanetiJob>, RapiClientError> {
         let listed = self.get("/2/jobs?bulk=1").await?;
         let listed: Vec<JobDocument> =
-            serde_json::from_value(listed).map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        let mut jobs: Vec<Job> = listed.iter().map(Job::from).collect();
+            serde_json::from_value(listed).map_err(|error| RapiClientError::Unreadable(error.to_string()))?;
+        let mut jobs: Vec<GanetiJob> = listed.iter().map(GanetiJob::from).collect();
         jobs.sort_by_key(|job| job.id);
         Ok(jobs)
     }
@@ -197,25 +197,30 @@ impl Rapi {
     ///
     /// # Errors
     /// It failed, was cancelled, takes too long, or nobody knows.
-    pub async fn carry_out(&self, call: &Call, work: &Work) -> Result<Ended, BackendError> {
+    pub async fn carry_out(&self, call: &Call, work: &JobRequest) -> Result<Ended, BackendError> {
         let id = self.submit(call, work).await?;
         let ended = self.wait(id, &work.what).await?;
         match ended.status {
-            Status::Success => Ok(ended),
-            Status::Canceled => Err(
-                BackendError::transient(&work.what, format!("job {id} was cancelled")).hint(
-                    "an operator or a job filter canceled it: see `gnt-job info` and `gnt-filter list`",
-                ),
-            ),
-            Status::Error | Status::Queued | Status::Waiting | Status::Canceling | Status::Running => Err(
-                BackendError::permanent(&work.what, format!("job {id} failed: {}", ended.why())),
-            ),
+            JobStatus::Success => Ok(ended),
+            JobStatus::Canceled => Err(BackendError::transient(
+                &work.what,
+                format!("job {id} was cancelled"),
+            )
+            .hint("an operator or a job filter canceled it: see `gnt-job info` and `gnt-filter list`")),
+            JobStatus::Error
+            | JobStatus::Queued
+            | JobStatus::Waiting
+            | JobStatus::Canceling
+            | JobStatus::Running => Err(BackendError::permanent(
+                &work.what,
+                format!("job {id} failed: {}", ended.why()),
+            )),
         }
     }
 
     /// Submits a job. Where the answer is lost, jobs with its very reason are refused from then on, so that
     /// it cannot land later, and then it is looked for: it is there, or will never be. Where the queue takes no jobs the call stays open.
-    async fn submit(&self, call: &Call, work: &Work) -> Result<u64, BackendError> {
+    async fn submit(&self, call: &Call, work: &JobRequest) -> Result<u64, BackendError> {
         let mut submissions = 0;
         loop {
             submissions += 1;
@@ -229,13 +234,13 @@ impl Rapi {
             let lost = match self.write(work.method, &path, work.body.as_ref()).await {
                 Ok(Value::Number(id)) => match id.as_u64() {
                     Some(id) => return Ok(id),
-                    None => ApiError::Unreadable(format!("{id} is not a job")),
+                    None => RapiClientError::Unreadable(format!("{id} is not a job")),
                 },
                 // Older releases say the number as a text.
                 Ok(Value::String(id)) if id.parse::<u64>().is_ok() => {
                     return Ok(id.parse().unwrap_or_default());
                 }
-                Ok(other) => ApiError::Unreadable(format!("{other} is not a job")),
+                Ok(other) => RapiClientError::Unreadable(format!("{other} is not a job")),
                 Err(error) => error,
             };
             let closed = lost.queue_is_closed().is_some();
@@ -257,10 +262,10 @@ impl Rapi {
             if let Some(job) = jobs.iter().find(|job| job.reason.as_ref() == Some(&reason)) {
                 // One that was still queued may be cancelled by that very filter: then it never was.
                 let status = match job.status {
-                    Status::Queued => self.wait(job.id, &work.what).await?.status,
+                    JobStatus::Queued => self.wait(job.id, &work.what).await?.status,
                     known => known,
                 };
-                if status != Status::Canceled {
+                if status != JobStatus::Canceled {
                     return Ok(job.id);
                 }
             }
@@ -292,8 +297,8 @@ impl Rapi {
                     {
                         serial = newest.clone();
                     }
-                    let status: Result<Status, _> = serde_json::from_value(before[0].clone());
-                    if status.is_ok_and(Status::is_final) {
+                    let status: Result<JobStatus, _> = serde_json::from_value(before[0].clone());
+                    if status.is_ok_and(JobStatus::is_final) {
                         return self.ended(id, what).await;
                     }
                 }
@@ -318,7 +323,7 @@ impl Rapi {
 
     /// What has changed in a job, as soon as something has. RAPI keeps a child for each question of that kind, and has no more
     /// than twenty for everybody: jobs beyond a few are looked at from time to time.
-    async fn change_of(&self, id: u64, before: &Value, serial: &Value) -> Result<Value, ApiError> {
+    async fn change_of(&self, id: u64, before: &Value, serial: &Value) -> Result<Value, RapiClientError> {
         if let Ok(_permit) = self.waits().try_acquire() {
             let body = json!({
                 "fields": ["status"],
@@ -326,7 +331,7 @@ impl Rapi {
                 "previous_log_serial": serial,
             });
             return self
-                .read(Method::Get, &format!("/2/jobs/{id}/wait"), Some(&body))
+                .read(HttpMethod::Get, &format!("/2/jobs/{id}/wait"), Some(&body))
                 .await;
         }
         let job = self.get(&format!("/2/jobs/{id}")).await?;
@@ -370,7 +375,10 @@ impl Rapi {
     ///
     /// # Errors
     /// As [`Rapi::jobs`].
-    pub async fn at_work_of_others(&self, names: Option<&BTreeSet<String>>) -> Result<Vec<Job>, ApiError> {
+    pub async fn at_work_of_others(
+        &self,
+        names: Option<&BTreeSet<String>>,
+    ) -> Result<Vec<GanetiJob>, RapiClientError> {
         let mut jobs = self.jobs().await?;
         jobs.retain(|job| job.status.is_at_work() && job.reason.is_none());
         if let Some(names) = names {
@@ -383,11 +391,11 @@ impl Rapi {
     ///
     /// # Errors
     /// As [`Rapi::wait`].
-    pub async fn wait_for_predecessors(&self, call: &Call) -> Result<Vec<Job>, BackendError> {
+    pub async fn wait_for_predecessors(&self, call: &Call) -> Result<Vec<GanetiJob>, BackendError> {
         let tried = format!("look for jobs of {}", call.key());
         let jobs = self.jobs().await.map_err(|error| error.of(tried, true))?;
         let key = call.key();
-        let mut ours: Vec<Job> = jobs
+        let mut ours: Vec<GanetiJob> = jobs
             .into_iter()
             .filter(|job| job.reason.as_ref().is_some_and(|reason| reason.key == key))
             .collect();
@@ -410,8 +418,8 @@ mod tests {
             "status": "success", "summary": ["INSTANCE_MIGRATE(instance3)"], "opstatus": ["success"],
             "received_ts": [1795219732, 612889], "opresult": [null]}"#;
         let document: JobDocument = serde_json::from_str(text).unwrap();
-        let job = Job::from(&document);
-        assert_eq!(job.status, Status::Success);
+        let job = GanetiJob::from(&document);
+        assert_eq!(job.status, JobStatus::Success);
         assert_eq!(job.summary, "INSTANCE_MIGRATE(instance3)");
         let reason = job.reason.unwrap();
         assert_eq!((reason.token, reason.nonce, reason.key.as_str()), (7, 2, "r-4"));
@@ -421,7 +429,7 @@ mod tests {
     fn an_error_says_what_happened() {
         let ended = |result| Ended {
             id: 1,
-            status: Status::Error,
+            status: JobStatus::Error,
             result,
         };
         assert_eq!(

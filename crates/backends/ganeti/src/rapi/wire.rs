@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::config::Pace;
+use crate::config::GanetiTiming;
 
 /// More than RAPI says of 10,000 nodes and 100,000 instances.
 const LARGEST_ANSWER: usize = 1 << 30;
@@ -27,7 +27,7 @@ const PORT: u16 = 5080;
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     /// Reads.
     Get,
     /// Most changes.
@@ -38,7 +38,7 @@ pub enum Method {
     Delete,
 }
 
-impl Method {
+impl HttpMethod {
     /// As in a request.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Method {
 
 /// An address where RAPI may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct RapiAddress {
     /// Its name, as given.
     pub host: String,
     /// Its port.
@@ -60,7 +60,7 @@ pub struct Address {
     tls: bool,
 }
 
-impl Address {
+impl RapiAddress {
     /// `host`, `host:port`, or a URL of these. Without TLS only this machine is talked to.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Address {
     }
 }
 
-impl std::fmt::Display for Address {
+impl std::fmt::Display for RapiAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.host.contains(':') {
             return write!(f, "[{}]:{}", self.host, self.port);
@@ -149,7 +149,7 @@ pub(crate) enum NoAnswer {
 
 /// An answer as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct RapiResponse {
     pub(crate) code: u16,
     pub(crate) body: Vec<u8>,
 }
@@ -159,7 +159,7 @@ pub(crate) struct Answer {
 pub(crate) struct Wire {
     pub(crate) tls: TlsConnector,
     pub(crate) login: Option<Login>,
-    pub(crate) pace: Pace,
+    pub(crate) pace: GanetiTiming,
 }
 
 impl std::fmt::Debug for Wire {
@@ -169,7 +169,7 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(tls: rustls::ClientConfig, login: Option<Login>, pace: Pace) -> Self {
+    pub(crate) fn new(tls: rustls::ClientConfig, login: Option<Login>, pace: GanetiTiming) -> Self {
         Self {
             tls: TlsConnector::from(Arc::new(tls)),
             login,
@@ -180,11 +180,11 @@ impl Wire {
     /// One request, one connection.
     pub(crate) async fn ask(
         &self,
-        to: &Address,
-        method: Method,
+        to: &RapiAddress,
+        method: HttpMethod,
         path: &str,
         body: Option<&serde_json::Value>,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<RapiResponse, NoAnswer> {
         let not_sent = |why: String| NoAnswer::NotSent(format!("{to}: {why}"));
         let too_long = |what: &str, time: std::time::Duration| {
             format!("{to}: {what} took longer than {} s", time.as_secs_f64())
@@ -226,7 +226,7 @@ impl Wire {
                 .to_bytes()
                 .to_vec();
             drop(connection);
-            Ok(Answer { code, body })
+            Ok(RapiResponse { code, body })
         };
         tokio::time::timeout(self.pace.call, answer)
             .await
@@ -235,8 +235,8 @@ impl Wire {
 
     fn request(
         &self,
-        to: &Address,
-        method: Method,
+        to: &RapiAddress,
+        method: HttpMethod,
         path: &str,
         body: Option<&serde_json::Value>,
     ) -> Result<hyper::Request<Full<Bytes>>, String> {
@@ -283,21 +283,21 @@ mod tests {
             ("[2001:db8::1]:5080", "2001:db8::1", 5080),
             ("2001:db8::1", "2001:db8::1", 5080),
         ] {
-            let address = Address::parse(text).unwrap();
+            let address = RapiAddress::parse(text).unwrap();
             assert_eq!((address.host.as_str(), address.port), (host, port), "{text}");
             assert!(address.tls);
             let shown = address.to_string();
-            assert_eq!(Address::parse(&shown).unwrap(), address, "{shown}");
+            assert_eq!(RapiAddress::parse(&shown).unwrap(), address, "{shown}");
         }
         for bad in ["", "https://", "ftp://node1", "node1:rapi", "node1/2"] {
-            assert!(Address::parse(bad).is_err(), "{bad:?} was taken");
+            assert!(RapiAddress::parse(bad).is_err(), "{bad:?} was taken");
         }
     }
 
     #[test]
     fn a_password_never_goes_over_a_network_in_the_clear() {
-        assert!(Address::parse("http://127.0.0.1:5080").is_ok());
-        let why = Address::parse("http://node1:5080").unwrap_err();
+        assert!(RapiAddress::parse("http://127.0.0.1:5080").is_ok());
+        let why = RapiAddress::parse("http://node1:5080").unwrap_err();
         assert!(why.contains("without TLS"), "{why}");
     }
 

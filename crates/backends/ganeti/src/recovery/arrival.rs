@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use stagger_engine::cluster::BackendError;
 
 use crate::backend::GanetiBackend;
-use crate::facts::Facts;
+use crate::facts::GanetiFacts;
 use crate::recovery::leftovers::LeftVisit;
 use crate::visit::perform::ARRIVES;
 
@@ -22,7 +22,7 @@ enum Arrival {
     Down,
 }
 
-fn arrival(facts: &Facts, visit: &LeftVisit) -> Arrival {
+fn arrival(facts: &GanetiFacts, visit: &LeftVisit) -> Arrival {
     let (Some(sent), Some(node)) = (&visit.notes.sent, facts.nodes.get(&visit.node)) else {
         return Arrival::Over;
     };

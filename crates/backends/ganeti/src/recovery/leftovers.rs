@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use stagger_core::model::{RunId, Storage};
 
 use crate::facts::notes::{NodeNotes, Notes, PriorRole};
-use crate::facts::{Facts, Role, RunState};
-use crate::guards::{self, HeldGuard};
-use crate::lock::{self, Claim, Handover};
+use crate::facts::{GanetiFacts, NodeRole, RunState};
+use crate::guards::{self, GanetiHeldGuard};
+use crate::lock::{self, Handover, LockCandidate};
 use crate::rapi::fence::{self, Fence};
 use crate::rapi::filters::ListedFilter;
-use crate::visit::{self, Batch, LeaveProgress, Refusal};
+use crate::visit::{self, JobBatch, LeaveProgress, VisitRefusal};
 
 /// More batches than any visit takes to be left.
 const BATCHES: usize = 20;
@@ -28,16 +28,16 @@ pub struct Leftovers {
     /// Tags of ours that this release does not know, with their nodes.
     pub unknown: Vec<(String, String)>,
     /// The drain and the watcher's pause.
-    pub guards: Vec<HeldGuard>,
+    pub guards: Vec<GanetiHeldGuard>,
     /// What the lock remembers, and the fence.
-    pub records: Records,
+    pub records: FilterRecords,
 }
 
 /// What stays in filters that match no job, or only those that must not run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Records {
+pub struct FilterRecords {
     /// Who says that they hold the lock.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<LockCandidate>,
     /// Runs that went on on another node.
     pub handovers: Vec<Handover>,
     /// The newest token that was given out: jobs with an older one are refused.
@@ -67,13 +67,13 @@ pub struct LeftVisit {
     /// What is noted.
     pub notes: Notes,
     /// The node's role now.
-    pub role: Role,
+    pub role: NodeRole,
     /// Whether a reboot or a command may still be on its way to it: it answers as before one was sent.
     pub may_go_down: bool,
     /// What became of the instances that are noted.
     pub instances: Vec<LeftInstance>,
     /// How it is restored, in this order.
-    pub plan: Vec<Batch>,
+    pub plan: Vec<JobBatch>,
     /// Why the plan ends before all of it is given back.
     pub refused: Option<String>,
 }
@@ -113,7 +113,7 @@ impl InstanceChange {
 
 impl Leftovers {
     /// What there is.
-    pub fn of(facts: &Facts, filters: &[ListedFilter]) -> Self {
+    pub fn of(facts: &GanetiFacts, filters: &[ListedFilter]) -> Self {
         let mut noted: Vec<(&str, &Notes)> = facts
             .nodes
             .values()
@@ -152,7 +152,7 @@ impl Leftovers {
             visits,
             unknown: unknown.collect(),
             guards: guards::held(filters),
-            records: Records::of(filters),
+            records: FilterRecords::of(filters),
         }
     }
 
@@ -162,7 +162,7 @@ impl Leftovers {
         self.visits.retain(|visit| visit.notes.run.as_ref() == Some(run));
         self.guards.retain(|guard| guard.run == run.as_str());
         self.unknown.clear();
-        self.records = Records::default();
+        self.records = FilterRecords::default();
         self
     }
 
@@ -172,7 +172,7 @@ impl Leftovers {
         self.visits.retain(|visit| visit.node == node);
         self.unknown.retain(|(of, _)| of == node);
         self.guards.clear();
-        self.records = Records::default();
+        self.records = FilterRecords::default();
         self
     }
 
@@ -183,7 +183,7 @@ impl Leftovers {
 
     /// Whether there is nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.nothing_is_away() && self.unknown.is_empty() && self.records == Records::default()
+        self.nothing_is_away() && self.unknown.is_empty() && self.records == FilterRecords::default()
     }
 
     /// The runs that have left something, in their order.
@@ -194,7 +194,7 @@ impl Leftovers {
     }
 }
 
-impl Records {
+impl FilterRecords {
     fn of(filters: &[ListedFilter]) -> Self {
         let refused = fence::refused(filters)
             .into_iter()
@@ -216,7 +216,7 @@ impl Records {
     }
 }
 
-fn instances(facts: &Facts, notes: &Notes) -> Vec<LeftInstance> {
+fn instances(facts: &GanetiFacts, notes: &Notes) -> Vec<LeftInstance> {
     let noted = [
         (InstanceChange::Away, &notes.away),
         (InstanceChange::Copied, &notes.copies),
@@ -247,11 +247,11 @@ fn instances(facts: &Facts, notes: &Notes) -> Vec<LeftInstance> {
 ///
 /// # Errors
 /// In words.
-pub fn may_give_back(facts: &Facts, node: &str, notes: &Notes) -> Result<(), Refusal> {
+pub fn may_give_back(facts: &GanetiFacts, node: &str, notes: &Notes) -> Result<(), VisitRefusal> {
     let role = facts.nodes.get(node).map(|node| node.role);
     let took = !notes.away.is_empty() || !notes.copies.is_empty() || !notes.stopped.is_empty();
-    if role == Some(Role::Drained) && notes.was.is_none() && took {
-        return Err(Refusal(format!(
+    if role == Some(NodeRole::Drained) && notes.was.is_none() && took {
+        return Err(VisitRefusal(format!(
             "{node} is drained, and no note says which role it had: `gnt-node modify --drained=no {node}` first"
         )));
     }
@@ -259,7 +259,7 @@ pub fn may_give_back(facts: &Facts, node: &str, notes: &Notes) -> Result<(), Ref
 }
 
 /// Plays a visit's end on these facts: what is done, and why it ends before all is.
-fn way_back(facts: &mut Facts, node: &str, notes: &Notes) -> (Vec<Batch>, Option<String>) {
+fn way_back(facts: &mut GanetiFacts, node: &str, notes: &Notes) -> (Vec<JobBatch>, Option<String>) {
     let mut plan = Vec::new();
     if let Err(refusal) = may_give_back(facts, node, notes) {
         return (plan, Some(refusal.0));
@@ -268,7 +268,7 @@ fn way_back(facts: &mut Facts, node: &str, notes: &Notes) -> (Vec<Batch>, Option
     for _ in 0..BATCHES {
         match visit::leave(facts, node, notes.run.as_ref(), &leaving) {
             Ok(None) => return (plan, None),
-            Ok(Some(Batch::Look(why))) => return (plan, Some(why)),
+            Ok(Some(JobBatch::Look(why))) => return (plan, Some(why)),
             Ok(Some(batch)) => {
                 if plan.contains(&batch) {
                     return (plan, Some(format!("{node} would not be as it was after that")));
@@ -283,25 +283,25 @@ fn way_back(facts: &mut Facts, node: &str, notes: &Notes) -> (Vec<Batch>, Option
 }
 
 /// The facts after one batch of a visit's end, if all of it works.
-fn play(facts: &mut Facts, node: &str, notes: &Notes, batch: &Batch, leaving: &mut LeaveProgress) {
+fn play(facts: &mut GanetiFacts, node: &str, notes: &Notes, batch: &JobBatch, leaving: &mut LeaveProgress) {
     match batch {
-        Batch::Return(was) => {
+        JobBatch::Return(was) => {
             if let Some(this) = facts.nodes.get_mut(node) {
                 this.role = match was {
-                    PriorRole::Candidate => Role::Candidate,
-                    PriorRole::Regular => Role::Regular,
+                    PriorRole::Candidate => NodeRole::Candidate,
+                    PriorRole::Regular => NodeRole::Regular,
                 };
             }
         }
-        Batch::Replace(copies) => {
+        JobBatch::Replace(copies) => {
             for copy in copies {
                 if let Some(instance) = facts.instances.get_mut(&copy.instance) {
                     instance.secondary = Some(copy.to.clone());
                 }
             }
         }
-        Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
-        Batch::Move(moves) => {
+        JobBatch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
+        JobBatch::Move(moves) => {
             for each in moves {
                 if let Some(instance) = facts.instances.get_mut(&each.instance) {
                     if instance.storage == Storage::Copied {
@@ -311,49 +311,53 @@ fn play(facts: &mut Facts, node: &str, notes: &Notes, batch: &Batch, leaving: &m
                 }
             }
         }
-        Batch::Start(names) => {
+        JobBatch::Start(names) => {
             for name in names {
                 if let Some(instance) = facts.instances.get_mut(name) {
                     instance.doing = RunState::Up;
                 }
             }
         }
-        Batch::Forget(_) => {
+        JobBatch::Forget(_) => {
             if let Some(this) = facts.nodes.get_mut(node) {
                 let of_others = this.notes.of_others(notes.run.as_ref());
                 let tags: Vec<String> = of_others.flat_map(Notes::tags).collect();
                 this.notes = NodeNotes::read(&tags);
             }
         }
-        Batch::Failover { .. } | Batch::Note(_) | Batch::Drain { .. } | Batch::Stop(_) | Batch::Look(_) => {}
+        JobBatch::Failover { .. }
+        | JobBatch::Note(_)
+        | JobBatch::Drain { .. }
+        | JobBatch::Stop(_)
+        | JobBatch::Look(_) => {}
     }
 }
 
 /// A batch of a visit's end in words, as an order: `move web back from node4`.
-pub fn words(batch: &Batch) -> String {
+pub fn words(batch: &JobBatch) -> String {
     match batch {
-        Batch::Return(was) => format!("make it {} again", was.as_role()),
-        Batch::Replace(copies) => {
+        JobBatch::Return(was) => format!("make it {} again", was.as_role()),
+        JobBatch::Replace(copies) => {
             let each: Vec<String> = copies
                 .iter()
                 .map(|copy| format!("{} from {}", copy.instance, copy.from))
                 .collect();
             format!("make second copies here again: {}", each.join(", "))
         }
-        Batch::Sync(names) => format!("bring the disks in sync of {}", names.join(", ")),
-        Batch::Move(moves) => {
+        JobBatch::Sync(names) => format!("bring the disks in sync of {}", names.join(", ")),
+        JobBatch::Move(moves) => {
             let each: Vec<String> = moves
                 .iter()
                 .map(|each| format!("{} from {}", each.instance, each.from))
                 .collect();
             format!("move back {}", each.join(", "))
         }
-        Batch::Start(names) => format!("start {}", names.join(", ")),
-        Batch::Forget(tags) => format!("remove {} tags", tags.len()),
-        Batch::Failover { to } => format!("make {to} the master"),
-        Batch::Note(notes) => format!("write {} tags", notes.tags().len()),
-        Batch::Drain { .. } => "drain it".to_owned(),
-        Batch::Stop(names) => format!("shut down {}", names.join(", ")),
-        Batch::Look(why) => format!("look again: {why}"),
+        JobBatch::Start(names) => format!("start {}", names.join(", ")),
+        JobBatch::Forget(tags) => format!("remove {} tags", tags.len()),
+        JobBatch::Failover { to } => format!("make {to} the master"),
+        JobBatch::Note(notes) => format!("write {} tags", notes.tags().len()),
+        JobBatch::Drain { .. } => "drain it".to_owned(),
+        JobBatch::Stop(names) => format!("shut down {}", names.join(", ")),
+        JobBatch::Look(why) => format!("look again: {why}"),
     }
 }

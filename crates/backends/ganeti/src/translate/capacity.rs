@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use stagger_core::model::{Amounts, Capacity, Guest, Host, Storage, UnitId};
 
-use super::TranslateError;
-use crate::model::{Cluster, Instance, Ipolicy, NodeIx, SpecKey, Status};
+use super::GanetiTranslateError;
+use crate::model::{GanetiCluster, Instance, Ipolicy, NodeIx, SpecKey, Status};
 
 /// Virtual processors for each processor where no policy says it (`ipolicyDefaultsVcpuRatio` of Ganeti).
 const VCPU_RATIO: f64 = 4.0;
@@ -20,7 +20,7 @@ const EXCLUSION: &str = "htools:iextags:";
 ///
 /// # Errors
 /// As of [`snapshot()`](super::snapshot()).
-pub fn capacity(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Capacity, TranslateError> {
+pub fn capacity(cluster: &GanetiCluster, ignore_ipolicy: bool) -> Result<Capacity, GanetiTranslateError> {
     let mut order: Vec<(UnitId, NodeIx)> = Vec::with_capacity(cluster.nodes.len());
     for (at, node) in (0_u32..).zip(&cluster.nodes) {
         order.push((UnitId::new(node.name.as_str())?, NodeIx(at)));
@@ -91,7 +91,7 @@ pub fn capacity(cluster: &Cluster, ignore_ipolicy: bool) -> Result<Capacity, Tra
 }
 
 /// Instances by the names of the guests that they are. Files made by hand may have two instances of one name.
-pub(crate) fn named(cluster: &Cluster) -> impl Iterator<Item = (String, &Instance)> {
+pub(crate) fn named(cluster: &GanetiCluster) -> impl Iterator<Item = (String, &Instance)> {
     let mut names: BTreeMap<&str, u32> = BTreeMap::new();
     let instances = cluster.instances.iter().filter(|instance| !instance.forthcoming);
     instances.map(move |instance| {
@@ -105,14 +105,14 @@ pub(crate) fn named(cluster: &Cluster) -> impl Iterator<Item = (String, &Instanc
     })
 }
 
-fn running(cluster: &Cluster) -> impl Iterator<Item = &Instance> {
+fn running(cluster: &GanetiCluster) -> impl Iterator<Item = &Instance> {
     cluster
         .instances
         .iter()
         .filter(|instance| !instance.forthcoming && instance.status.may_run())
 }
 
-fn host(cluster: &Cluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
+fn host(cluster: &GanetiCluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Host {
     let node = cluster.node(ix);
     let policy = cluster.ipolicy_of(node.group);
     let (size, free) = match &node.resources {
@@ -159,7 +159,7 @@ fn takes(instance: &Instance) -> Amounts {
 }
 
 /// As htools have them: any text, with which a tag begins or which it is. An empty one is that of all tags.
-fn prefixes(cluster: &Cluster) -> Vec<&str> {
+fn prefixes(cluster: &GanetiCluster) -> Vec<&str> {
     cluster
         .tags
         .iter()
@@ -168,7 +168,7 @@ fn prefixes(cluster: &Cluster) -> Vec<&str> {
 }
 
 /// Why an instance cannot be moved.
-fn stuck(cluster: &Cluster, instance: &Instance, ignore_ipolicy: bool) -> Option<String> {
+fn stuck(cluster: &GanetiCluster, instance: &Instance, ignore_ipolicy: bool) -> Option<String> {
     match instance.status {
         Status::ErrorWrongNode => {
             return Some("it runs on another node than Ganeti has noted (ERROR_wrongnode)".to_owned());

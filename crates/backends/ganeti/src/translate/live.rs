@@ -12,14 +12,14 @@ use stagger_core::model::{
 };
 
 use super::capacity::capacity;
-use super::{BEFORE, KIND, TERMS, TranslateError, not_vm_capable, pairs};
+use super::{BEFORE, GanetiTranslateError, KIND, TERMS, not_vm_capable, pairs};
 use crate::config::Visits;
 use crate::downtime::not_permitted;
 use crate::facts::notes::PriorRole;
-use crate::facts::{Facts, NodeFacts, Role, RunState};
+use crate::facts::{GanetiFacts, NodeFacts, NodeRole, RunState};
 use crate::goal::EvacuationGoal;
-use crate::memory::Memory;
-use crate::model::Cluster;
+use crate::memory::GanetiMemory;
+use crate::model::GanetiCluster;
 
 /// Nodes that answered before the run do so now.
 pub const NODES_ANSWER: &str = "nodes-answer";
@@ -32,17 +32,17 @@ pub const INSTANCES_UP: &str = "instances-up";
 /// Names that are none, or facts that contradict each other.
 pub fn live_snapshot(
     name: &ClusterName,
-    facts: &Facts,
-    cluster: &Cluster,
-    memory: Option<&Memory>,
+    facts: &GanetiFacts,
+    cluster: &GanetiCluster,
+    memory: Option<&GanetiMemory>,
     goal: &EvacuationGoal,
     visits: &Visits,
-) -> Result<Snapshot, TranslateError> {
+) -> Result<Snapshot, GanetiTranslateError> {
     let kind = Kind::new(KIND)?;
     let mut nodes = Vec::with_capacity(cluster.nodes.len());
     for node in &cluster.nodes {
         let known = facts.nodes.get(&node.name);
-        nodes.push(known.ok_or_else(|| TranslateError::Node(node.name.clone()))?);
+        nodes.push(known.ok_or_else(|| GanetiTranslateError::Node(node.name.clone()))?);
     }
     let units = nodes
         .iter()
@@ -65,7 +65,7 @@ pub fn live_snapshot(
 fn drained(nodes: &[&NodeFacts]) -> Result<Vec<Drained>, IdError> {
     let by_us = nodes
         .iter()
-        .filter(|node| node.role == Role::Drained && node.boot.is_some() && !node.notes.is_empty());
+        .filter(|node| node.role == NodeRole::Drained && node.boot.is_some() && !node.notes.is_empty());
     by_us
         .map(|node| {
             Ok(Drained {
@@ -79,18 +79,20 @@ fn drained(nodes: &[&NodeFacts]) -> Result<Vec<Drained>, IdError> {
 
 fn unit(
     kind: &Kind,
-    facts: &Facts,
+    facts: &GanetiFacts,
     node: &NodeFacts,
-    memory: Option<&Memory>,
+    memory: Option<&GanetiMemory>,
     goal: &EvacuationGoal,
     visits: &Visits,
 ) -> Result<Unit, IdError> {
     let state = match (node.role, &node.boot) {
-        (Role::Drained | Role::Offline, _) => UnitState::Down,
-        (Role::Master | Role::Candidate | Role::Regular, Some(_)) => UnitState::Serving,
+        (NodeRole::Drained | NodeRole::Offline, _) => UnitState::Down,
+        (NodeRole::Master | NodeRole::Candidate | NodeRole::Regular, Some(_)) => UnitState::Serving,
         // Of a node without instances Ganeti says nothing that it would have to ask it for.
-        (Role::Master | Role::Candidate | Role::Regular, None) if !node.vm_capable => UnitState::Serving,
-        (Role::Master | Role::Candidate | Role::Regular, None) => UnitState::Unknown,
+        (NodeRole::Master | NodeRole::Candidate | NodeRole::Regular, None) if !node.vm_capable => {
+            UnitState::Serving
+        }
+        (NodeRole::Master | NodeRole::Candidate | NodeRole::Regular, None) => UnitState::Unknown,
     };
     let group = facts.groups.get(&node.group).unwrap_or(&node.group);
     Ok(Unit {
@@ -105,7 +107,7 @@ fn unit(
     })
 }
 
-fn revision(node: &NodeFacts, memory: Option<&Memory>) -> Result<Option<Revision>, IdError> {
+fn revision(node: &NodeFacts, memory: Option<&GanetiMemory>) -> Result<Option<Revision>, IdError> {
     let Some(boot) = &node.boot else { return Ok(None) };
     if let Some(memory) = memory.filter(|memory| !memory.goal.task.is_reboot()) {
         if !memory.boots.contains_key(&node.name) {
@@ -130,13 +132,13 @@ fn revision(node: &NodeFacts, memory: Option<&Memory>) -> Result<Option<Revision
     Revision::new(format!("boot-{boot}")).map(Some)
 }
 
-fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Option<Reason> {
+fn untouchable(node: &NodeFacts, memory: Option<&GanetiMemory>, visits: &Visits) -> Option<Reason> {
     let name = &node.name;
     let by_us = !node.notes.is_empty();
-    if let Role::Drained | Role::Offline = node.role
+    if let NodeRole::Drained | NodeRole::Offline = node.role
         && !by_us
     {
-        let word = if node.role == Role::Drained {
+        let word = if node.role == NodeRole::Drained {
             "drained"
         } else {
             "offline"
@@ -147,7 +149,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
         ));
     }
     // Before a run every note is of another one.
-    if let (Role::Drained, None, Some(notes)) = (node.role, memory, node.notes.visits().next()) {
+    if let (NodeRole::Drained, None, Some(notes)) = (node.role, memory, node.notes.visits().next()) {
         return Some(Reason::of_backend(
             "node-left-by-run",
             format!(
@@ -165,7 +167,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
             format!("{name} was missing or did not answer when the run started"),
         ));
     }
-    if node.role == Role::Master && visits.failover.is_none() {
+    if node.role == NodeRole::Master && visits.failover.is_none() {
         return Some(Reason::of_backend(
             "master-cannot-move",
             format!("{name} is the master, and there is no command for a failover"),
@@ -177,7 +179,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&Memory>, visits: &Visits) -> Op
 /// What is on it would be stopped, and nobody has permitted that. A node whose visit has begun is not left alone for what has come to
 /// it since.
 fn always_fails_over(
-    facts: &Facts,
+    facts: &GanetiFacts,
     node: &NodeFacts,
     goal: &EvacuationGoal,
     visits: &Visits,
@@ -194,12 +196,12 @@ fn always_fails_over(
 }
 
 /// No two nodes that share an instance's copies go together, and one copy of the configuration stays.
-fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
+fn budgets(cluster: &GanetiCluster, nodes: &[&NodeFacts]) -> Budgets {
     let mut budgets = pairs(cluster);
     let candidates: Vec<(Ix, u32)> = (0_u32..)
         .zip(nodes)
         .filter(|(_, node)| {
-            matches!(node.role, Role::Master | Role::Candidate)
+            matches!(node.role, NodeRole::Master | NodeRole::Candidate)
                 || node
                     .notes
                     .visits()
@@ -222,7 +224,7 @@ fn budgets(cluster: &Cluster, nodes: &[&NodeFacts]) -> Budgets {
 }
 
 /// A name for what matters in these facts: another one when something has moved.
-fn generation(facts: &Facts) -> String {
+fn generation(facts: &GanetiFacts) -> String {
     use std::fmt::Write as _;
     let mut text = facts.master.clone();
     for node in facts.nodes.values() {
@@ -249,12 +251,12 @@ fn condition(name: &str, wrong: &[String], fine: String) -> Result<Condition, Id
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
-fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
+fn nodes_answer(facts: &GanetiFacts, memory: Option<&GanetiMemory>) -> Result<Condition, IdError> {
     let silent: Vec<String> = facts
         .nodes
         .values()
         // Whom a visit has drained is on its way, and its own gate waits for it.
-        .filter(|node| node.boot.is_none() && node.role != Role::Offline && node.notes.is_empty())
+        .filter(|node| node.boot.is_none() && node.role != NodeRole::Offline && node.notes.is_empty())
         .filter(|node| node.vm_capable)
         .filter(|node| memory.is_none_or(|memory| memory.boots.contains_key(&node.name)))
         .map(|node| format!("{} does not answer", node.name))
@@ -262,7 +264,7 @@ fn nodes_answer(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdE
     condition(NODES_ANSWER, &silent, format!("{} nodes", facts.nodes.len()))
 }
 
-fn instances_up(facts: &Facts, memory: Option<&Memory>) -> Result<Condition, IdError> {
+fn instances_up(facts: &GanetiFacts, memory: Option<&GanetiMemory>) -> Result<Condition, IdError> {
     let stopped_by_us: BTreeSet<&str> = facts
         .nodes
         .values()

@@ -3,7 +3,7 @@
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::facts::notes::{Notes, done_tag};
-use crate::rapi::client::Method;
+use crate::rapi::client::HttpMethod;
 use crate::visit::visitor::Visitor;
 
 impl Visitor<'_> {
@@ -29,7 +29,7 @@ impl Visitor<'_> {
                 ..Notes::default()
             };
             let _stays = self.limits.master.read().await;
-            self.tags(Method::Put, node, &waits.tags()).await?;
+            self.tags(HttpMethod::Put, node, &waits.tags()).await?;
         }
         let done = done_tag(&call);
         while !self.has_tag(node, &done).await? {

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, RwLock, Semaphore, SemaphorePermit};
 /// How many migrations each node may take part in at once, and who must not disturb whom, over all visits of this
 /// process.
 #[derive(Debug)]
-pub struct Limits {
+pub struct MigrationLimits {
     each: usize,
     nodes: Mutex<BTreeMap<String, Arc<Semaphore>>>,
     /// Looks at disks, each a job: Ganeti runs twenty jobs at once, whoever sent them.
@@ -24,7 +24,7 @@ pub struct Limits {
 /// So many looks at disks at once.
 const LOOKS: usize = 8;
 
-impl Limits {
+impl MigrationLimits {
     /// So many each.
     pub fn new(each: usize) -> Self {
         Self {

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::commands;
-use crate::facts::Facts;
+use crate::facts::GanetiFacts;
 use crate::facts::notes::done_tag;
 use crate::goal::Task;
-use crate::rapi::client::Method;
+use crate::rapi::client::HttpMethod;
 use crate::visit;
 use crate::visit::perform::ARRIVES;
 use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
@@ -48,7 +48,7 @@ impl Visitor<'_> {
         }
         self.answers_again(node, &tried).await?;
         let _stays = self.limits.master.read().await;
-        self.tags(Method::Put, node, &[done_tag(&self.call.key())])
+        self.tags(HttpMethod::Put, node, &[done_tag(&self.call.key())])
             .await?;
         self.forget_turns_before(node).await?;
         Ok("the command has ended".to_owned())
@@ -82,7 +82,7 @@ impl Visitor<'_> {
     }
 
     /// Checks that a node is out of service, with its disks in sync elsewhere, before something is done that may take it away.
-    pub(crate) async fn ensure_empty(&self, node: &str, tried: &str) -> Result<Facts, BackendError> {
+    pub(crate) async fn ensure_empty(&self, node: &str, tried: &str) -> Result<GanetiFacts, BackendError> {
         let _stays = self.limits.master.read().await;
         self.predecessors().await?;
         let facts = self.facts().await?;
@@ -147,7 +147,7 @@ impl Visitor<'_> {
         if older.is_empty() {
             return Ok(());
         }
-        self.tags(Method::Delete, node, &older).await
+        self.tags(HttpMethod::Delete, node, &older).await
     }
 
     /// Whether it answers Ganeti now. Who cannot be asked now is asked again.

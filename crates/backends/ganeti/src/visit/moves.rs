@@ -8,18 +8,18 @@ use stagger_core::model::Storage;
 use stagger_engine::cluster::{BackendError, Retryability};
 
 use crate::config::{MigrationMode, MigrationRule};
-use crate::facts::{Facts, RunState, in_sync};
-use crate::rapi::client::{Method, encoded};
-use crate::rapi::jobs::{Job, Status, Work};
+use crate::facts::{GanetiFacts, RunState, in_sync};
+use crate::rapi::client::{HttpMethod, encoded};
+use crate::rapi::jobs::{GanetiJob, JobRequest, JobStatus};
 use crate::rapi::reason::JobReason;
 use crate::visit::pacer::LOOKS;
 use crate::visit::visitor::Visitor;
-use crate::visit::{Copy, Move, MoveMethod};
+use crate::visit::{Copy, InstanceMove, MoveMethod};
 
 impl Visitor<'_> {
     pub(crate) async fn instance_job(&self, name: &str, verb: &str) -> Result<(), BackendError> {
         let path = format!("/2/instances/{name}/{verb}");
-        let mut work = Work::new(format!("{verb}-{name}"), Method::Put, path);
+        let mut work = JobRequest::new(format!("{verb}-{name}"), HttpMethod::Put, path);
         if verb == "shutdown" {
             work = work.body(json!({}));
         }
@@ -28,8 +28,12 @@ impl Visitor<'_> {
 
     /// An instance is to run there. A mirrored one that is migrated twice is back where it was: so it is
     /// looked at right before, and after its job until the cluster tells that it is there.
-    pub(crate) async fn move_one(&self, each: &Move, before: &[Job]) -> Result<(), BackendError> {
-        let Move {
+    pub(crate) async fn move_one(
+        &self,
+        each: &InstanceMove,
+        before: &[GanetiJob],
+    ) -> Result<(), BackendError> {
+        let InstanceMove {
             instance,
             from,
             to,
@@ -72,7 +76,9 @@ impl Visitor<'_> {
         match body {
             Some(body) => {
                 let path = format!("/2/instances/{}/migrate", encoded(instance));
-                let migrated = self.job(&Work::new(&what, Method::Put, path).body(body)).await;
+                let migrated = self
+                    .job(&JobRequest::new(&what, HttpMethod::Put, path).body(body))
+                    .await;
                 migrated.map_err(|error| match what_would_let_it_go(instance, rule) {
                     Some(hint) if error.retryability == Retryability::Permanent && error.hint.is_none() => {
                         error.hint(hint)
@@ -108,7 +114,7 @@ impl Visitor<'_> {
         let jobs = self.rapi.jobs().await;
         let jobs = jobs.map_err(|error| error.of(&what, true).outcome_unknown())?;
         let key = self.call.key();
-        let is_ours = |job: &&Job| {
+        let is_ours = |job: &&GanetiJob| {
             let reason = job.reason.as_ref();
             reason.is_some_and(|reason| reason.key == key && reason.what == what)
         };
@@ -117,7 +123,7 @@ impl Visitor<'_> {
         };
         let ended = self.rapi.wait(job.id, &what).await?;
         match ended.status {
-            Status::Success => Ok(()),
+            JobStatus::Success => Ok(()),
             _ => Err(BackendError::permanent(
                 what,
                 format!("job {} failed: {}", job.id, ended.why()),
@@ -142,7 +148,8 @@ impl Visitor<'_> {
         }
         let path = format!("/2/instances/{}/replace-disks", encoded(instance));
         let body = json!({ "mode": "replace_new_secondary", "remote_node": to });
-        self.job(&Work::new(what, Method::Post, path).body(body)).await
+        self.job(&JobRequest::new(what, HttpMethod::Post, path).body(body))
+            .await
     }
 
     /// Looks for a while whether an instance runs there; one that is gone runs nowhere, and that is fine.
@@ -160,7 +167,7 @@ impl Visitor<'_> {
     async fn disks(&self, name: &str) -> Result<Result<(), String>, BackendError> {
         let _permit = self.limits.look().await;
         let path = format!("/2/instances/{}/info", encoded(name));
-        let work = Work::new(format!("look-at-{name}"), Method::Get, path);
+        let work = JobRequest::new(format!("look-at-{name}"), HttpMethod::Get, path);
         let ended = self.rapi.carry_out(self.call, &work).await?;
         Ok(in_sync(&ended.result[0][name]))
     }
@@ -188,7 +195,11 @@ impl Visitor<'_> {
     }
 
     /// Before a node goes away, no instance may depend on its copy alone.
-    pub(crate) async fn disks_are_in_sync(&self, facts: &Facts, node: &str) -> Result<(), BackendError> {
+    pub(crate) async fn disks_are_in_sync(
+        &self,
+        facts: &GanetiFacts,
+        node: &str,
+    ) -> Result<(), BackendError> {
         let mirrored = facts.instances.values().filter(|instance| {
             instance.storage == Storage::Copied && instance.touches(node) && instance.doing == RunState::Up
         });
@@ -238,9 +249,9 @@ fn what_would_let_it_go(instance: &str, rule: Option<&MigrationRule>) -> Option<
     ))
 }
 
-pub(crate) fn done_before(jobs: &[Job], what: &str) -> bool {
+pub(crate) fn done_before(jobs: &[GanetiJob], what: &str) -> bool {
     jobs.iter().any(|job| {
-        job.status == Status::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
+        job.status == JobStatus::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
     })
 }
 

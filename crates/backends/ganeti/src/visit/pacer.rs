@@ -2,7 +2,7 @@
 
 use stagger_engine::cluster::BackendError;
 
-use crate::visit::Batch;
+use crate::visit::JobBatch;
 
 /// So often the cluster is looked at for what was just done.
 pub(crate) const LOOKS: u32 = 20;
@@ -13,7 +13,7 @@ const MOST_BATCHES: u32 = 40;
 /// Lets no batch be carried out twice, and no visit go on for ever.
 pub(crate) struct Pacer<'a> {
     tried: &'a str,
-    done: Vec<Batch>,
+    done: Vec<JobBatch>,
     looks: u32,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Pacer<'a> {
     }
 
     /// Whether a batch is to be carried out; if not, the cluster is looked at again.
-    pub(crate) fn is_new(&mut self, batch: &Batch) -> Result<bool, BackendError> {
+    pub(crate) fn is_new(&mut self, batch: &JobBatch) -> Result<bool, BackendError> {
         if !self.done.contains(batch) {
             self.done.push(batch.clone());
             self.looks = 0;
@@ -40,7 +40,7 @@ impl<'a> Pacer<'a> {
         self.looks += 1;
         if self.looks > LOOKS {
             let why = match batch {
-                Batch::Look(why) => why.clone(),
+                JobBatch::Look(why) => why.clone(),
                 done => format!("{}, and the cluster does not show it", in_words(done)),
             };
             return Err(BackendError::permanent(self.tried, why));
@@ -50,25 +50,25 @@ impl<'a> Pacer<'a> {
 }
 
 /// What was done, for who reads that it does not show.
-fn in_words(batch: &Batch) -> String {
+fn in_words(batch: &JobBatch) -> String {
     match batch {
-        Batch::Failover { to } => format!("{to} was made the master"),
-        Batch::Note(_) => "it was noted what is taken away".to_owned(),
-        Batch::Drain { .. } => "the node was drained".to_owned(),
-        Batch::Move(moves) => {
+        JobBatch::Failover { to } => format!("{to} was made the master"),
+        JobBatch::Note(_) => "it was noted what is taken away".to_owned(),
+        JobBatch::Drain { .. } => "the node was drained".to_owned(),
+        JobBatch::Move(moves) => {
             let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
             format!("{} were moved", names.join(" "))
         }
-        Batch::Replace(copies) => {
+        JobBatch::Replace(copies) => {
             let names: Vec<_> = copies.iter().map(|each| each.instance.as_str()).collect();
             format!("second copies of {} were made", names.join(" "))
         }
-        Batch::Stop(names) => format!("{} were shut down", names.join(" ")),
-        Batch::Return(_) => "the node got its role back".to_owned(),
-        Batch::Sync(names) => format!("disks of {} were brought in sync", names.join(" ")),
-        Batch::Start(names) => format!("{} were started", names.join(" ")),
-        Batch::Forget(_) => "the notes were taken away".to_owned(),
-        Batch::Look(why) => why.clone(),
+        JobBatch::Stop(names) => format!("{} were shut down", names.join(" ")),
+        JobBatch::Return(_) => "the node got its role back".to_owned(),
+        JobBatch::Sync(names) => format!("disks of {} were brought in sync", names.join(" ")),
+        JobBatch::Start(names) => format!("{} were started", names.join(" ")),
+        JobBatch::Forget(_) => "the notes were taken away".to_owned(),
+        JobBatch::Look(why) => why.clone(),
     }
 }
 
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn no_batch_is_carried_out_twice() {
         let mut pacer = Pacer::new("try");
-        let drain = Batch::Drain { promotes: false };
+        let drain = JobBatch::Drain { promotes: false };
         assert!(pacer.is_new(&drain).unwrap());
         assert!(!pacer.is_new(&drain).unwrap());
-        assert!(pacer.is_new(&Batch::Start(vec!["a".to_owned()])).unwrap());
+        assert!(pacer.is_new(&JobBatch::Start(vec!["a".to_owned()])).unwrap());
         for _ in 0..LOOKS {
             assert!(!pacer.is_new(&drain).unwrap());
         }

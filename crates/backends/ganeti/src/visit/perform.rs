@@ -13,15 +13,15 @@ use stagger_engine::cluster::{BackendError, Retryability};
 use crate::commands;
 use crate::config::{DrainScope, RebootMethod};
 use crate::drain_scope::names_of;
-use crate::facts::Role;
+use crate::facts::NodeRole;
 use crate::facts::notes::Notes;
-use crate::rapi::client::Method;
-use crate::rapi::jobs::{Job, Work};
+use crate::rapi::client::HttpMethod;
+use crate::rapi::jobs::{GanetiJob, JobRequest};
 use crate::visit::master::fail_over;
 use crate::visit::moves::{all_of, done_before};
 use crate::visit::pacer::Pacer;
 use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
-use crate::visit::{self, Batch, LeaveProgress, Refusal};
+use crate::visit::{self, JobBatch, LeaveProgress, VisitRefusal};
 
 /// So many tags fit into one request: RAPI takes 8,192 characters in its first line.
 const TAGS_AT_ONCE: usize = 60;
@@ -38,7 +38,7 @@ enum RebootDelivery {
     Lost(String),
 }
 
-fn refused(tried: &str, refusal: Refusal) -> BackendError {
+fn refused(tried: &str, refusal: VisitRefusal) -> BackendError {
     BackendError::permanent(tried, refusal.0)
 }
 
@@ -91,7 +91,7 @@ impl Visitor<'_> {
             if facts
                 .nodes
                 .get(node)
-                .is_some_and(|node| node.role != Role::Master)
+                .is_some_and(|node| node.role != NodeRole::Master)
             {
                 self.goes_on_without(node)?;
             }
@@ -104,7 +104,7 @@ impl Visitor<'_> {
                     moved => format!("{moved} instances moved"),
                 });
             };
-            let changes_master = matches!(batch, Batch::Failover { .. });
+            let changes_master = matches!(batch, JobBatch::Failover { .. });
             if changes_master != alone.is_some() {
                 // Looked at again then: the successor may have been taken out of service meanwhile.
                 drop(stays);
@@ -119,7 +119,7 @@ impl Visitor<'_> {
                 self.disks_are_in_sync(&facts, node).await?;
                 looked_at_disks = true;
             }
-            if let Batch::Move(moves) = &batch {
+            if let JobBatch::Move(moves) = &batch {
                 moved = moves.len();
             }
             if pacer.is_new(&batch)? {
@@ -227,7 +227,7 @@ impl Visitor<'_> {
             sent: Some(boot.to_owned()),
             ..Notes::default()
         };
-        self.tags(Method::Put, node, &sent.tags()).await
+        self.tags(HttpMethod::Put, node, &sent.tags()).await
     }
 
     async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
@@ -240,9 +240,9 @@ impl Visitor<'_> {
                 _ => ran.whole().map(|_| RebootDelivery::Whole),
             };
         }
-        let work = Work::new(
+        let work = JobRequest::new(
             powercycle(node),
-            Method::Post,
+            HttpMethod::Post,
             format!("/2/nodes/{node}/powercycle"),
         );
         self.rapi
@@ -310,17 +310,17 @@ impl Visitor<'_> {
                 });
             };
             match &batch {
-                Batch::Move(moves) => back = moves.len(),
-                Batch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
-                Batch::Failover { .. }
-                | Batch::Note(_)
-                | Batch::Drain { .. }
-                | Batch::Replace(_)
-                | Batch::Stop(_)
-                | Batch::Return(_)
-                | Batch::Start(_)
-                | Batch::Forget(_)
-                | Batch::Look(_) => {}
+                JobBatch::Move(moves) => back = moves.len(),
+                JobBatch::Sync(names) => leaving.synced.extend(names.iter().cloned()),
+                JobBatch::Failover { .. }
+                | JobBatch::Note(_)
+                | JobBatch::Drain { .. }
+                | JobBatch::Replace(_)
+                | JobBatch::Stop(_)
+                | JobBatch::Return(_)
+                | JobBatch::Start(_)
+                | JobBatch::Forget(_)
+                | JobBatch::Look(_) => {}
             }
             if pacer.is_new(&batch)? {
                 self.carry_out(node, batch, &before).await?;
@@ -330,59 +330,65 @@ impl Visitor<'_> {
         }
     }
 
-    async fn carry_out(&self, node: &str, batch: Batch, before: &[Job]) -> Result<(), BackendError> {
+    async fn carry_out(&self, node: &str, batch: JobBatch, before: &[GanetiJob]) -> Result<(), BackendError> {
         let at = format!("/2/nodes/{node}");
         match batch {
-            Batch::Failover { to } => fail_over(self, node, &to).await,
-            Batch::Note(notes) => self.tags(Method::Put, node, &notes.tags()).await,
+            JobBatch::Failover { to } => fail_over(self, node, &to).await,
+            JobBatch::Note(notes) => self.tags(HttpMethod::Put, node, &notes.tags()).await,
             // Nothing is done: it is looked again.
-            Batch::Look(_) => {
+            JobBatch::Look(_) => {
                 tokio::time::sleep(self.rapi.pace().poll).await;
                 Ok(())
             }
-            Batch::Forget(tags) => self.tags(Method::Delete, node, &tags).await,
-            Batch::Drain { promotes } => {
-                let mut work = Work::new(format!("drain-{node}"), Method::Put, format!("{at}/role"))
-                    // A candidate is drained only so: it stops being one.
-                    .query("force", "1")
-                    .body(json!("drained"));
+            JobBatch::Forget(tags) => self.tags(HttpMethod::Delete, node, &tags).await,
+            JobBatch::Drain { promotes } => {
+                let mut work =
+                    JobRequest::new(format!("drain-{node}"), HttpMethod::Put, format!("{at}/role"))
+                        // A candidate is drained only so: it stops being one.
+                        .query("force", "1")
+                        .body(json!("drained"));
                 if promotes {
                     work = work.query("auto-promote", "1");
                 }
                 self.job(&work).await
             }
-            Batch::Return(was) => {
-                let work = Work::new(format!("return-{node}"), Method::Put, format!("{at}/role"))
+            JobBatch::Return(was) => {
+                let work = JobRequest::new(format!("return-{node}"), HttpMethod::Put, format!("{at}/role"))
                     .query("force", "1")
                     .body(json!(was.as_role()));
                 self.job(&work).await
             }
-            Batch::Move(moves) => {
+            JobBatch::Move(moves) => {
                 let moving = moves.iter().map(|each| self.move_one(each, before));
                 all_of("move instances", join_all(moving).await)
             }
-            Batch::Replace(copies) => {
+            JobBatch::Replace(copies) => {
                 let replacing = copies.iter().map(|each| self.replace_one(each));
                 all_of("make second copies elsewhere", join_all(replacing).await)
             }
-            Batch::Stop(names) => {
+            JobBatch::Stop(names) => {
                 let stopping = names.iter().map(|name| self.instance_job(name, "shutdown"));
                 all_of("shut instances down", join_all(stopping).await)
             }
-            Batch::Start(names) => {
+            JobBatch::Start(names) => {
                 let starting = names.iter().map(|name| self.instance_job(name, "startup"));
                 all_of("start instances", join_all(starting).await)
             }
-            Batch::Sync(names) => {
+            JobBatch::Sync(names) => {
                 let syncing = names.iter().map(|name| self.sync_one(name));
                 all_of("bring disks in sync", join_all(syncing).await)
             }
         }
     }
 
-    pub(crate) async fn tags(&self, method: Method, node: &str, tags: &[String]) -> Result<(), BackendError> {
+    pub(crate) async fn tags(
+        &self,
+        method: HttpMethod,
+        node: &str,
+        tags: &[String],
+    ) -> Result<(), BackendError> {
         for some in tags.chunks(TAGS_AT_ONCE) {
-            let mut work = Work::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
+            let mut work = JobRequest::new(format!("note-{node}"), method, format!("/2/nodes/{node}/tags"));
             for tag in some {
                 work = work.query("tag", tag);
             }

@@ -5,13 +5,13 @@ use std::time::Instant;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
 
 use crate::commands;
-use crate::config::Settings;
-use crate::facts::{Facts, InstanceFacts};
+use crate::config::GanetiSettings;
+use crate::facts::{GanetiFacts, InstanceFacts};
 use crate::lock::same_host;
 use crate::rapi::client::Rapi;
-use crate::rapi::jobs::{Job, Work};
+use crate::rapi::jobs::{GanetiJob, JobRequest};
 use crate::visit::PlannedMoves;
-use crate::visit::limits::Limits;
+use crate::visit::limits::MigrationLimits;
 
 /// ssh's own exit code.
 pub(crate) const SSH_LOST: i32 = 255;
@@ -24,13 +24,13 @@ pub struct Visitor<'a> {
     /// The cluster.
     pub rapi: &'a Rapi,
     /// How.
-    pub settings: &'a Settings,
+    pub settings: &'a GanetiSettings,
     /// For which intent.
     pub call: &'a Call,
     /// What the plan does with the node's instances.
     pub planned: &'a PlannedMoves,
     /// How many migrations at once.
-    pub limits: &'a Limits,
+    pub limits: &'a MigrationLimits,
     /// On which host this process is, as far as that is known.
     pub host: Option<&'a str>,
 }
@@ -57,11 +57,11 @@ impl Visitor<'_> {
         }
     }
 
-    pub(crate) async fn facts(&self) -> Result<Facts, BackendError> {
+    pub(crate) async fn facts(&self) -> Result<GanetiFacts, BackendError> {
         self.patient(|| self.rapi.facts()).await
     }
 
-    pub(crate) async fn predecessors(&self) -> Result<Vec<Job>, BackendError> {
+    pub(crate) async fn predecessors(&self) -> Result<Vec<GanetiJob>, BackendError> {
         self.patient(|| self.rapi.wait_for_predecessors(self.call)).await
     }
 
@@ -82,7 +82,7 @@ impl Visitor<'_> {
         )
     }
 
-    pub(crate) async fn job(&self, work: &Work) -> Result<(), BackendError> {
+    pub(crate) async fn job(&self, work: &JobRequest) -> Result<(), BackendError> {
         self.rapi.carry_out(self.call, work).await.map(|_| ())
     }
 

@@ -2,9 +2,9 @@
 
 use stagger_core::explain::explain;
 use stagger_core::model::{Code, Evacuate, EvacuationPolicy, Limit, Policy, Spare};
-use stagger_ganeti::goal::RebootGoal;
+use stagger_ganeti::goal::GanetiRebootGoal;
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::translate::{View, snapshot};
 
 use crate::planning::{bold, made, planned, planned_by, told, view, with};
@@ -20,7 +20,7 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
         evacuate: Evacuate::Everything,
         ..EvacuationPolicy::default()
     });
-    for wish in [RebootGoal::default(), everything] {
+    for wish in [GanetiRebootGoal::default(), everything] {
         for status in ["ERROR_wrongnode", "ERROR_nodedown"] {
             assert_eq!(
                 told(&lost(status, Some(2), "drbd"), &wish),
@@ -30,21 +30,25 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
         }
     }
     assert_eq!(
-        told(&lost("ERROR_wrongnode", None, "ext"), &RebootGoal::default()),
+        told(
+            &lost("ERROR_wrongnode", None, "ext"),
+            &GanetiRebootGoal::default()
+        ),
         " | node1:guest-stuck node2:guest-stuck node3:guest-stuck"
     );
     assert_eq!(
-        told(&lost("ERROR_nodedown", None, "ext"), &RebootGoal::default()),
+        told(&lost("ERROR_nodedown", None, "ext"), &GanetiRebootGoal::default()),
         "node2,node3 | node1:guest-stuck"
     );
     let cluster = lost("ERROR_wrongnode", Some(2), "drbd");
-    let (snapshot, target, made) = planned(&cluster, &RebootGoal::default());
+    let (snapshot, target, made) = planned(&cluster, &GanetiRebootGoal::default());
     let said = explain(&snapshot, &target, &made, &"node2".parse().unwrap()).unwrap();
     assert_eq!(
         said.held_by,
         ["db may run there: it runs on another node than Ganeti has noted (ERROR_wrongnode)"]
     );
-    let answered = stagger_ganeti::hroller::answer(&cluster, &stagger_ganeti::hroller::Options::default());
+    let answered =
+        stagger_ganeti::hroller::answer(&cluster, &stagger_ganeti::hroller::HrollerOptions::default());
     let groups = answered.unwrap().groups;
     assert_eq!(groups.len(), 1);
     assert_eq!(groups[0].nodes, ["node3"]);
@@ -55,7 +59,7 @@ fn a_node_on_which_a_lost_instance_may_run_is_left_alone() {
 fn a_drained_node_counts_as_down() {
     let mut cluster = made(3, &[("web", 1024, "running", 1, Some(2), "drbd", "")]);
     cluster.nodes[0].drained = true;
-    let mut wish = RebootGoal::default();
+    let mut wish = GanetiRebootGoal::default();
     assert_eq!(
         told(&cluster, &wish),
         "node3 | node1:node-drained node2:never-ok-to-stop"
@@ -80,7 +84,7 @@ fn a_node_without_instances_is_left_alone_and_not_taken_for_one_that_is_down() {
     let mut cluster = made(6, &[("web", 1024, "running", 2, Some(3), "drbd", "")]);
     cluster.nodes[0].vm_capable = false;
     cluster.nodes[0].resources = None;
-    let (_, _, made) = planned_by(&cluster, &RebootGoal::default(), &Policy::default());
+    let (_, _, made) = planned_by(&cluster, &GanetiRebootGoal::default(), &Policy::default());
     let left: Vec<_> = made
         .left_alone
         .iter()
@@ -89,7 +93,7 @@ fn a_node_without_instances_is_left_alone_and_not_taken_for_one_that_is_down() {
     assert_eq!(left, [("node1", "node-not-vm-capable")]);
     assert_eq!(made.units(), 5);
     cluster.nodes[0].offline = true;
-    let (_, _, made) = planned_by(&cluster, &RebootGoal::default(), &bold());
+    let (_, _, made) = planned_by(&cluster, &GanetiRebootGoal::default(), &bold());
     assert_eq!(made.left_alone[0].reason.code, Code::UnitDown);
 }
 
@@ -113,8 +117,8 @@ fn a_policy_binds_only_what_goes_to_another_group() {
     let tight =
         |group: &str| format!("{SPLIT}{group}|128,1,1024,1,1,1|128,1,1,1,1,1;512,8,9,9,9,9|drbd|4.0|32.0\n");
     let elsewhere = |text: &str| read(&text.replacen("|node2|node1|", "|node2|node3|", 1)).unwrap();
-    let node2 = |cluster: &Cluster| {
-        let (snapshot, target, made) = planned(cluster, &RebootGoal::default());
+    let node2 = |cluster: &GanetiCluster| {
+        let (snapshot, target, made) = planned(cluster, &GanetiRebootGoal::default());
         let said = explain(&snapshot, &target, &made, &"node2".parse().unwrap()).unwrap();
         if made.left_alone.is_empty() {
             Vec::new()
@@ -169,7 +173,7 @@ fn memory_is_kept_for_what_is_down_too() {
     for status in ["ADMIN_down", "ERROR_down", "USER_down", "ERROR_nodeoffline"] {
         let cluster = read(&KEPT.replacen("ADMIN_down", status, 1)).unwrap();
         assert_eq!(
-            told(&cluster, &RebootGoal::default()),
+            told(&cluster, &GanetiRebootGoal::default()),
             "n3 n2 | n1:no-room",
             "{status}"
         );
@@ -177,7 +181,11 @@ fn memory_is_kept_for_what_is_down_too() {
     }
     for (from, to) in [("ADMIN_down", "ADMIN_offline"), ("ADMIN_down|Y", "ADMIN_down|N")] {
         let cluster = read(&KEPT.replacen(from, to, 1)).unwrap();
-        assert_eq!(told(&cluster, &RebootGoal::default()), "n3 n1,n2 | ", "{to}");
+        assert_eq!(
+            told(&cluster, &GanetiRebootGoal::default()),
+            "n3 n1,n2 | ",
+            "{to}"
+        );
     }
 }
 
@@ -201,7 +209,7 @@ fn what_begins_as_an_exclusion_tag_says_is_kept_apart() {
             ],
         );
         cluster.tags = vec![format!("htools:iextags:{prefix}")];
-        let (_, _, made) = planned(&cluster, &RebootGoal::default());
+        let (_, _, made) = planned(&cluster, &GanetiRebootGoal::default());
         let meet = made.stages().flat_map(|stage| &stage.waves).any(|wave| {
             let to: Vec<_> = wave.moves.iter().map(|a_move| a_move.to.as_str()).collect();
             to.len() == 2 || to.iter().any(|to| *to != "node3")

@@ -3,7 +3,7 @@
 use serde_json::json;
 use stagger_engine::cluster::Retryability;
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::rapi::client::{ApiError, Method, Rapi};
+use stagger_ganeti::rapi::client::{HttpMethod, Rapi, RapiClientError};
 
 use crate::common::{settings, setup};
 use crate::double::{Fault, World};
@@ -24,7 +24,7 @@ async fn the_master_is_found_among_candidates_that_are_away() {
 
     let alone = crate::common::settings(&[&away], setup.folder.path(), Visits::default());
     let error = Rapi::new(&alone).unwrap().get("/2/info").await.unwrap_err();
-    assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
+    assert!(matches!(error, RapiClientError::Unreachable(_)), "{error}");
     let error = error.of("look", true);
     assert!(!error.outcome_unknown, "nothing was sent");
     assert_eq!(error.retryability, Retryability::Transient);
@@ -43,7 +43,7 @@ async fn two_that_think_they_are_master_are_not_believed() {
     ];
     let settings = settings(&addresses, one.folder.path(), Visits::default());
     let error = Rapi::new(&settings).unwrap().get("/2/info").await.unwrap_err();
-    let ApiError::TwoMasters(why) = &error else {
+    let RapiClientError::TwoMasters(why) = &error else {
         panic!("{error}")
     };
     assert!(why.contains("n1") && why.contains("n2"), "{why}");
@@ -75,16 +75,19 @@ async fn reads_are_tried_again_and_errors_are_told_apart() {
     let error = rapi.get("/2/groups?bulk=1").await.unwrap_err();
     assert_eq!(
         error,
-        ApiError::Refused {
+        RapiClientError::Refused {
             code: 503,
             why: "the test said so".to_owned()
         }
     );
     setup.world().fault("GET /2/groups", Fault::Garbage);
     let error = rapi.get("/2/groups?bulk=1").await.unwrap_err();
-    assert!(matches!(error, ApiError::Unreadable(_)), "{error}");
+    assert!(matches!(error, RapiClientError::Unreadable(_)), "{error}");
     let error = rapi.get("/2/nodes/n9").await.unwrap_err();
-    assert!(matches!(error, ApiError::Refused { code: 404, .. }), "{error}");
+    assert!(
+        matches!(error, RapiClientError::Refused { code: 404, .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -94,10 +97,14 @@ async fn a_write_is_sent_once_even_if_its_answer_is_lost() {
     rapi.get("/2/info").await.unwrap();
     setup.world().fault("PUT /2/nodes/n2/role", Fault::LoseAnswer);
     let error = rapi
-        .write(Method::Put, "/2/nodes/n2/role?force=1", Some(&json!("drained")))
+        .write(
+            HttpMethod::Put,
+            "/2/nodes/n2/role?force=1",
+            Some(&json!("drained")),
+        )
         .await
         .unwrap_err();
-    assert!(matches!(error, ApiError::Lost(_)), "{error}");
+    assert!(matches!(error, RapiClientError::Lost(_)), "{error}");
     assert!(error.of("drain n2", true).outcome_unknown);
     assert_eq!(setup.world().jobs.len(), 1);
 }

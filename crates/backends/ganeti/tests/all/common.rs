@@ -10,9 +10,9 @@ use stagger_core::model::{ClusterName, Policy, Revision, RunId};
 use stagger_engine::cluster::{Call, LockRecord};
 use stagger_engine::hosts::Hosts;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::{Pace, RapiConfig, Settings, Visits};
+use stagger_ganeti::config::{GanetiSettings, GanetiTiming, RapiConfig, Visits};
 use stagger_ganeti::goal::EvacuationGoal;
-use stagger_ganeti::memory::Memory;
+use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::rapi::client::Rapi;
 
 use crate::double::World;
@@ -20,7 +20,7 @@ use crate::double::http::{Shared, serve};
 
 pub struct Setup {
     pub world: Shared,
-    pub settings: Settings,
+    pub settings: GanetiSettings,
     pub folder: tempfile::TempDir,
 }
 
@@ -47,7 +47,7 @@ pub fn by_powercycle() -> Visits {
     }
 }
 
-pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> Settings {
+pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> GanetiSettings {
     let password_file = folder.join("password");
     std::fs::write(&password_file, "geheim\n").unwrap();
     std::fs::set_permissions(&password_file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -69,8 +69,8 @@ pub fn settings(addresses: &[&str], folder: &Path, visits: Visits) -> Settings {
         timeout: 20,
         ..Hosts::default()
     };
-    let mut settings = Settings::new(cluster, hosts);
-    settings.pace = Pace {
+    let mut settings = GanetiSettings::new(cluster, hosts);
+    settings.pace = GanetiTiming {
         call: Duration::from_secs(20),
         connect: Duration::from_secs(5),
         poll: Duration::from_millis(1),
@@ -89,14 +89,14 @@ impl Setup {
         Rapi::new(&self.settings).unwrap()
     }
 
-    pub fn backend(&self, memory: Option<Memory>) -> GanetiBackend {
+    pub fn backend(&self, memory: Option<GanetiMemory>) -> GanetiBackend {
         GanetiBackend::new(self.settings.clone(), memory).unwrap()
     }
 
     /// How things are now, as a run remembers them.
-    pub async fn memory(&self) -> Memory {
+    pub async fn memory(&self) -> GanetiMemory {
         let facts = self.rapi().facts().await.unwrap();
-        Memory::of(&facts, rebooted(), EvacuationGoal::default())
+        GanetiMemory::of(&facts, rebooted(), EvacuationGoal::default())
     }
 
     pub fn world(&self) -> std::sync::MutexGuard<'_, World> {

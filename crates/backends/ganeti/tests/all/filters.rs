@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use stagger_conformance::guards::{Guard, what_a_later_run_holds_is_left, what_is_taken_is_released};
 use stagger_core::model::GuardName;
 use stagger_core::run::Action;
-use stagger_engine::beats::Beats;
+use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{Call, Executor as _};
 use stagger_ganeti::config::Watcher;
 use stagger_ganeti::guards;
@@ -98,7 +98,7 @@ async fn what_nobody_renews_is_taken_away_by_anybody_who_has_watched_it() {
     let backend = setup.backend(None);
     backend.perform(&call(5), &take("drain")).await.unwrap();
     let (begin, rapi) = (Instant::now(), setup.rapi());
-    let mut beats = Beats::default();
+    let mut beats = Heartbeats::default();
     let mut after = async |seconds: u64| {
         let now = begin + Duration::from_secs(seconds);
         guards::drop_expired(&rapi, &mut beats, now).await.unwrap()

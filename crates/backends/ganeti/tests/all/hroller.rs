@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::Standbys;
-use stagger_ganeti::hroller::{Answer, Options, OutputOptions, answer};
-use stagger_ganeti::loaders::generated::{Layout, Rng, Shape, cluster};
+use stagger_ganeti::hroller::{HrollerOptions, HrollerOutput, OutputOptions, answer};
+use stagger_ganeti::loaders::generated::{ClusterRng, Layout, Shape, cluster};
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::model::{Cluster, Status, Template};
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::model::{GanetiCluster, Status, Template};
+use stagger_ganeti::selection::NodeSelection;
 
 const CELL: &str = "\
 default|u1|preferred||
@@ -27,14 +27,14 @@ old4|1024|1024|1|ADMIN_down|Y|node4||ext|
 
 ";
 
-fn asks() -> Options {
-    Options {
+fn asks() -> HrollerOptions {
+    HrollerOptions {
         shared_secondary: Standbys::Exclude,
-        ..Options::default()
+        ..HrollerOptions::default()
     }
 }
 
-fn lines(cluster: &Cluster, options: &Options, shown: OutputOptions) -> String {
+fn lines(cluster: &GanetiCluster, options: &HrollerOptions, shown: OutputOptions) -> String {
     match answer(cluster, options) {
         Ok(answer) => answer.lines(shown).join("\n"),
         Err(error) => format!("Error: {error}"),
@@ -68,12 +68,12 @@ fn it_prints_as_hroller_does() {
         ..ALL
     };
     assert_eq!(lines(&cell, &asks(), bare), "node2,node4\nnode3,node1");
-    let skip = Options {
+    let skip = HrollerOptions {
         skip_non_redundant: true,
         ..asks()
     };
     assert_eq!(lines(&cell, &skip, bare), "node2\nnode3,node1");
-    let ignore = Options {
+    let ignore = HrollerOptions {
         ignore_non_redundant: true,
         ..asks()
     };
@@ -81,7 +81,7 @@ fn it_prints_as_hroller_does() {
         lines(&cell, &ignore, ALL),
         "'Node Reboot Groups'\nnode2,node4\nnode3,node1"
     );
-    let offline = Options {
+    let offline = HrollerOptions {
         offline_maintenance: true,
         ..asks()
     };
@@ -89,7 +89,7 @@ fn it_prints_as_hroller_does() {
         lines(&cell, &offline, ALL),
         "'Node Reboot Groups'\nnode2,node4\nnode3,node1"
     );
-    let full = Options {
+    let full = HrollerOptions {
         full_evacuation: true,
         ..asks()
     };
@@ -103,25 +103,25 @@ fn it_prints_as_hroller_does() {
 #[test]
 fn its_refusals_are_those_of_hroller() {
     let cell = read(CELL).unwrap();
-    let said = |cluster: &Cluster, options: &Options| lines(cluster, options, ALL);
-    let select = |selection: Selection| Options { selection, ..asks() };
+    let said = |cluster: &GanetiCluster, options: &HrollerOptions| lines(cluster, options, ALL);
+    let select = |selection: NodeSelection| HrollerOptions { selection, ..asks() };
     let one = |name: &str| vec![name.to_owned()];
-    let group = select(Selection {
+    let group = select(NodeSelection {
         groups: one("west"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(said(&cell, &group), "Error: Cannot find target group.");
-    let offline = select(Selection {
+    let offline = select(NodeSelection {
         leave_out: one("node9"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(
         said(&cell, &offline),
         "Error: wrong node name(s) set as offline: node9"
     );
-    let tag = select(Selection {
+    let tag = select(NodeSelection {
         tags: one("odd"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(said(&cell, &tag), "Error: Cannot create node graph");
     let mut none = cell.clone();
@@ -132,7 +132,7 @@ fn its_refusals_are_those_of_hroller() {
     );
     let forced = answer(
         &none,
-        &Options {
+        &HrollerOptions {
             force: true,
             ..asks()
         },
@@ -163,7 +163,7 @@ fn its_refusals_are_those_of_hroller() {
             has.disk = 10;
         }
     }
-    let full = Options {
+    let full = HrollerOptions {
         full_evacuation: true,
         ..asks()
     };
@@ -176,7 +176,7 @@ fn its_refusals_are_those_of_hroller() {
 #[test]
 fn the_three_defects_of_hroller_are_none_of_ours() {
     let mut cell = read(CELL).unwrap();
-    let moves = |cluster: &Cluster, options: &Options| -> Vec<String> {
+    let moves = |cluster: &GanetiCluster, options: &HrollerOptions| -> Vec<String> {
         answer(cluster, options)
             .unwrap()
             .groups
@@ -187,18 +187,18 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
     // One: what is down is not moved.
     assert_eq!(moves(&cell, &asks()), ["ext4 node1"]);
     // Two: no moves for nodes that are not selected.
-    let tagged = Options {
-        selection: Selection {
+    let tagged = HrollerOptions {
+        selection: NodeSelection {
             tags: vec!["even".to_owned()],
             leave_out: vec!["node4".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };
     assert!(moves(&cell, &tagged).is_empty());
     // Three: what is on the disks of one node cannot be migrated.
     cell.instances[3].template = Template::Plain;
-    let compat = Options {
+    let compat = HrollerOptions {
         compat: true,
         ..asks()
     };
@@ -215,7 +215,7 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
         "{:?}",
         left.differences
     );
-    let moved = Options {
+    let moved = HrollerOptions {
         move_non_redundant: true,
         ..asks()
     };
@@ -226,8 +226,8 @@ fn the_three_defects_of_hroller_are_none_of_ours() {
 #[test]
 fn differences_are_those_of_this_answer() {
     let cell = read(CELL).unwrap();
-    let said = |cluster: &Cluster, options: Options| {
-        let options = Options {
+    let said = |cluster: &GanetiCluster, options: HrollerOptions| {
+        let options = HrollerOptions {
             compat: true,
             ..options
         };
@@ -247,27 +247,27 @@ fn differences_are_those_of_this_answer() {
     begins(said(&cell, asks()), &[down, together, places]);
     assert!(answer(&cell, &asks()).unwrap().differences.is_empty());
     // What is not there for hroller either makes no difference.
-    let skip = Options {
+    let skip = HrollerOptions {
         skip_non_redundant: true,
         ..asks()
     };
     begins(said(&cell, skip), &[together]);
-    let ignore = Options {
+    let ignore = HrollerOptions {
         ignore_non_redundant: true,
         ..asks()
     };
     begins(said(&cell, ignore), &[together]);
-    let offline = Options {
+    let offline = HrollerOptions {
         offline_maintenance: true,
         ..asks()
     };
     let shut = "--offline-maintenance: here nothing runs, so nothing is moved; hroller moves ext4";
     begins(said(&cell, offline), &[down, shut, together]);
     // It colours what lies between the nodes that are selected, and no more.
-    let one = |names: &[&str]| Options {
-        selection: Selection {
+    let one = |names: &[&str]| HrollerOptions {
+        selection: NodeSelection {
             nodes: names.iter().map(|name| (*name).to_owned()).collect(),
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };
@@ -277,7 +277,7 @@ fn differences_are_those_of_this_answer() {
     let elsewhere = "on nodes that are not selected, and not moved, though hroller moves them, and may split groups because of them: ext4";
     begins(said(&between, one(&["node1", "node3"])), &[elsewhere]);
     // A full evacuation leaves DRBD instances that are down where they are.
-    let full = Options {
+    let full = HrollerOptions {
         full_evacuation: true,
         ..asks()
     };
@@ -292,8 +292,8 @@ fn differences_are_those_of_this_answer() {
 fn memory_that_is_kept_may_be_used_up_and_that_is_said() {
     let mut cell =
         read(&CELL.replace("\next4", "\nweb5|2048|1024|1|running|Y|node1|node3|drbd|\next4")).unwrap();
-    let spent = |cluster: &Cluster| {
-        let options = Options {
+    let spent = |cluster: &GanetiCluster| {
+        let options = HrollerOptions {
             compat: true,
             ..asks()
         };
@@ -325,7 +325,7 @@ fn numbers_that_do_not_add_up_are_warned_of() {
 }
 
 /// hroller's graph coloured greedily, largest degree first: one of its three colourings.
-fn greedy(cluster: &Cluster) -> usize {
+fn greedy(cluster: &GanetiCluster) -> usize {
     let up: BTreeSet<u32> = (0_u32..)
         .zip(&cluster.nodes)
         .filter(|(_, node)| node.is_up())
@@ -372,7 +372,7 @@ fn greedy(cluster: &Cluster) -> usize {
 fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives() {
     let mut fewer = 0;
     for seed in 0..300 {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let shape = Shape {
             nodes: 3 + rng.below(30),
             instances_a_node: 1 + rng.below(5),
@@ -380,7 +380,7 @@ fn there_are_never_more_groups_than_a_greedy_colouring_of_hrollers_graph_gives()
             ..Shape::PLAIN
         };
         let cluster = cluster(&mut rng, &shape);
-        let Answer { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
+        let HrollerOutput { groups, warnings, .. } = answer(&cluster, &asks()).unwrap();
         let greedy = greedy(&cluster);
         assert!(
             groups.len() <= greedy,
@@ -404,15 +404,15 @@ fn what_standbys_have_room_for_never_takes_more_groups_than_keeping_them_apart()
     let mut fewer = 0;
     // Of 6,000 these last two are where a search that begins from nothing finds one group more.
     for seed in (0..400).chain([690, 1229]) {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let most = rng.pick(&[6, 10, 16, 30, 60]);
         let shape = Shape::any(&mut rng, most);
         let cluster = cluster(&mut rng, &shape);
         let groups = |shared_secondary: Standbys, skip_non_redundant: bool| {
-            let options = Options {
+            let options = HrollerOptions {
                 shared_secondary,
                 skip_non_redundant,
-                ..Options::default()
+                ..HrollerOptions::default()
             };
             answer(&cluster, &options).map_or(0, |answer| answer.groups.len())
         };
@@ -437,14 +437,14 @@ fn a_ring_takes_four_groups() {
         layout: Layout::Ring,
         ..Shape::PLAIN
     };
-    let ring = cluster(&mut Rng(1), &shape);
+    let ring = cluster(&mut ClusterRng(1), &shape);
     assert_eq!(answer(&ring, &asks()).unwrap().groups.len(), 4);
 }
 
 #[test]
 fn options_mean_together_what_they_mean_in_hroller() {
     let cell = read(CELL).unwrap();
-    let nodes = |options: &Options| match answer(&cell, options) {
+    let nodes = |options: &HrollerOptions| match answer(&cell, options) {
         Ok(answer) => answer
             .groups
             .iter()
@@ -454,24 +454,24 @@ fn options_mean_together_what_they_mean_in_hroller() {
         Err(error) => error.to_string(),
     };
     // What is left out because of other instances is left out also where these are ignored.
-    let both = Options {
+    let both = HrollerOptions {
         skip_non_redundant: true,
         ignore_non_redundant: true,
         ..asks()
     };
     assert_eq!(nodes(&both), "node2 node3,node1");
     // A tag that no node has takes nobody away.
-    let select = |selection: Selection| Options { selection, ..asks() };
+    let select = |selection: NodeSelection| HrollerOptions { selection, ..asks() };
     let names = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<_>>();
-    let tags = select(Selection {
+    let tags = select(NodeSelection {
         tags: names("odd even"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(nodes(&tags), "node4,node1");
     // The last that was given comes first.
-    let wrong = select(Selection {
+    let wrong = select(NodeSelection {
         leave_out: names("node8 node1 node9"),
-        ..Selection::default()
+        ..NodeSelection::default()
     });
     assert_eq!(nodes(&wrong), "wrong node name(s) set as offline: node9,node8");
 }
@@ -494,10 +494,10 @@ web|1024|0|1|running|Y|n1||rbd||1|-|N
 ",
     )
     .unwrap();
-    let options = Options {
-        selection: Selection {
+    let options = HrollerOptions {
+        selection: NodeSelection {
             leave_out: vec!["n3".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
         ..asks()
     };
@@ -520,7 +520,7 @@ n3|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
 ";
     let cluster = read(&format!("{nodes}\n{row}{row}\n\n")).unwrap();
     let moves = |full_evacuation: bool| -> Vec<String> {
-        let options = Options {
+        let options = HrollerOptions {
             full_evacuation,
             ..asks()
         };
@@ -542,12 +542,12 @@ n3|32768|1024|31744|1000000|900000|16|N|u|1||N|0|1|1.0
 fn an_offline_maintenance_reboots_nodes_whose_secondaries_are_offline() {
     let mut cell = read(CELL).unwrap();
     cell.nodes[1].offline = true;
-    let left = |options: &Options| {
+    let left = |options: &HrollerOptions| {
         let left = answer(&cell, options).unwrap().left_out;
         left.iter().map(|left| left.unit.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(left(&asks()), ["node1", "node3"]);
-    let offline = Options {
+    let offline = HrollerOptions {
         offline_maintenance: true,
         ..asks()
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stagger_ganeti::loaders::iallocator::{RequestError, read};
 use stagger_ganeti::loaders::rapi::Bodies;
-use stagger_ganeti::model::{Cluster, Status};
+use stagger_ganeti::model::{GanetiCluster, Status};
 
 fn fixtures() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -15,7 +15,7 @@ fn recorded() -> String {
 }
 
 /// What the other ways of loading say too.
-fn common(mut cluster: Cluster) -> Cluster {
+fn common(mut cluster: GanetiCluster) -> GanetiCluster {
     cluster.ipolicy = None;
     for node in &mut cluster.nodes {
         node.master = false;

@@ -1,9 +1,9 @@
 //! Jobs: found again by their reason, and never carried out twice.
 
 use serde_json::json;
-use stagger_ganeti::rapi::client::Method;
+use stagger_ganeti::rapi::client::HttpMethod;
 use stagger_ganeti::rapi::fence;
-use stagger_ganeti::rapi::jobs::{Status, Work};
+use stagger_ganeti::rapi::jobs::{JobRequest, JobStatus};
 
 use crate::common::{Setup, call, setup};
 use crate::double::queue::Op;
@@ -15,8 +15,9 @@ async fn world() -> Setup {
     setup(world).await
 }
 
-fn migrate() -> Work {
-    Work::new("migrate-web-to-n2", Method::Put, "/2/instances/web/migrate").body(json!({ "mode": "live" }))
+fn migrate() -> JobRequest {
+    JobRequest::new("migrate-web-to-n2", HttpMethod::Put, "/2/instances/web/migrate")
+        .body(json!({ "mode": "live" }))
 }
 
 fn where_is_web(setup: &Setup) -> String {
@@ -27,7 +28,7 @@ fn where_is_web(setup: &Setup) -> String {
 async fn a_job_carries_its_reason_and_is_waited_for() {
     let setup = world().await;
     let ended = setup.rapi().carry_out(&call(5), &migrate()).await.unwrap();
-    assert_eq!(ended.status, Status::Success);
+    assert_eq!(ended.status, JobStatus::Success);
     assert_eq!(where_is_web(&setup), "n2");
     let jobs = setup.rapi().jobs().await.unwrap();
     let reason = jobs[0].reason.clone().unwrap();
@@ -114,12 +115,12 @@ async fn a_predecessors_jobs_are_waited_for() {
     let rapi = setup.rapi();
     let reason = stagger_ganeti::rapi::reason::JobReason::new(&call(4), "migrate-web-to-n2", 99).to_string();
     let path = format!("/2/instances/web/migrate?reason={reason}");
-    rapi.write(Method::Put, &path, Some(&json!({ "mode": "live" })))
+    rapi.write(HttpMethod::Put, &path, Some(&json!({ "mode": "live" })))
         .await
         .unwrap();
     let found = rapi.wait_for_predecessors(&call(5)).await.unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].status, Status::Success, "as it ended, not as it was");
+    assert_eq!(found[0].status, JobStatus::Success, "as it ended, not as it was");
     assert_eq!(where_is_web(&setup), "n2");
 }
 
@@ -130,7 +131,7 @@ async fn a_job_that_logs_is_waited_for_in_peace() {
     let id = setup.world().submit(Op::Other { ticks: 400 }, None);
     let before = setup.world().requests;
     let ended = setup.rapi().wait(id, "somebody's").await.unwrap();
-    assert_eq!(ended.status, Status::Success);
+    assert_eq!(ended.status, JobStatus::Success);
     let asked = setup.world().asked("/wait");
     assert!(
         asked < 20,
@@ -149,7 +150,7 @@ async fn many_jobs_are_waited_for_at_once() {
         .collect();
     let waits = jobs.iter().map(|id| rapi.wait(*id, "somebody's"));
     for ended in futures::future::join_all(waits).await {
-        assert_eq!(ended.unwrap().status, Status::Success);
+        assert_eq!(ended.unwrap().status, JobStatus::Success);
     }
     let most = setup.world().most_waits;
     assert!((2..=8).contains(&most), "{most} at once");

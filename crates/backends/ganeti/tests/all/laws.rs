@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use stagger_core::model::Storage;
-use stagger_core::model::{ClusterName, How, UnitId};
+use stagger_core::model::{ClusterName, MoveKind, UnitId};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::notes::NodeNotes;
-use stagger_ganeti::facts::{Facts, InstanceFacts, NodeFacts, Role, RunState};
+use stagger_ganeti::facts::{GanetiFacts, InstanceFacts, NodeFacts, NodeRole, RunState};
 use stagger_ganeti::goal::EvacuationGoal;
-use stagger_ganeti::memory::Memory;
+use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::model;
-use stagger_ganeti::model::{AllocPolicy, Cluster, GroupIx, NodeIx, Resources, Status, Template};
+use stagger_ganeti::model::{AllocPolicy, GanetiCluster, GroupIx, NodeIx, Resources, Status, Template};
 use stagger_ganeti::translate::live::live_snapshot;
-use stagger_ganeti::visit::{Batch, LeaveProgress, PlannedMoves, enter, leave, may_reboot};
+use stagger_ganeti::visit::{JobBatch, LeaveProgress, PlannedMoves, enter, leave, may_reboot};
 
 use crate::common::rebooted;
 
@@ -61,8 +61,11 @@ fn unit(name: &str) -> UnitId {
     UnitId::new(name).unwrap()
 }
 
-fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
-    let roles = proptest::collection::vec(prop_oneof![Just(Role::Candidate), Just(Role::Regular)], NODES - 1);
+fn cluster() -> impl Strategy<Value = (GanetiFacts, Plans)> {
+    let roles = proptest::collection::vec(
+        prop_oneof![Just(NodeRole::Candidate), Just(NodeRole::Regular)],
+        NODES - 1,
+    );
     let as_if_down = prop_oneof![4 => Just(false), 1 => Just(true)];
     let made = proptest::collection::vec(instance(), 0..12);
     (made, roles, as_if_down).prop_map(|(made, roles, as_if_down)| {
@@ -70,9 +73,9 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             let node = NodeFacts {
                 name: name(at),
                 role: match at {
-                    0 => Role::Master,
+                    0 => NodeRole::Master,
                     // Somebody can become master.
-                    1 => Role::Candidate,
+                    1 => NodeRole::Candidate,
                     _ => roles[at - 1],
                 },
                 group: "g1".to_owned(),
@@ -106,8 +109,8 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             let (primary, other) = (name(made.primary), name(made.primary + made.other));
             let id = format!("i{at}");
             let how = match made.storage {
-                Storage::Copied | Storage::Shared => How::Migrate,
-                Storage::Local => How::Relocate,
+                Storage::Copied | Storage::Shared => MoveKind::Migrate,
+                Storage::Local => MoveKind::Relocate,
             };
             plan(&id, how, &primary, &other);
             if made.evacuated && made.storage == Storage::Copied {
@@ -116,7 +119,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
                     .map(name)
                     .find(|node| *node != primary && *node != other);
                 for node in [&primary, &other] {
-                    plan(&id, How::ReplaceStandby, node, third.as_ref().unwrap());
+                    plan(&id, MoveKind::ReplaceStandby, node, third.as_ref().unwrap());
                 }
             }
             let instance = InstanceFacts {
@@ -133,7 +136,7 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
             (id, instance)
         });
         let instances: BTreeMap<_, _> = instances.collect();
-        let facts = Facts {
+        let facts = GanetiFacts {
             at: Timestamp::UNIX_EPOCH,
             cluster: "cluster".to_owned(),
             master: name(0),
@@ -148,9 +151,9 @@ fn cluster() -> impl Strategy<Value = (Facts, Plans)> {
 }
 
 /// The same as planning takes it.
-fn described(facts: &Facts) -> Cluster {
+fn described(facts: &GanetiFacts) -> GanetiCluster {
     let place = |name: &str| NodeIx(facts.nodes.keys().position(|node| node == name).unwrap() as u32);
-    let nodes = facts.nodes.values().map(|node| model::Node {
+    let nodes = facts.nodes.values().map(|node| model::GanetiNode {
         name: node.name.clone(),
         resources: Some(Resources {
             memory: 64_000,
@@ -167,7 +170,7 @@ fn described(facts: &Facts) -> Cluster {
         offline: false,
         drained: false,
         vm_capable: true,
-        master: node.role == Role::Master,
+        master: node.role == NodeRole::Master,
         group: GroupIx(0),
         tags: Vec::new(),
         exclusive_storage: false,
@@ -195,8 +198,8 @@ fn described(facts: &Facts) -> Cluster {
         disk_spindles: None,
         forthcoming: false,
     });
-    Cluster {
-        groups: vec![model::Group {
+    GanetiCluster {
+        groups: vec![model::NodeGroup {
             name: "default".to_owned(),
             uuid: "g1".to_owned(),
             alloc_policy: AllocPolicy::Preferred,
@@ -206,7 +209,7 @@ fn described(facts: &Facts) -> Cluster {
         }],
         nodes: nodes.collect(),
         instances: instances.collect(),
-        ..Cluster::default()
+        ..GanetiCluster::default()
     }
 }
 
@@ -218,15 +221,15 @@ fn visits() -> Visits {
 }
 
 /// What a batch does when all of it works; `only`: of what is done to several, so many.
-fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
+fn apply(facts: &mut GanetiFacts, node: &str, batch: &JobBatch, only: usize) {
     let this = facts.nodes.get_mut(node).unwrap();
     match batch {
-        Batch::Failover { to } => {
-            this.role = Role::Candidate;
-            facts.nodes.get_mut(to).unwrap().role = Role::Master;
+        JobBatch::Failover { to } => {
+            this.role = NodeRole::Candidate;
+            facts.nodes.get_mut(to).unwrap().role = NodeRole::Master;
             facts.master.clone_from(to);
         }
-        Batch::Note(notes) => {
+        JobBatch::Note(notes) => {
             let mut noted = this.notes.of(None);
             noted.written.clear();
             noted.away.extend(notes.away.iter().cloned());
@@ -235,14 +238,14 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
             noted.was = noted.was.or(notes.was);
             this.notes = NodeNotes::read(&noted.tags());
         }
-        Batch::Drain { .. } => this.role = Role::Drained,
-        Batch::Return(was) => {
+        JobBatch::Drain { .. } => this.role = NodeRole::Drained,
+        JobBatch::Return(was) => {
             this.role = match was.as_role() {
-                "regular" => Role::Regular,
-                _ => Role::Candidate,
+                "regular" => NodeRole::Regular,
+                _ => NodeRole::Candidate,
             };
         }
-        Batch::Move(moves) => {
+        JobBatch::Move(moves) => {
             for each in moves.iter().take(only) {
                 let of = facts.instances.get_mut(&each.instance).unwrap();
                 assert_eq!(of.primary, each.from, "nothing is moved that is elsewhere");
@@ -254,7 +257,7 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
                 of.primary.clone_from(&each.to);
             }
         }
-        Batch::Replace(copies) => {
+        JobBatch::Replace(copies) => {
             for each in copies.iter().take(only) {
                 let of = facts.instances.get_mut(&each.instance).unwrap();
                 assert_eq!(of.secondary.as_ref(), Some(&each.from));
@@ -262,19 +265,19 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
                 of.secondary = Some(each.to.clone());
             }
         }
-        Batch::Stop(names) => {
+        JobBatch::Stop(names) => {
             for name in names.iter().take(only) {
                 facts.instances.get_mut(name).unwrap().doing = RunState::Down;
             }
         }
-        Batch::Start(names) => {
+        JobBatch::Start(names) => {
             for name in names.iter().take(only) {
                 facts.instances.get_mut(name).unwrap().doing = RunState::Up;
             }
         }
-        Batch::Sync(_) => {}
+        JobBatch::Sync(_) => {}
         // The next look tells.
-        Batch::Look(_) => {
+        JobBatch::Look(_) => {
             for of in facts
                 .instances
                 .values_mut()
@@ -283,11 +286,11 @@ fn apply(facts: &mut Facts, node: &str, batch: &Batch, only: usize) {
                 of.doing = RunState::Up;
             }
         }
-        Batch::Forget(_) => this.notes = NodeNotes::default(),
+        JobBatch::Forget(_) => this.notes = NodeNotes::default(),
     }
 }
 
-fn entered(facts: &mut Facts, node: &str, plans: &Plans, batches: usize, only: usize) {
+fn entered(facts: &mut GanetiFacts, node: &str, plans: &Plans, batches: usize, only: usize) {
     for at in 0..batches {
         let Some(batch) = enter(facts, node, &visits(), &plans[node]).unwrap() else {
             return;
@@ -302,13 +305,13 @@ fn entered(facts: &mut Facts, node: &str, plans: &Plans, batches: usize, only: u
     }
 }
 
-fn left(facts: &mut Facts, node: &str) {
+fn left(facts: &mut GanetiFacts, node: &str) {
     let mut leaving = LeaveProgress::default();
     for _ in 0..12 {
         let Some(batch) = leave(facts, node, None, &leaving).unwrap() else {
             return;
         };
-        if let Batch::Sync(names) = &batch {
+        if let JobBatch::Sync(names) = &batch {
             leaving.synced.extend(names.iter().cloned());
         }
         apply(facts, node, &batch, usize::MAX);
@@ -327,7 +330,7 @@ proptest! {
         prop_assert_ne!(&facts.master, &node);
         let stays = |of: &InstanceFacts| of.doing == RunState::Up && of.touches(&node);
         for of in facts.instances.values().filter(|of| stays(of)) {
-            let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == How::ReplaceStandby;
+            let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == MoveKind::ReplaceStandby;
             let evacuated = plans[&node].moves.iter().any(leaves);
             prop_assert!(!evacuated, "{} still has a copy there", of.name);
         }
@@ -343,7 +346,7 @@ proptest! {
         prop_assert_eq!(&facts.instances, &before.instances);
         prop_assert!(facts.nodes[&node].notes.is_empty());
         let role = match before.nodes[&node].role {
-            Role::Master => Role::Candidate,
+            NodeRole::Master => NodeRole::Candidate,
             other => other,
         };
         prop_assert_eq!(facts.nodes[&node].role, role);
@@ -360,7 +363,7 @@ proptest! {
         left(&mut facts, &node);
         prop_assert_eq!(&facts.instances, &before.instances);
         prop_assert!(facts.nodes[&node].notes.is_empty());
-        prop_assert_ne!(facts.nodes[&node].role, Role::Drained);
+        prop_assert_ne!(facts.nodes[&node].role, NodeRole::Drained);
     }
 
     /// A leave that was interrupted goes on from where it was.
@@ -372,7 +375,7 @@ proptest! {
         let mut leaving = LeaveProgress::default();
         for _ in 0..batches {
             let Some(batch) = leave(&facts, &node, None, &leaving).unwrap() else { break };
-            if let Batch::Sync(names) = &batch {
+            if let JobBatch::Sync(names) = &batch {
                 leaving.synced.extend(names.iter().cloned());
             }
             apply(&mut facts, &node, &batch, only);
@@ -387,7 +390,7 @@ proptest! {
         prop_assume!(one != other);
         let lab = ClusterName::new("lab").unwrap();
         let goal = EvacuationGoal::default();
-        let memory = Memory::of(&facts, rebooted(), goal.clone());
+        let memory = GanetiMemory::of(&facts, rebooted(), goal.clone());
         let cluster = described(&facts);
         let make = || live_snapshot(&lab, &facts, &cluster, Some(&memory), &goal, &visits()).unwrap();
         let (snapshot, again) = (make(), make());
@@ -396,8 +399,8 @@ proptest! {
         let paired = facts.instances.values().any(|of| {
             of.secondary.is_some() && of.touches(&name(one)) && of.touches(&name(other))
         });
-        let candidates = facts.nodes.values().filter(|node| node.role != Role::Regular).count();
-        let both_candidates = [one, other].iter().all(|at| facts.nodes[&name(*at)].role != Role::Regular);
+        let candidates = facts.nodes.values().filter(|node| node.role != NodeRole::Regular).count();
+        let both_candidates = [one, other].iter().all(|at| facts.nodes[&name(*at)].role != NodeRole::Regular);
         let last = candidates == 2 && both_candidates;
         let may = stagger_core::check::may_stop(&snapshot, &[ix(one), ix(other)]).is_ok();
         prop_assert_eq!(may, !paired && !last);

@@ -9,10 +9,10 @@ use stagger_conformance::process::{Processes, RunStart};
 use stagger_core::model::{EvacuationPolicy, OnFailure, Policy, Revision};
 use stagger_engine::cluster::LockError;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
-use stagger_ganeti::memory::Memory;
+use stagger_ganeti::goal::{GanetiRebootGoal, MaintenanceGoal, Task};
+use stagger_ganeti::memory::GanetiMemory;
 use stagger_ganeti::rapi::fence;
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::selection::NodeSelection;
 use stagger_ganeti::target::{maintenance, with_guards_and_gates};
 use stagger_ganeti::translate::MAINTAINED;
 
@@ -57,7 +57,7 @@ pub struct Lives<'a> {
     /// What is done to each node.
     pub task: Task,
     pub processes: Processes,
-    begun: Option<(Memory, RunStart)>,
+    begun: Option<(GanetiMemory, RunStart)>,
     /// With the lock in the cluster, which takes its time where another held it.
     pub locks: bool,
     /// What becomes of a wave that fails.
@@ -82,8 +82,8 @@ impl<'a> Lives<'a> {
         let (facts, cluster) = self.setup.rapi().observe().await.unwrap();
         let wanted = MaintenanceGoal {
             task: self.task.clone(),
-            reboot: RebootGoal {
-                selection: Selection::default(),
+            reboot: GanetiRebootGoal {
+                selection: NodeSelection::default(),
                 moving: self.moving,
                 local_storage: Vec::new(),
             },
@@ -93,7 +93,7 @@ impl<'a> Lives<'a> {
             Task::Reboot => rebooted(),
             Task::Command(_) | Task::Hold => Revision::new(MAINTAINED).unwrap(),
         };
-        let memory = Memory::of(&facts, after, wanted.evacuation());
+        let memory = GanetiMemory::of(&facts, after, wanted.evacuation());
         let policy = Policy {
             on_failure: self.on_failure,
             ..policy()

@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{ClusterName, How, RunId, UnitId, UnitState, Verdict};
+use stagger_core::model::{ClusterName, MoveKind, RunId, UnitId, UnitState, Verdict};
 use stagger_core::plan::Move;
 use stagger_ganeti::config::Visits;
 use stagger_ganeti::facts::notes::{Notes, PriorRole};
-use stagger_ganeti::facts::{Facts, Role, RunState, in_sync};
+use stagger_ganeti::facts::{GanetiFacts, NodeRole, RunState, in_sync};
 use stagger_ganeti::goal::EvacuationGoal;
-use stagger_ganeti::memory::Memory;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::memory::GanetiMemory;
+use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::translate::live::{NODES_ANSWER, live_snapshot};
 use stagger_ganeti::visit::{
-    Batch, LeaveProgress, MoveMethod, PlannedMoves, enter, leave, may_reboot, successor,
+    JobBatch, LeaveProgress, MoveMethod, PlannedMoves, enter, leave, may_reboot, successor,
 };
 
 use crate::common::{rebooted, setup};
 use crate::double::World;
 
-async fn facts(make: impl FnOnce(&mut World)) -> Facts {
+async fn facts(make: impl FnOnce(&mut World)) -> GanetiFacts {
     observed(make).await.0
 }
 
-async fn observed(make: impl FnOnce(&mut World)) -> (Facts, Cluster) {
+async fn observed(make: impl FnOnce(&mut World)) -> (GanetiFacts, GanetiCluster) {
     let mut world = World::with_nodes(4);
     make(&mut world);
     world.shown = world.now.clone();
@@ -37,7 +37,7 @@ fn with_failover() -> Visits {
 }
 
 /// What a plan does with instances of n2.
-fn planned(moves: &[(&str, How, &str)]) -> PlannedMoves {
+fn planned(moves: &[(&str, MoveKind, &str)]) -> PlannedMoves {
     let unit = |name: &str| UnitId::new(name).unwrap();
     let moves = moves.iter().map(|(guest, how, to)| Move {
         guest: (*guest).to_owned(),
@@ -61,10 +61,10 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     .await;
     let visits = Visits::default();
     let run = RunId::new("20261124-0000-abcd").unwrap();
-    let mut planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let mut planned = planned(&[("db", MoveKind::Migrate, "n4"), ("web", MoveKind::Migrate, "n3")]);
     planned.run = Some(run.clone());
-    let next = |facts: &Facts| enter(facts, "n2", &visits, &planned).unwrap();
-    let Some(Batch::Note(notes)) = next(&facts) else {
+    let next = |facts: &GanetiFacts| enter(facts, "n2", &visits, &planned).unwrap();
+    let Some(JobBatch::Note(notes)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
     assert_eq!(notes.away.len(), 2, "what is down is not moved");
@@ -72,16 +72,16 @@ async fn a_node_is_noted_then_drained_then_emptied() {
     assert_eq!(notes.run, Some(run), "whose visit it is");
     assert_eq!(notes.since, Some(facts.at), "and since when");
     facts.nodes.get_mut("n2").unwrap().notes = notes.clone().into();
-    assert_eq!(next(&facts), Some(Batch::Drain { promotes: false }));
+    assert_eq!(next(&facts), Some(JobBatch::Drain { promotes: false }));
     facts.candidates = Some(3);
-    facts.nodes.get_mut("n4").unwrap().role = Role::Regular;
+    facts.nodes.get_mut("n4").unwrap().role = NodeRole::Regular;
     assert_eq!(
         next(&facts),
-        Some(Batch::Drain { promotes: true }),
+        Some(JobBatch::Drain { promotes: true }),
         "of three two would be left, and n4 can be the third"
     );
-    facts.nodes.get_mut("n2").unwrap().role = Role::Drained;
-    let Some(Batch::Move(moves)) = next(&facts) else {
+    facts.nodes.get_mut("n2").unwrap().role = NodeRole::Drained;
+    let Some(JobBatch::Move(moves)) = next(&facts) else {
         panic!("{:?}", next(&facts))
     };
     let shown: Vec<_> = moves
@@ -125,12 +125,12 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         as_if_down: true,
         ..PlannedMoves::default()
     };
-    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &stop).unwrap() else {
+    let Some(JobBatch::Note(notes)) = enter(&plain, "n2", &visits, &stop).unwrap() else {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (0, 1));
-    let moved = planned(&[("log", How::Relocate, "n3")]);
-    let Some(Batch::Note(notes)) = enter(&plain, "n2", &visits, &moved).unwrap() else {
+    let moved = planned(&[("log", MoveKind::Relocate, "n3")]);
+    let Some(JobBatch::Note(notes)) = enter(&plain, "n2", &visits, &moved).unwrap() else {
         panic!("it is noted first")
     };
     assert_eq!((notes.away.len(), notes.stopped.len()), (1, 0));
@@ -146,10 +146,10 @@ async fn what_cannot_move_or_has_no_place_is_named() {
         world.now.nodes.get_mut("n3").unwrap().up = false;
     })
     .await;
-    let web = planned(&[("web", How::Migrate, "n3")]);
+    let web = planned(&[("web", MoveKind::Migrate, "n3")]);
     let why = enter(&away, "n2", &visits, &web).unwrap_err().to_string();
     assert_eq!(why, "web would go to n3, which is not in service");
-    let elsewhere = planned(&[("web", How::Migrate, "n4")]);
+    let elsewhere = planned(&[("web", MoveKind::Migrate, "n4")]);
     let why = enter(&away, "n2", &visits, &elsewhere).unwrap_err().to_string();
     assert_eq!(
         why,
@@ -172,7 +172,7 @@ async fn the_masters_successor_is_a_candidate_in_service() {
         .values()
         .filter_map(|node| Some((node.name.clone(), node.boot.clone()?)))
         .collect();
-    let chosen = |facts: &Facts, visits: &Visits| successor(facts, "n1", visits, &boots);
+    let chosen = |facts: &GanetiFacts, visits: &Visits| successor(facts, "n1", visits, &boots);
     assert!(chosen(&all, &Visits::default()).is_err(), "there is no command");
     assert_eq!(chosen(&all, &with_failover()), Ok("n2".to_owned()));
     let named = Visits {
@@ -206,7 +206,7 @@ async fn a_node_on_which_somebody_may_run_is_not_entered() {
     })
     .await;
     let visits = Visits::default();
-    let planned = planned(&[("db", How::Migrate, "n4"), ("web", How::Migrate, "n3")]);
+    let planned = planned(&[("db", MoveKind::Migrate, "n4"), ("web", MoveKind::Migrate, "n3")]);
     let may_enter = |of: &str, status: &str, node: &str| {
         let mut changed = facts.clone();
         let instance = changed.instances.get_mut(of).unwrap();
@@ -238,11 +238,11 @@ async fn what_failed_on_its_way_is_started_and_then_comes_home() {
     facts.instances.get_mut("web").unwrap().doing = RunState::Failed;
     let mut leaving = LeaveProgress::default();
     let next = leave(&facts, "n2", None, &leaving);
-    assert_eq!(next, Ok(Some(Batch::Start(vec!["web".to_owned()]))));
+    assert_eq!(next, Ok(Some(JobBatch::Start(vec!["web".to_owned()]))));
     facts.instances.get_mut("web").unwrap().doing = RunState::Up;
     leaving.synced.insert("web".to_owned());
     let next = leave(&facts, "n2", None, &leaving);
-    assert!(matches!(next, Ok(Some(Batch::Move(_)))), "{next:?}");
+    assert!(matches!(next, Ok(Some(JobBatch::Move(_)))), "{next:?}");
 }
 
 /// One question that a hypervisor did not answer makes an instance unclear: its note stays until somebody can tell.
@@ -286,7 +286,7 @@ async fn what_is_unclear_is_not_forgotten() {
         facts.instances.get_mut(name).unwrap().doing = RunState::Unclear;
         facts.nodes.get_mut("n2").unwrap().notes = notes.clone().into();
         let next = leave(&facts, "n2", None, &leaving);
-        let Ok(Some(Batch::Look(why))) = &next else {
+        let Ok(Some(JobBatch::Look(why))) = &next else {
             panic!("{notes:?}: {next:?}")
         };
         assert!(why.contains(name), "{why}");
@@ -309,18 +309,18 @@ async fn an_instance_that_fell_where_nobody_answers_is_not_forgotten() {
     let instance = facts.instances.get_mut("web").unwrap();
     (instance.doing, instance.status) = (RunState::Failed, "ERROR_nodeoffline".to_owned());
     let node = facts.nodes.get_mut("n3").unwrap();
-    (node.role, node.boot) = (Role::Offline, None);
+    (node.role, node.boot) = (NodeRole::Offline, None);
     let next = leave(&facts, "n2", None, &leaving);
-    let Ok(Some(Batch::Look(why))) = &next else {
+    let Ok(Some(JobBatch::Look(why))) = &next else {
         panic!("{next:?}")
     };
     assert!(why.contains("web is ERROR_nodeoffline on n3"), "{why}");
     // Once that node is back it is started there, and comes home.
     let node = facts.nodes.get_mut("n3").unwrap();
-    (node.role, node.boot) = (Role::Candidate, Some("boot-2".to_owned()));
+    (node.role, node.boot) = (NodeRole::Candidate, Some("boot-2".to_owned()));
     assert_eq!(
         leave(&facts, "n2", None, &leaving),
-        Ok(Some(Batch::Start(vec!["web".to_owned()])))
+        Ok(Some(JobBatch::Start(vec!["web".to_owned()])))
     );
 }
 
@@ -333,7 +333,7 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         world.add_down("log", "plain", "n2", None);
     })
     .await;
-    let id = |facts: &Facts, name: &str| facts.instances[name].uuid.clone();
+    let id = |facts: &GanetiFacts, name: &str| facts.instances[name].uuid.clone();
     let notes = Notes {
         away: [id(&facts, "web"), id(&facts, "db")].into(),
         stopped: [id(&facts, "log")].into(),
@@ -341,20 +341,20 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
         ..Notes::default()
     };
     let node = facts.nodes.get_mut("n2").unwrap();
-    (node.role, node.notes) = (Role::Drained, notes.clone().into());
+    (node.role, node.notes) = (NodeRole::Drained, notes.clone().into());
     let mut leaving = LeaveProgress::default();
     assert_eq!(
         leave(&facts, "n2", None, &leaving),
-        Ok(Some(Batch::Return(PriorRole::Regular)))
+        Ok(Some(JobBatch::Return(PriorRole::Regular)))
     );
-    facts.nodes.get_mut("n2").unwrap().role = Role::Regular;
+    facts.nodes.get_mut("n2").unwrap().role = NodeRole::Regular;
     let both = vec!["mail".to_owned(), "web".to_owned()];
     assert_eq!(
         leave(&facts, "n2", None, &leaving),
-        Ok(Some(Batch::Sync(both.clone())))
+        Ok(Some(JobBatch::Sync(both.clone())))
     );
     leaving.synced.extend(both);
-    let Ok(Some(Batch::Move(moves))) = leave(&facts, "n2", None, &leaving) else {
+    let Ok(Some(JobBatch::Move(moves))) = leave(&facts, "n2", None, &leaving) else {
         panic!("{:?}", leave(&facts, "n2", None, &leaving))
     };
     let names: Vec<_> = moves.iter().map(|each| each.instance.as_str()).collect();
@@ -364,12 +364,12 @@ async fn a_node_gets_its_role_its_copies_and_its_instances_back_in_this_order() 
     }
     assert_eq!(
         leave(&facts, "n2", None, &leaving),
-        Ok(Some(Batch::Start(vec!["log".to_owned()])))
+        Ok(Some(JobBatch::Start(vec!["log".to_owned()])))
     );
     facts.instances.get_mut("log").unwrap().doing = RunState::Up;
     assert_eq!(
         leave(&facts, "n2", None, &leaving),
-        Ok(Some(Batch::Forget(notes.tags())))
+        Ok(Some(JobBatch::Forget(notes.tags())))
     );
     facts.nodes.get_mut("n2").unwrap().notes = Notes::default().into();
     assert_eq!(leave(&facts, "n2", None, &leaving), Ok(None));
@@ -388,7 +388,7 @@ async fn what_may_go_together_follows_from_the_copies() {
     .await;
     let name = ClusterName::new("lab").unwrap();
     let goal = EvacuationGoal::default();
-    let memory = Memory::of(&facts, rebooted(), goal.clone());
+    let memory = GanetiMemory::of(&facts, rebooted(), goal.clone());
     let visits = with_failover();
     let snapshot = live_snapshot(&name, &facts, &cluster, Some(&memory), &goal, &visits).unwrap();
     let ix = |name: &str| {
@@ -407,7 +407,7 @@ async fn what_may_go_together_follows_from_the_copies() {
 async fn a_node_is_rebooted_when_its_boot_id_is_another() {
     let before = facts(|_| {}).await;
     let goal = EvacuationGoal::default();
-    let memory = Memory::of(&before, rebooted(), goal.clone());
+    let memory = GanetiMemory::of(&before, rebooted(), goal.clone());
     let (after, cluster) = observed(|world| {
         world.now.nodes.get_mut("n2").unwrap().boot = 2;
         world.now.nodes.get_mut("n3").unwrap().up = false;
@@ -438,7 +438,7 @@ async fn a_node_without_instances_serves_and_is_left_alone() {
         EvacuationGoal::default(),
         with_failover(),
     );
-    let memory = Memory::of(&facts, rebooted(), goal.clone());
+    let memory = GanetiMemory::of(&facts, rebooted(), goal.clone());
     for memory in [None, Some(&memory)] {
         let snapshot = live_snapshot(&name, &facts, &cluster, memory, &goal, &visits).unwrap();
         let unit = snapshot.unit(snapshot.find(&UnitId::new("n1").unwrap()).unwrap());
@@ -481,7 +481,7 @@ fn a_baseline_that_was_stored_is_read_and_written_as_it_was() {
     let stored = r#"{"wished":{"moving":{},"ignore_ipolicy":true,"durations":{}},"rebooted":"boot-after","boots":{"n1":"a"},"up":["u1"],"master":"n1"}"#;
     let mut expected: serde_json::Value = serde_json::from_str(stored).unwrap();
     expected["wished"]["moving"] = serde_json::to_value(EvacuationGoal::default().moving).unwrap();
-    let baseline: Memory = serde_json::from_value(expected.clone()).unwrap();
+    let baseline: GanetiMemory = serde_json::from_value(expected.clone()).unwrap();
     assert!(baseline.goal.ignore_ipolicy);
     assert_eq!(serde_json::to_value(&baseline).unwrap(), expected);
 }

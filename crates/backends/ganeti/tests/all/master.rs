@@ -1,6 +1,6 @@
 //! The master's turn.
 
-use stagger_core::model::{How, Phase, UnitId};
+use stagger_core::model::{MoveKind, Phase, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError};
@@ -19,7 +19,7 @@ fn make() -> World {
 async fn enter_n1(backend: &GanetiBackend, fence: u64) -> Result<String, BackendError> {
     let web = Move {
         guest: "web".to_owned(),
-        how: How::Migrate,
+        how: MoveKind::Migrate,
         from: UnitId::new("n1").unwrap(),
         to: UnitId::new("n2").unwrap(),
     };

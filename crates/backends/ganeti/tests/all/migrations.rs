@@ -1,6 +1,6 @@
 //! How instances are migrated that cannot be migrated as the others are.
 
-use stagger_core::model::{How, Phase, UnitId};
+use stagger_core::model::{MoveKind, Phase, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::{Action, Ending, Event, Outcome};
 use stagger_engine::cluster::Executor as _;
@@ -85,7 +85,7 @@ fn enter_n2() -> Action {
         revision: rebooted(),
         moves: vec![Move {
             guest: "web".to_owned(),
-            how: How::Migrate,
+            how: MoveKind::Migrate,
             from: unit("n2"),
             to: unit("n3"),
         }],

@@ -6,15 +6,15 @@ use jiff::Timestamp;
 use stagger_core::check::check;
 use stagger_core::explain::explain;
 use stagger_core::model::{
-    Evacuate, EvacuationPolicy, Growth, How, Limit, LocalGuests, Policy, SharedGuests, Snapshot, Spare,
+    Evacuate, EvacuationPolicy, Growth, Limit, LocalGuests, MoveKind, Policy, SharedGuests, Snapshot, Spare,
     Standbys, Target, UnitId,
 };
 use stagger_core::plan::{Plan, PlanningInput, plan};
-use stagger_ganeti::goal::RebootGoal;
-use stagger_ganeti::loaders::generated::{Layout, MIRRORED, MOVABLE, Rng, Shape, cluster};
+use stagger_ganeti::goal::GanetiRebootGoal;
+use stagger_ganeti::loaders::generated::{ClusterRng, Layout, MIRRORED, MOVABLE, Shape, cluster};
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::model::{Cluster, Template};
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::model::{GanetiCluster, Template};
+use stagger_ganeti::selection::NodeSelection;
 use stagger_ganeti::target::reboot;
 use stagger_ganeti::translate::{View, snapshot};
 
@@ -22,7 +22,7 @@ use stagger_ganeti::translate::{View, snapshot};
 type Row<'a> = (&'a str, u32, &'a str, u32, Option<u32>, &'a str, &'a str);
 
 /// A cluster with nodes of 16 GiB in one group, and these instances.
-pub(crate) fn made(nodes: u32, instances: &[Row<'_>]) -> Cluster {
+pub(crate) fn made(nodes: u32, instances: &[Row<'_>]) -> GanetiCluster {
     use std::fmt::Write as _;
     let mut text = "default|u1|preferred||\n\n".to_owned();
     for node in 1..=nodes {
@@ -67,11 +67,15 @@ pub(crate) fn bold() -> Policy {
     }
 }
 
-pub(crate) fn planned(cluster: &Cluster, wish: &RebootGoal) -> (Snapshot, Target, Plan) {
+pub(crate) fn planned(cluster: &GanetiCluster, wish: &GanetiRebootGoal) -> (Snapshot, Target, Plan) {
     planned_by(cluster, wish, &bold())
 }
 
-pub(crate) fn planned_by(cluster: &Cluster, wish: &RebootGoal, policy: &Policy) -> (Snapshot, Target, Plan) {
+pub(crate) fn planned_by(
+    cluster: &GanetiCluster,
+    wish: &GanetiRebootGoal,
+    policy: &Policy,
+) -> (Snapshot, Target, Plan) {
     let (snapshot, target) = (
         snapshot(cluster, &view()).unwrap(),
         reboot(cluster, wish).unwrap(),
@@ -92,7 +96,7 @@ pub(crate) fn planned_by(cluster: &Cluster, wish: &RebootGoal, policy: &Policy) 
 }
 
 /// The waves as names, with what is left alone behind.
-pub(crate) fn told(cluster: &Cluster, wish: &RebootGoal) -> String {
+pub(crate) fn told(cluster: &GanetiCluster, wish: &GanetiRebootGoal) -> String {
     let (_, _, made) = planned(cluster, wish);
     let waves = made.stages().flat_map(|stage| &stage.waves).map(|wave| {
         let names: Vec<&str> = wave.units.iter().map(UnitId::as_str).collect();
@@ -106,17 +110,17 @@ pub(crate) fn told(cluster: &Cluster, wish: &RebootGoal) -> String {
     format!("{} | {}", waves.collect::<Vec<_>>().join(" "), left.join(" "))
 }
 
-pub(crate) fn with(moving: EvacuationPolicy) -> RebootGoal {
-    RebootGoal {
+pub(crate) fn with(moving: EvacuationPolicy) -> GanetiRebootGoal {
+    GanetiRebootGoal {
         moving,
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     }
 }
 
 #[test]
 fn the_judge_finds_nothing_in_plans_for_random_clusters() {
     for seed in 0..400 {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let shape = Shape::small(&mut rng);
         let cluster = cluster(&mut rng, &shape);
         let wish = with(EvacuationPolicy {
@@ -142,11 +146,11 @@ fn the_two_nodes_of_an_instance_go_apart_also_when_it_is_down() {
     ] {
         let cluster = made(2, &[("web", 1024, status, 1, Some(2), "drbd", "")]);
         assert_eq!(
-            told(&cluster, &RebootGoal::default()),
+            told(&cluster, &GanetiRebootGoal::default()),
             "node2 node1 | ",
             "{status}"
         );
-        let (_, _, made) = planned(&cluster, &RebootGoal::default());
+        let (_, _, made) = planned(&cluster, &GanetiRebootGoal::default());
         let moves = made
             .stages()
             .flat_map(|stage| &stage.waves)
@@ -171,11 +175,14 @@ fn the_secondary_has_room_for_both_or_they_go_apart() {
         standbys: Standbys::Exclude,
         ..EvacuationPolicy::default()
     });
-    assert_eq!(told(&both(1024), &RebootGoal::default()), "node3 node1,node2 | ");
+    assert_eq!(
+        told(&both(1024), &GanetiRebootGoal::default()),
+        "node3 node1,node2 | "
+    );
     assert_eq!(told(&both(1024), &exclude).matches(' ').count(), 4, "three waves");
     // 9000 and 9000 are more than 16000: node3 could not take over one while it has the other.
     assert_eq!(
-        told(&both(9000), &RebootGoal::default()),
+        told(&both(9000), &GanetiRebootGoal::default()),
         "node3 | node1:no-room node2:no-room"
     );
     let spend = with(EvacuationPolicy {
@@ -230,7 +237,10 @@ fn what_has_one_copy_is_skipped_accepted_while_down_or_moved() {
         .flat_map(|wave| &wave.moves)
         .collect();
     assert_eq!(moves.len(), 1);
-    assert_eq!((moves[0].how, moves[0].to.as_str()), (How::Relocate, "node1"));
+    assert_eq!(
+        (moves[0].how, moves[0].to.as_str()),
+        (MoveKind::Relocate, "node1")
+    );
 }
 
 #[test]
@@ -275,7 +285,7 @@ fn guests_that_are_kept_apart_stay_apart() {
             ("dns2", 1024, "running", 2, None, "rbd", "service:dns"),
         ],
     );
-    let (_, _, made) = planned(&cluster, &RebootGoal::default());
+    let (_, _, made) = planned(&cluster, &GanetiRebootGoal::default());
     for wave in made.stages().flat_map(|stage| &stage.waves) {
         assert!(wave.moves.len() < 2, "{:?}", wave.moves);
         assert!(wave.moves.iter().all(|a_move| a_move.to.as_str() == "node3"));
@@ -315,7 +325,7 @@ fn full_evacuation_gives_second_copies_a_new_place() {
 #[test]
 fn refining_the_sets_saves_waves() {
     for (seed, nodes, waves) in [(1, 12, 4), (3, 16, 4), (16, 18, 3), (36, 14, 3)] {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let shape = Shape {
             nodes: 11 + rng.below(8),
             instances_a_node: 2 + rng.below(3),
@@ -339,7 +349,7 @@ fn refining_the_sets_saves_waves() {
 fn the_master_is_last_and_there_is_one() {
     let cluster = made(4, &[("web", 1024, "running", 1, Some(2), "drbd", "")]);
     assert!(
-        told(&cluster, &RebootGoal::default())
+        told(&cluster, &GanetiRebootGoal::default())
             .split(" | ")
             .next()
             .unwrap()
@@ -348,13 +358,15 @@ fn the_master_is_last_and_there_is_one() {
     let mut two = cluster.clone();
     two.nodes[1].master = true;
     assert_eq!(
-        reboot(&two, &RebootGoal::default()).unwrap_err().to_string(),
+        reboot(&two, &GanetiRebootGoal::default())
+            .unwrap_err()
+            .to_string(),
         "there are 2 masters in this cluster: node1, node2; it has one when it is well"
     );
     let mut none = cluster;
     none.nodes[0].master = false;
     assert!(
-        reboot(&none, &RebootGoal::default())
+        reboot(&none, &GanetiRebootGoal::default())
             .unwrap_err()
             .to_string()
             .starts_with("there are 0 masters")
@@ -364,9 +376,9 @@ fn the_master_is_last_and_there_is_one() {
 #[test]
 fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
     let cluster = made(3, &[("web", 1024, "running", 2, None, "rbd", "")]);
-    let wish = RebootGoal {
+    let wish = GanetiRebootGoal {
         local_storage: vec![Template::Rbd],
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     assert_eq!(
         told(&cluster, &wish)
@@ -378,7 +390,7 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
         3
     );
     assert_eq!(
-        told(&cluster, &RebootGoal::default())
+        told(&cluster, &GanetiRebootGoal::default())
             .split(" | ")
             .next()
             .unwrap()
@@ -386,9 +398,9 @@ fn pools_on_the_nodes_own_disks_go_one_node_at_a_time() {
             .count(),
         2
     );
-    let wrong = RebootGoal {
+    let wrong = GanetiRebootGoal {
         local_storage: vec![Template::Gluster],
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     assert!(
         reboot(&cluster, &wrong)
@@ -407,12 +419,12 @@ fn only_what_is_selected_is_visited_and_emptied() {
             ("b", 1024, "running", 3, None, "ext", ""),
         ],
     );
-    let wish = RebootGoal {
-        selection: Selection {
+    let wish = GanetiRebootGoal {
+        selection: NodeSelection {
             nodes: vec!["node2".to_owned()],
-            ..Selection::default()
+            ..NodeSelection::default()
         },
-        ..RebootGoal::default()
+        ..GanetiRebootGoal::default()
     };
     let (snapshot, target, made) = planned(&cluster, &wish);
     let guests: Vec<_> = made
@@ -437,18 +449,20 @@ fn trouble_is_left_alone_with_its_reason() {
     );
     cluster.nodes[3].drained = true;
     assert_eq!(
-        told(&cluster, &RebootGoal::default()),
+        told(&cluster, &GanetiRebootGoal::default()),
         "node1 | node2:guest-stuck node3:guest-stuck node4:node-drained"
     );
     cluster.nodes[3].offline = true;
     assert_eq!(
-        told(&cluster, &RebootGoal::default()),
+        told(&cluster, &GanetiRebootGoal::default()),
         "node1 | node2:guest-stuck node3:never-ok-to-stop node4:unit-down"
     );
     cluster.nodes[3].offline = false;
     cluster.nodes[3].resources = None;
     cluster.nodes[3].drained = false;
-    assert!(told(&cluster, &RebootGoal::default()).ends_with("node3:never-ok-to-stop node4:unit-unknown"));
+    assert!(
+        told(&cluster, &GanetiRebootGoal::default()).ends_with("node3:never-ok-to-stop node4:unit-unknown")
+    );
 }
 
 /// As `hbal --print-nodes` counts them: a node with one processor for itself and two virtual ones of instances has 3 in use.
@@ -461,7 +475,7 @@ fn processors_of_the_node_itself_are_in_use() {
             ("web2", 1024, "running", 1, Some(2), "drbd", ""),
         ],
     );
-    let free = |cluster: &Cluster| {
+    let free = |cluster: &GanetiCluster| {
         let snapshot = snapshot(cluster, &view()).unwrap();
         let capacity = snapshot.capacity().unwrap();
         capacity

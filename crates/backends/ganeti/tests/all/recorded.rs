@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use stagger_core::model::Storage;
 use stagger_core::model::{ClusterName, UnitState, Verdict};
 use stagger_ganeti::config::Visits;
-use stagger_ganeti::facts::{Answers, Role, RunState, facts};
+use stagger_ganeti::facts::{NodeRole, RapiAnswers, RunState, facts};
 use stagger_ganeti::goal::EvacuationGoal;
 use stagger_ganeti::rapi::client::Rapi;
 use stagger_ganeti::translate::live::live_snapshot;
@@ -67,7 +67,7 @@ async fn recorded_answers_make_facts_and_a_snapshot() {
         ("node1", "3.0.2")
     );
     assert_eq!(facts.nodes.len(), 4);
-    assert_eq!(facts.nodes["node1"].role, Role::Master);
+    assert_eq!(facts.nodes["node1"].role, NodeRole::Master);
     assert!(facts.nodes.values().all(|node| node.boot.is_some()));
     let first = &facts.instances["instance1"];
     assert_eq!(
@@ -138,7 +138,7 @@ fn places_in(value: &Value, at: &str, found: &mut Vec<String>) {
 /// rest upon is never missed in silence.
 #[test]
 fn damaged_answers_are_errors_or_facts() {
-    let whole = || Answers {
+    let whole = || RapiAnswers {
         info: recorded("info"),
         groups: recorded("groups_bulk"),
         nodes: recorded("nodes_bulk"),
@@ -150,7 +150,7 @@ fn damaged_answers_are_errors_or_facts() {
     let good = facts(Timestamp::UNIX_EPOCH, whole()).unwrap();
     let (mut errors, mut others) = (0, 0);
     for part in 0..5 {
-        let of = |answers: &Answers| match part {
+        let of = |answers: &RapiAnswers| match part {
             0 => answers.info.clone(),
             1 => answers.groups.clone(),
             2 => answers.nodes.clone(),

@@ -2,10 +2,10 @@
 
 use regex::Regex;
 use stagger_ganeti::loaders::text::read;
-use stagger_ganeti::model::Cluster;
-use stagger_ganeti::selection::{Selection, node_called};
+use stagger_ganeti::model::GanetiCluster;
+use stagger_ganeti::selection::{NodeSelection, node_called};
 
-fn cluster() -> Cluster {
+fn cluster() -> GanetiCluster {
     let node = |name: &str, flag: &str, group: &str, tags: &str| {
         format!("{name}|16384|512|15872|102400|102400|4|{flag}|{group}|1|{tags}|N|0|1|1.0\n")
     };
@@ -19,7 +19,7 @@ fn cluster() -> Cluster {
     read(&format!("{groups}\n{}\n\n\n", nodes.concat())).unwrap()
 }
 
-fn names(selection: &Selection) -> String {
+fn names(selection: &NodeSelection) -> String {
     match selection.of(&cluster()) {
         Ok(nodes) => nodes
             .iter()
@@ -36,30 +36,30 @@ fn words(words: &[&str]) -> Vec<String> {
 
 #[test]
 fn nodes_are_selected_by_group_tag_pattern_and_name() {
-    let all = Selection::default();
+    let all = NodeSelection::default();
     assert_eq!(names(&all), "node1 node10 node2 node3");
-    let groups = |of: &[&str]| Selection {
+    let groups = |of: &[&str]| NodeSelection {
         groups: words(of),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&groups(&["east", "u3"])), "node1 node10 node2");
-    let tags = |of: &[&str]| Selection {
+    let tags = |of: &[&str]| NodeSelection {
         tags: words(of),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&tags(&["even"])), "node1 node3");
-    let matching = |pattern: &str| Selection {
+    let matching = |pattern: &str| NodeSelection {
         matching: Some(Regex::new(pattern).unwrap()),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&matching("^node[23]$")), "node2 node3");
     assert_eq!(names(&matching("1")), "node1 node10");
-    let mixed = Selection {
+    let mixed = NodeSelection {
         groups: words(&["east", "west"]),
         tags: words(&["even"]),
         nodes: words(&["node1", "node2", "node3"]),
         leave_out: words(&["node3"]),
-        ..Selection::default()
+        ..NodeSelection::default()
     };
     assert_eq!(names(&mixed), "node1");
     assert_eq!(
@@ -70,40 +70,40 @@ fn nodes_are_selected_by_group_tag_pattern_and_name() {
 
 #[test]
 fn what_fits_nothing_is_refused_with_what_there_is() {
-    let refused = |selection: Selection| names(&selection);
+    let refused = |selection: NodeSelection| names(&selection);
     assert_eq!(
-        refused(Selection {
+        refused(NodeSelection {
             groups: words(&["south"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "there is no node group \"south\"; there are: east, west, north"
     );
     assert_eq!(
-        refused(Selection {
+        refused(NodeSelection {
             tags: words(&["odd"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node has the tag \"odd\""
     );
     assert_eq!(
-        refused(Selection {
+        refused(NodeSelection {
             matching: Some(Regex::new("^x").unwrap()),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node has a name that matches \"^x\""
     );
     assert_eq!(
-        refused(Selection {
+        refused(NodeSelection {
             leave_out: words(&["nod3"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "there is no node \"nod3\"; the nearest is node3"
     );
     assert_eq!(
-        refused(Selection {
+        refused(NodeSelection {
             groups: words(&["west"]),
             leave_out: words(&["node3"]),
-            ..Selection::default()
+            ..NodeSelection::default()
         }),
         "no node is all that is asked for: in group west, without node3"
     );

@@ -1,9 +1,9 @@
 //! Ganeti's own answers: those of hroller 3.0.2 on the cluster of the transcripts, as it printed them.
 
-use stagger_ganeti::hroller::strict::{Question, StrictOptions, refusal, saved};
+use stagger_ganeti::hroller::strict::{StrictInput, StrictOptions, refusal, saved};
 use stagger_ganeti::hroller::{HrollerError, OutputOptions, RebootGroup, lines};
 use stagger_ganeti::loaders::text::{read, write};
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
 const LAB: &str = include_str!("../../../../cli/tests/transcripts/inputs/lab.data");
 
@@ -13,8 +13,8 @@ const MOVES: OutputOptions = OutputOptions {
     moves: true,
 };
 
-fn groups(cluster: &Cluster, options: &StrictOptions) -> Result<Vec<RebootGroup>, HrollerError> {
-    Question::new(cluster, options)?
+fn groups(cluster: &GanetiCluster, options: &StrictOptions) -> Result<Vec<RebootGroup>, HrollerError> {
+    StrictInput::new(cluster, options)?
         .with_offline()?
         .colouring()?
         .groups()
@@ -56,7 +56,7 @@ fn nodes_between_those_that_are_meant_are_coloured_too() {
         tags: Some(vec!["even".to_owned()]),
         ..StrictOptions::default()
     };
-    let question = Question::new(&cluster, &options).unwrap();
+    let question = StrictInput::new(&cluster, &options).unwrap();
     let colouring = question.colouring().unwrap();
     assert_eq!(
         colouring.graph(),
@@ -80,7 +80,7 @@ fn edges_are_counted_as_often_as_there_are_instances() {
         skip_non_redundant: true,
         ..StrictOptions::default()
     };
-    let question = Question::new(&cluster, &options).unwrap();
+    let question = StrictInput::new(&cluster, &options).unwrap();
     assert_eq!(
         question.colouring().unwrap().graph(),
         "array (0,3) [(0,[0,2,2,3,1]),(1,[1,3,2,0]),(2,[2,0,0,3,1]),(3,[3,1,0,2])]"
@@ -91,7 +91,7 @@ fn edges_are_counted_as_often_as_there_are_instances() {
 fn what_is_unsafe_is_named_and_nothing_is_where_all_is_stopped() {
     let cluster = read(LAB).unwrap();
     let dangers = |options: &StrictOptions| {
-        let question = Question::new(&cluster, options).unwrap();
+        let question = StrictInput::new(&cluster, options).unwrap();
         let colouring = question.colouring().unwrap();
         colouring.dangers(&colouring.groups().unwrap())
     };
@@ -128,7 +128,7 @@ b|1024|1024|1|running|Y|n2|n3|drbd|
         ignore_non_redundant: true,
         ..StrictOptions::default()
     };
-    let question = Question::new(&cluster, &options).unwrap();
+    let question = StrictInput::new(&cluster, &options).unwrap();
     let colouring = question.colouring().unwrap();
     let dangers = colouring.dangers(&colouring.groups().unwrap());
     assert!(

@@ -1,14 +1,14 @@
 //! The text format: both ways, and what is refused.
 
 use proptest::prelude::*;
-use stagger_ganeti::loaders::generated::{Rng, Shape, cluster};
+use stagger_ganeti::loaders::generated::{ClusterRng, Shape, cluster};
 use stagger_ganeti::loaders::text::{read, write};
 use stagger_ganeti::model::{Status, Template};
 
 proptest! {
     #[test]
     fn what_was_written_is_read_as_it_was(seed: u64) {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let shape = Shape::any(&mut rng, 12);
         let before = cluster(&mut rng, &shape);
         let text = write(&before);
@@ -21,7 +21,7 @@ proptest! {
     fn a_text_that_is_cut_or_spoilt_is_refused_or_read_and_never_a_panic(
         seed: u64, cut in 0_usize..4000, at in 0_usize..4000, with in "[|,;?\\n0-9a-zA-Z-]",
     ) {
-        let mut rng = Rng(seed);
+        let mut rng = ClusterRng(seed);
         let shape = Shape::small(&mut rng);
         let text = write(&cluster(&mut rng, &shape));
         read(&text[..cut.min(text.len())]).ok();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Server;
+use super::BalancerServer;
 
 /// How long RabbitMQ may take to answer, and the database to say whose the lock is before it is told anything.
 pub(crate) const PROMPT: Duration = Duration::from_secs(5);
@@ -47,8 +47,8 @@ impl RabbitMq {
 }
 
 /// A conductor's place at the balancer, where that is RabbitMQ.
-pub(crate) fn own_server(registered: &str, name: &str) -> Server {
-    Server {
+pub(crate) fn own_server(registered: &str, name: &str) -> BalancerServer {
+    BalancerServer {
         backend: registered.to_owned(),
         server: name.to_owned(),
     }

@@ -6,24 +6,29 @@ use std::time::Instant;
 use stagger_engine::cluster::BackendError;
 
 use crate::balancer::ServerState;
-use crate::config::{Conductor, IronicConfig, PROMPT, Role, Service};
-use crate::facts::{Facts, Known};
+use crate::config::{Conductor, IronicConfig, PROMPT, Service, ServiceRole};
+use crate::facts::IronicFacts;
 use crate::rabbitmq::{Exchange, Routing, RoutingChange};
 use crate::rings::{goes_by_word, rings, stand_ins};
 use crate::visit::perform::Performer;
+use stagger_core::model::Fact;
 
 /// So often a change to the routing is tried: each may be repeated.
 const TRIES: u32 = 3;
 
 /// The conductors that may get the calls of that one: its stand-ins that take calls.
-pub(crate) fn may_stand_in<'a>(facts: &'a Facts, config: &'a IronicConfig, name: &str) -> Vec<&'a Conductor> {
+pub(crate) fn may_stand_in<'a>(
+    facts: &'a IronicFacts,
+    config: &'a IronicConfig,
+    name: &str,
+) -> Vec<&'a Conductor> {
     let names: BTreeSet<&str> = stand_ins(&rings(facts, config), name);
     let conductors = config
         .conductors
         .iter()
         .filter(|other| names.contains(other.name.as_str()));
     let up = conductors.filter(|other| {
-        let Known::Yes(shown) = &facts.balancer else {
+        let Fact::Yes(shown) = &facts.balancer else {
             return false;
         };
         other
@@ -37,14 +42,14 @@ pub(crate) fn may_stand_in<'a>(facts: &'a Facts, config: &'a IronicConfig, name:
 impl<'a> Performer<'a> {
     /// The conductor of a service, where its calls go over RabbitMQ.
     pub(crate) fn called_over_rabbitmq(&self, service: &Service<'_>) -> Option<&'a Conductor> {
-        let behind = self.settings.cluster.rabbitmq.is_some() && service.role == Role::Conductor;
+        let behind = self.settings.cluster.rabbitmq.is_some() && service.role == ServiceRole::Conductor;
         if behind { self.conductor(service) } else { None }
     }
 
     async fn routing(&self, tried: &str) -> Result<Routing, BackendError> {
         match self.client.routing().await {
-            Some(Known::Yes(routing)) => Ok(routing),
-            Some(Known::No(why)) => Err(BackendError::transient(tried, why)),
+            Some(Fact::Yes(routing)) => Ok(routing),
+            Some(Fact::No(why)) => Err(BackendError::transient(tried, why)),
             None => Err(BackendError::permanent(
                 tried,
                 "the configuration has no `[cluster.rabbitmq]`",
@@ -79,7 +84,7 @@ impl<'a> Performer<'a> {
     pub(crate) async fn divert(&self, conductor: &Conductor, tried: &str) -> Result<(), BackendError> {
         let facts = self.look().await;
         let config = &self.settings.cluster;
-        let of = (Role::Conductor, conductor.name.as_str());
+        let of = (ServiceRole::Conductor, conductor.name.as_str());
         if goes_by_word(&facts, config, &self.permitted, of) {
             return Ok(());
         }

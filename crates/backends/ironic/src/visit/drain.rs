@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::template::filled;
 
 use crate::balancer::{BalancerStatus, ServerState};
 use crate::commands;
-use crate::config::{Conductor, InFlight, Pace, Role, Server, Service, StopMode};
-use crate::facts::{Database, Known};
+use crate::config::{BalancerServer, Conductor, InFlight, IronicTiming, Service, ServiceRole, StopMode};
+use crate::facts::DatabaseFacts;
 use crate::in_flight;
 use crate::observe::balancer;
 use crate::rings::goes_by_word;
@@ -23,8 +23,8 @@ impl<'a> Performer<'a> {
     /// Whether the balancer keeps requests from it while it is away.
     pub(crate) fn is_drained(&self, service: &Service<'_>) -> bool {
         match service.role {
-            Role::Api => true,
-            Role::Conductor => self.settings.cluster.stopping.way == StopMode::Drain,
+            ServiceRole::Api => true,
+            ServiceRole::Conductor => self.settings.cluster.stopping.way == StopMode::Drain,
         }
     }
 
@@ -68,7 +68,7 @@ impl<'a> Performer<'a> {
         is_drained: bool,
         tried: &str,
     ) -> Result<Option<(String, Duration)>, BackendError> {
-        let Pace { drain, in_flight, .. } = self.settings.pace;
+        let IronicTiming { drain, in_flight, .. } = self.settings.pace;
         if is_drained && let Some(left) = self.requests(service, tried).await? {
             return Ok(Some((left, drain)));
         }
@@ -83,10 +83,10 @@ impl<'a> Performer<'a> {
         Ok(left.map(|left| (left, in_flight)))
     }
 
-    async fn rows(&self, tried: &str) -> Result<Database, BackendError> {
+    async fn rows(&self, tried: &str) -> Result<DatabaseFacts, BackendError> {
         match self.client.database().await {
-            Known::Yes(database) => Ok(database),
-            Known::No(why) => Err(BackendError::transient(
+            Fact::Yes(database) => Ok(database),
+            Fact::No(why) => Err(BackendError::transient(
                 tried,
                 format!("whether it has tasks is not known: {why}"),
             )),
@@ -146,13 +146,13 @@ impl<'a> Performer<'a> {
 
     pub(crate) async fn balancer(&self, tried: &str) -> Result<BalancerStatus, BackendError> {
         match balancer(self.client, &self.settings.cluster).await {
-            Known::Yes(shown) => Ok(shown),
-            Known::No(why) => Err(BackendError::transient(tried, why)),
+            Fact::Yes(shown) => Ok(shown),
+            Fact::No(why) => Err(BackendError::transient(tried, why)),
         }
     }
 
     /// Brings a server of the balancer into a state, and looks whether it is there.
-    pub(crate) async fn set(&self, server: &Server, state: &str) -> Result<(), BackendError> {
+    pub(crate) async fn set(&self, server: &BalancerServer, state: &str) -> Result<(), BackendError> {
         let tried = format!("set {server} to {state}");
         let config = &self.settings.cluster.balancer;
         let words = [
@@ -212,7 +212,7 @@ impl<'a> Performer<'a> {
 }
 
 /// The tasks that a conductor has; `None`: none.
-fn tasks_of(conductor: &Conductor, database: &Database) -> Option<String> {
+fn tasks_of(conductor: &Conductor, database: &DatabaseFacts) -> Option<String> {
     let reserved: u64 = conductor
         .reserves_as()
         .iter()
@@ -223,7 +223,7 @@ fn tasks_of(conductor: &Conductor, database: &Database) -> Option<String> {
 
 /// The nodes in flight that a conductor was the last to work on, where they are waited for; `None`: none, or it is away and
 /// does nothing about them.
-fn nodes_in_flight(conductor: &Conductor, database: &Database, config: &InFlight) -> Option<String> {
+fn nodes_in_flight(conductor: &Conductor, database: &DatabaseFacts, config: &InFlight) -> Option<String> {
     let is_online = |name: &&str| database.conductors.get(*name).is_some_and(|row| row.online);
     if !conductor.reserves_as().iter().any(is_online) {
         return None;

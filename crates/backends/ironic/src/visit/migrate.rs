@@ -10,12 +10,12 @@ use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template::filled;
 
-use crate::facts::Known;
 use crate::visit::perform::Performer;
+use stagger_core::model::Fact;
 
 /// What one batch came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Batch {
+pub enum MigrationBatch {
     /// Nothing is left.
     Done,
     /// So many objects were migrated, and there is more to do, or may be: it does not look ahead.
@@ -35,18 +35,18 @@ pub enum Batch {
 const IDLE: u32 = 2;
 
 /// What a batch came to, by its code and its words.
-pub fn judge(ran: &Ran) -> Batch {
+pub fn judge(ran: &Ran) -> MigrationBatch {
     let said = || last_words(&ran.output).to_owned();
     match ran.code {
-        0 => Batch::Done,
+        0 => MigrationBatch::Done,
         1 => match migrated(&ran.output) {
-            Some(migrated) if came_to_its_end(&ran.output) => Batch::More { migrated },
-            Some(_) | None => Batch::BrokenOff(said()),
+            Some(migrated) if came_to_its_end(&ran.output) => MigrationBatch::More { migrated },
+            Some(_) | None => MigrationBatch::BrokenOff(said()),
         },
-        2 => Batch::Incompatible(said()),
-        127 => Batch::Misused(said()),
-        124 => Batch::BrokenOff(format!("it took too long: {}", said())),
-        code => Batch::BrokenOff(format!("it ended with {code}: {}", said())),
+        2 => MigrationBatch::Incompatible(said()),
+        127 => MigrationBatch::Misused(said()),
+        124 => MigrationBatch::BrokenOff(format!("it took too long: {}", said())),
+        code => MigrationBatch::BrokenOff(format!("it ended with {code}: {}", said())),
     }
 }
 
@@ -89,8 +89,8 @@ impl Performer<'_> {
                 .run(&tools.host, &key, self.call.fence, &command)
                 .await?;
             match judge(&ran) {
-                Batch::Done => break,
-                Batch::More { migrated } => {
+                MigrationBatch::Done => break,
+                MigrationBatch::More { migrated } => {
                     total += migrated;
                     idle = if migrated > 0 || self.rows_left().await? < left {
                         0
@@ -107,18 +107,18 @@ impl Performer<'_> {
                             .hint("`stagger observe` counts rows by version; what they need is in Ironic's release notes"));
                     }
                 }
-                Batch::Incompatible(said) => {
+                MigrationBatch::Incompatible(said) => {
                     let why = format!(
                         "it refuses the rows, before it migrates any. Its own advice, to run the tools of the release \
                          before, does not help with rows that are newer or have no version: {said}"
                     );
                     return Err(BackendError::permanent(TRIED, why));
                 }
-                Batch::Misused(said) => {
+                MigrationBatch::Misused(said) => {
                     let why = format!("`{command}` is not what it takes: {said}");
                     return Err(BackendError::permanent(TRIED, why).hint("see `tools.migrate`"));
                 }
-                Batch::BrokenOff(said) => {
+                MigrationBatch::BrokenOff(said) => {
                     idle += 1;
                     // With a database that is away it ends as if there were more to do.
                     self.wait_for_the_database(&said).await?;
@@ -157,11 +157,11 @@ impl Performer<'_> {
         let begun = Instant::now();
         loop {
             match self.client.database().await {
-                Known::Yes(database) => return Ok(database.left_over(&current).values().sum()),
-                Known::No(why) if begun.elapsed() > self.settings.pace.drain => {
+                Fact::Yes(database) => return Ok(database.left_over(&current).values().sum()),
+                Fact::No(why) if begun.elapsed() > self.settings.pace.drain => {
                     return Err(BackendError::transient("count rows", why));
                 }
-                Known::No(why) => {
+                Fact::No(why) => {
                     tracing::info!(why, "the database is away: it is asked again");
                     tokio::time::sleep(self.settings.pace.poll).await;
                 }
@@ -190,24 +190,24 @@ mod tests {
     #[test]
     fn d7_an_error_is_not_more_to_do() {
         let more = "update_to_latest_versions() migrated 5 of 58 objects.\nData migrations have not completed. Please re-run.";
-        assert_eq!(judge(&ran(1, more)), Batch::More { migrated: 5 });
+        assert_eq!(judge(&ran(1, more)), MigrationBatch::More { migrated: 5 });
         let away = "Error while running update_to_latest_versions: (2003, \"Can't connect\").\nTraceback (most recent call last):";
-        assert!(matches!(judge(&ran(1, away)), Batch::BrokenOff(_)));
-        assert!(matches!(judge(&ran(1, "")), Batch::BrokenOff(_)));
+        assert!(matches!(judge(&ran(1, away)), MigrationBatch::BrokenOff(_)));
+        assert!(matches!(judge(&ran(1, "")), MigrationBatch::BrokenOff(_)));
         let both = format!("a() migrated 3 of 3 objects.\n{away}");
-        assert!(matches!(judge(&ran(1, &both)), Batch::BrokenOff(_)));
+        assert!(matches!(judge(&ran(1, &both)), MigrationBatch::BrokenOff(_)));
         let logged = format!("WARNING Traceback of something else\n{more}");
-        assert_eq!(judge(&ran(1, &logged)), Batch::More { migrated: 5 });
-        assert_eq!(judge(&ran(0, more)), Batch::Done);
+        assert_eq!(judge(&ran(1, &logged)), MigrationBatch::More { migrated: 5 });
+        assert_eq!(judge(&ran(0, more)), MigrationBatch::Done);
         assert!(matches!(
             judge(&ran(2, "run it with the previous release")),
-            Batch::Incompatible(_)
+            MigrationBatch::Incompatible(_)
         ));
         assert!(matches!(
             judge(&ran(127, "\"max-count\" must be")),
-            Batch::Misused(_)
+            MigrationBatch::Misused(_)
         ));
-        assert!(matches!(judge(&ran(-1, "killed")), Batch::BrokenOff(_)));
+        assert!(matches!(judge(&ran(-1, "killed")), MigrationBatch::BrokenOff(_)));
     }
 
     #[test]

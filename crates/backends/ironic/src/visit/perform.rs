@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use stagger_core::model::{Phase, Revision, UnitId, UnitState};
+use stagger_core::model::{Fact, Phase, Revision, UnitId, UnitState};
 use stagger_engine::cluster::{BackendError, Call};
 
 use crate::client::IronicClient;
 use crate::commands::{self, filled};
-use crate::config::{Role, Service, Settings};
-use crate::facts::{ApiReport, Facts, Known};
+use crate::config::{IronicSettings, Service, ServiceRole};
+use crate::facts::{ApiReport, IronicFacts};
 use crate::goal::UpgradeGoal;
 use crate::observe::{look, pin};
 use crate::records::{Record, RecordState, RecordStore};
@@ -24,7 +24,7 @@ pub(crate) const UNPIN: &str = "unpin";
 pub(crate) struct Performer<'a> {
     pub(crate) client: &'a dyn IronicClient,
     pub(crate) book: &'a RecordStore,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a IronicSettings,
     pub(crate) table: &'a Releases,
     pub(crate) goal: Option<&'a UpgradeGoal>,
     /// The interruptions that a person permits.
@@ -46,7 +46,7 @@ impl<'a> Performer<'a> {
             .ok_or_else(|| BackendError::permanent("change Ironic", "the run keeps no memory of its goal"))
     }
 
-    pub(crate) async fn look(&self) -> Facts {
+    pub(crate) async fn look(&self) -> IronicFacts {
         look(self.client, self.book, &self.settings.cluster).await
     }
 
@@ -98,7 +98,7 @@ impl<'a> Performer<'a> {
         }
         let before = facts
             .records
-            .yes()
+            .get()
             .and_then(|records| records.services.get(service.name));
         let has_it =
             before.is_some_and(|record| record.release == release && record.state == RecordState::Runs);
@@ -123,7 +123,7 @@ impl<'a> Performer<'a> {
     async fn make(
         &self,
         service: &Service<'_>,
-        facts: &Facts,
+        facts: &IronicFacts,
         meant: Record,
         installs: bool,
     ) -> Result<(), BackendError> {
@@ -152,7 +152,11 @@ impl<'a> Performer<'a> {
 
     /// No pin goes while an old service lives, and that of an API only after those of all conductors: before that an
     /// API would take what conductors drop in silence.
-    pub(crate) fn may_be_unpinned(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
+    pub(crate) fn may_be_unpinned(
+        &self,
+        service: &Service<'_>,
+        facts: &IronicFacts,
+    ) -> Result<(), BackendError> {
         let tried = format!("take the pin of {} away", service.name);
         let goal = self.goal()?;
         for other in statuses(facts, &self.settings.cluster, self.table) {
@@ -172,8 +176,8 @@ impl<'a> Performer<'a> {
                 );
                 return Err(BackendError::permanent(tried, why));
             }
-            let held = other_runs.held_to().is_some() && other.role == Role::Conductor;
-            if held && service.role == Role::Api {
+            let held = other_runs.held_to().is_some() && other.role == ServiceRole::Conductor;
+            if held && service.role == ServiceRole::Api {
                 let why = format!(
                     "{} is still pinned: it would drop in silence what this API takes",
                     other.name
@@ -185,8 +189,8 @@ impl<'a> Performer<'a> {
     }
 
     /// Whether a service of the same wave is losing its pin: it runs the new code with it and without it.
-    fn is_being_unpinned(&self, name: &str, facts: &Facts) -> bool {
-        let record = facts.records.yes().and_then(|records| records.services.get(name));
+    fn is_being_unpinned(&self, name: &str, facts: &IronicFacts) -> bool {
+        let record = facts.records.get().and_then(|records| records.services.get(name));
         record.is_some_and(|record| {
             record.state == RecordState::Changing
                 && record.pin.is_none()
@@ -237,8 +241,8 @@ impl<'a> Performer<'a> {
             return Err(BackendError::permanent(tried, "there is no command `read_pin`"));
         };
         match pin(self.client, service.host, &filled(command, service, &[])?).await {
-            Known::Yes(pin) => Ok(pin),
-            Known::No(why) => Err(BackendError::transient(tried, why)),
+            Fact::Yes(pin) => Ok(pin),
+            Fact::No(why) => Err(BackendError::transient(tried, why)),
         }
     }
 
@@ -248,12 +252,12 @@ impl<'a> Performer<'a> {
         let begun = Instant::now();
         loop {
             let mut facts = self.look().await;
-            if let Known::Yes(records) = &mut facts.records {
+            if let Fact::Yes(records) = &mut facts.records {
                 records.services.insert(service.name.to_owned(), record.clone());
             }
             let is_there = match service.role {
-                Role::Api => matches!(facts.apis.get(service.name), Some(ApiReport::Offers(_))),
-                Role::Conductor => self
+                ServiceRole::Api => matches!(facts.apis.get(service.name), Some(ApiReport::Offers(_))),
+                ServiceRole::Conductor => self
                     .conductor(service)
                     .and_then(|conductor| registered(conductor, &facts))
                     .is_some_and(|(_, alive)| alive),

@@ -6,25 +6,29 @@ use jiff::Timestamp;
 use stagger_engine::cluster::BackendError;
 
 use crate::commands::{self, filled};
-use crate::config::{Pace, Role, Service, StopMode};
-use crate::facts::Facts;
+use crate::config::{IronicTiming, Service, ServiceRole, StopMode};
+use crate::facts::IronicFacts;
 use crate::runs::registered;
 use crate::visit::perform::Performer;
 
 impl Performer<'_> {
     /// Stops it in the way that is set, and starts it.
-    pub(crate) async fn restart(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
+    pub(crate) async fn restart(
+        &self,
+        service: &Service<'_>,
+        facts: &IronicFacts,
+    ) -> Result<(), BackendError> {
         let stopping = &self.settings.cluster.stopping;
         match (service.role, stopping.way) {
-            (Role::Api, _) | (Role::Conductor, StopMode::Drain) => {
+            (ServiceRole::Api, _) | (ServiceRole::Conductor, StopMode::Drain) => {
                 self.stop(service).await?;
                 self.start(service).await
             }
-            (Role::Conductor, StopMode::Mute) => {
+            (ServiceRole::Conductor, StopMode::Mute) => {
                 self.stop_muted(service, facts).await?;
                 self.start(service).await
             }
-            (Role::Conductor, StopMode::Hold) => self.restart_behind_the_door(service).await,
+            (ServiceRole::Conductor, StopMode::Hold) => self.restart_behind_the_door(service).await,
         }
     }
 
@@ -71,7 +75,7 @@ impl Performer<'_> {
         loop {
             let shown = self.balancer(TRIED).await?;
             let services = self.settings.cluster.services();
-            let apis = services.filter(|service| service.role == Role::Api);
+            let apis = services.filter(|service| service.role == ServiceRole::Api);
             let servers = apis.flat_map(|api| api.servers);
             let sessions: u64 = servers.map(|server| shown.server(server).sessions).sum();
             let left = if sessions > 0 {
@@ -113,7 +117,7 @@ impl Performer<'_> {
         name: &str,
         tried: &str,
     ) -> Result<(), BackendError> {
-        let Pace {
+        let IronicTiming {
             ring, drain, poll, ..
         } = self.settings.pace;
         let muted = Instant::now();
@@ -133,7 +137,7 @@ impl Performer<'_> {
     }
 
     /// Its peers stop asking it before it stops: no heartbeat, and away in the table until it is gone.
-    async fn stop_muted(&self, service: &Service<'_>, facts: &Facts) -> Result<(), BackendError> {
+    async fn stop_muted(&self, service: &Service<'_>, facts: &IronicFacts) -> Result<(), BackendError> {
         let tried = format!("mute {}", service.name);
         let conductor = self.conductor(service);
         let named = conductor.and_then(|conductor| {

@@ -2,15 +2,14 @@
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use stagger_core::model::UnitState;
+use stagger_core::model::{Fact, UnitState};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Ran, last_words};
 use stagger_engine::template;
 
 use crate::client::IronicClient;
 use crate::commands::filled;
-use crate::config::Role;
-use crate::facts::Known;
+use crate::config::ServiceRole;
 use crate::observe::release_code;
 use crate::records::{Record, RecordState};
 use crate::runs::runs;
@@ -215,8 +214,8 @@ impl Performer<'_> {
             }
         }
         let revision = match self.client.database().await {
-            Known::Yes(database) => database.revision,
-            Known::No(why) => return Err(BackendError::transient(TRIED, why)),
+            Fact::Yes(database) => database.revision,
+            Fact::No(why) => return Err(BackendError::transient(TRIED, why)),
         };
         self.mark(part::SCHEMA, &revision).await?;
         Ok(format!("revision {revision}"))
@@ -268,8 +267,8 @@ impl Performer<'_> {
         let tools = &self.settings.cluster.tools;
         let code = match release_code(self.client, tools, &self.goal()?.to).await {
             None => return Ok(()),
-            Some(Known::No(why)) => return Err(BackendError::transient(tried(), why)),
-            Some(Known::Yes(code)) => code,
+            Some(Fact::No(why)) => return Err(BackendError::transient(tried(), why)),
+            Some(Fact::Yes(code)) => code,
         };
         let listed: Vec<&str> = code.pins().collect();
         if listed.contains(&pin) {
@@ -286,7 +285,7 @@ impl Performer<'_> {
             .settings
             .cluster
             .services()
-            .filter(|service| service.role == Role::Api)
+            .filter(|service| service.role == ServiceRole::Api)
         {
             self.may_be_unpinned(&api, &facts)?;
         }

@@ -177,7 +177,7 @@ async fn a_failed_installation_is_tried_once_more_and_never_taken_for_done() {
         };
         assert!(reason.detail.contains("no space left"), "{reason}");
         let facts = setup.backend(None).look().await;
-        let records = &facts.records.yes().unwrap().services;
+        let records = &facts.records.get().unwrap().services;
         let inner = setup.lab.now();
         assert_eq!(inner.violations, [""; 0]);
         for (name, record) in records {

@@ -1,9 +1,9 @@
 //! What nothing is begun on, each with its reason, and all reasons at once.
 
 use stagger_conformance::lock::claim;
+use stagger_core::model::Fact;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::conditions;
-use stagger_ironic::facts::Known;
 use stagger_ironic::goal::UpgradeGoal;
 
 use crate::common::{call, goal, setup};
@@ -235,5 +235,5 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_the_schema() {
             .all(|service| service.pin_file.is_none())
     );
     let facts = backend.look().await;
-    assert!(matches!(facts.pins["c1"], Known::Yes(None)));
+    assert!(matches!(facts.pins["c1"], Fact::Yes(None)));
 }

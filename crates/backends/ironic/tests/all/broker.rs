@@ -8,10 +8,10 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::IntoResponse as _;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use stagger_core::model::Fact;
 use stagger_ironic::balancer::ServerState;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic};
-use stagger_ironic::config::{RabbitMq, Settings};
-use stagger_ironic::facts::Known;
+use stagger_ironic::config::{IronicSettings, RabbitMq};
 use stagger_ironic::rabbitmq::{Exchange, RoutingChange};
 
 use crate::common::setup;
@@ -92,14 +92,14 @@ async fn broker(tag: &'static str) -> (RemoteIronic, Told) {
         vhost: "/".to_owned(),
         exchange: "ironic".to_owned(),
     });
-    let client = RemoteIronic::new(Settings::new(config, setup.settings.hosts.clone())).unwrap();
+    let client = RemoteIronic::new(IronicSettings::new(config, setup.settings.hosts.clone())).unwrap();
     (client, told)
 }
 
 #[tokio::test]
 async fn how_calls_are_routed_is_read_from_exchanges_bindings_and_queues() {
     let (client, _) = broker("policymaker").await;
-    let Some(Known::Yes(routing)) = client.routing().await else {
+    let Some(Fact::Yes(routing)) = client.routing().await else {
         panic!()
     };
     assert!(routing.diverts && routing.policy_of_others.is_none());
@@ -116,12 +116,12 @@ async fn how_calls_are_routed_is_read_from_exchanges_bindings_and_queues() {
 #[tokio::test]
 async fn who_may_set_no_policy_is_told_so_before_anything_begins() {
     let (client, _) = broker("monitoring").await;
-    let Some(Known::No(why)) = client.routing().await else {
+    let Some(Fact::No(why)) = client.routing().await else {
         panic!()
     };
     assert!(why.contains("stagger has not the tag `policymaker`"), "{why}");
     let (client, _) = broker("administrator").await;
-    assert!(matches!(client.routing().await, Some(Known::Yes(_))));
+    assert!(matches!(client.routing().await, Some(Fact::Yes(_))));
 }
 
 #[tokio::test]

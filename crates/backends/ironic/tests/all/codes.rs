@@ -1,7 +1,7 @@
 //! A release of which this program knows nothing: its own code says what it is.
 
+use stagger_core::model::Fact;
 use stagger_core::plan::PlannedPart;
-use stagger_ironic::facts::Known;
 use stagger_ironic::observe::release_code;
 
 use crate::common::{Setup, setup};
@@ -12,7 +12,7 @@ use crate::plans::planned_by;
 fn asked(from: &str) -> Setup {
     let mut setup = setup(from);
     setup.settings.cluster.tools.python = Some("python-{release}".to_owned());
-    setup.code = Some(Known::Yes(code_of_39()));
+    setup.code = Some(Fact::Yes(code_of_39()));
     setup
 }
 
@@ -27,7 +27,7 @@ async fn a_release_newer_than_this_program_is_carried_out_by_what_its_code_lists
     let backend = setup.backend(None);
     for _ in 0..2 {
         let facts = backend.look().await;
-        assert!(matches!(facts.code, Some(Known::Yes(_))), "{:?}", facts.code);
+        assert!(matches!(facts.code, Some(Fact::Yes(_))), "{:?}", facts.code);
         let snapshot = backend.snapshot(&facts, None).unwrap();
         assert!(snapshot.units().iter().all(|unit| unit.revision.is_some()));
     }
@@ -67,7 +67,7 @@ async fn without_its_code_it_is_refused_with_how_it_may_be_asked() {
         "{}",
         told(&setup).await
     );
-    setup.code = Some(Known::No("the code of 39.0.0 on t: not there".to_owned()));
+    setup.code = Some(Fact::No("the code of 39.0.0 on t: not there".to_owned()));
     assert!(
         told(&setup).await.contains("not there: install it"),
         "{}",
@@ -84,7 +84,7 @@ async fn a_python_of_another_release_is_not_believed() {
     );
     setup.settings.cluster.tools.python = Some("python-39.0.0".to_owned());
     let said = release_code(&*setup.lab, &setup.settings.cluster.tools, "35.0.1").await;
-    let Some(Known::No(why)) = said else {
+    let Some(Fact::No(why)) = said else {
         panic!("{said:?}")
     };
     assert!(why.contains("`python-39.0.0` has Ironic 39.0.0"), "{why}");

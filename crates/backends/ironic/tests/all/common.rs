@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use stagger_core::model::{Policy, RunId};
+use stagger_core::model::{Fact, Policy, RunId};
 use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::code::ReleaseCode;
-use stagger_ironic::config::{IronicConfig, Pace, Settings};
-use stagger_ironic::facts::{Facts, Known};
+use stagger_ironic::config::{IronicConfig, IronicSettings, IronicTiming};
+use stagger_ironic::facts::IronicFacts;
 use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::target::{Upgrade, upgrade};
@@ -80,9 +80,9 @@ pub const CONFIG: &str = r#"
 
 pub struct Setup {
     /// What the code of the wanted release has said, where it was asked.
-    pub code: Option<Known<ReleaseCode>>,
+    pub code: Option<Fact<ReleaseCode>>,
     pub lab: Arc<Lab>,
-    pub settings: Settings,
+    pub settings: IronicSettings,
     pub folder: tempfile::TempDir,
 }
 
@@ -124,8 +124,8 @@ fn setup_of(from: &str, config: &str, lab: Lab) -> Setup {
         timeout: 20,
         ..Hosts::default()
     };
-    let mut settings = Settings::new(config, hosts);
-    settings.pace = Pace {
+    let mut settings = IronicSettings::new(config, hosts);
+    settings.pace = IronicTiming {
         call: Duration::from_secs(20),
         poll: Duration::from_millis(1),
         lock: Duration::from_millis(300),
@@ -151,9 +151,9 @@ impl Setup {
     }
 
     /// The way to that release.
-    pub fn upgrade(&self, facts: &Facts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
+    pub fn upgrade(&self, facts: &IronicFacts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
         let mut table = Releases::known();
-        if let Some(Known::Yes(code)) = &self.code {
+        if let Some(Fact::Yes(code)) = &self.code {
             table = table.with(code).unwrap();
         }
         let wanted = WantedRelease {

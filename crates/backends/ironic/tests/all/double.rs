@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
 use stagger_ironic::code::ReleaseCode;
-use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Known, NodeCount, Rows};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::rabbitmq::{Exchange, QueueReport, Routing, RoutingChange};
 use stagger_ironic::releases::Releases;
@@ -596,14 +597,14 @@ impl IronicClient for Lab {
         .collect()
     }
 
-    async fn conductors(&self) -> Known<BTreeMap<String, ConductorReport>> {
+    async fn conductors(&self) -> Fact<BTreeMap<String, ConductorReport>> {
         let inner = self.now();
         if inner
             .services
             .values()
             .all(|service| !service.is_api || service.runs.is_none())
         {
-            return Known::No("connection refused".to_owned());
+            return Fact::No("connection refused".to_owned());
         }
         let says = |name: &str, alive| ConductorReport {
             alive,
@@ -618,14 +619,14 @@ impl IronicClient for Lab {
             .strangers
             .iter()
             .map(|name| (name.clone(), says(name, true)));
-        Known::Yes(ours.chain(strangers).collect())
+        Fact::Yes(ours.chain(strangers).collect())
     }
 
-    async fn database(&self) -> Known<Database> {
+    async fn database(&self) -> Fact<DatabaseFacts> {
         let mut inner = self.now();
         if inner.away > 0 {
             inner.away -= 1;
-            return Known::No("Can't connect to server".to_owned());
+            return Fact::No("Can't connect to server".to_owned());
         }
         let rows = inner.rows.iter().map(|(table, versions)| {
             let rows = Rows {
@@ -641,7 +642,7 @@ impl IronicClient for Lab {
             };
             (name.clone(), row)
         });
-        Known::Yes(Database {
+        Fact::Yes(DatabaseFacts {
             revision: inner.schema.clone(),
             rows: rows.collect(),
             conductors: conductors.collect(),
@@ -765,8 +766,8 @@ impl IronicClient for Lab {
         Ok(())
     }
 
-    async fn routing(&self) -> Option<Known<Routing>> {
-        self.now().routing.clone().map(Known::Yes)
+    async fn routing(&self) -> Option<Fact<Routing>> {
+        self.now().routing.clone().map(Fact::Yes)
     }
 
     async fn reroute(&self, change: &RoutingChange) -> Result<(), String> {

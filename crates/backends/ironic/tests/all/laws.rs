@@ -3,23 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use stagger_core::model::{UnitState, Verdict};
+use stagger_core::model::{Fact, UnitState, Verdict};
 use stagger_ironic::balancer::{BalancerStatus, ServerReport, ServerState};
 use stagger_ironic::conditions;
 use stagger_ironic::config::IronicConfig;
-use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, Database, Facts, Known, Rows};
+use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, IronicFacts, Rows};
 use stagger_ironic::goal::WantedRelease;
-use stagger_ironic::records::{Record, RecordState, Records};
+use stagger_ironic::records::{IronicRecords, Record, RecordState};
 use stagger_ironic::releases::Releases;
 use stagger_ironic::translate::translate;
 
 use crate::common::{CONFIG, goal, policy};
 use crate::double::registered;
 
-fn known<T: std::fmt::Debug + Clone>(fact: impl Strategy<Value = T>) -> impl Strategy<Value = Known<T>> {
+fn known<T: std::fmt::Debug + Clone>(fact: impl Strategy<Value = T>) -> impl Strategy<Value = Fact<T>> {
     prop_oneof![
-        6 => fact.prop_map(Known::Yes),
-        1 => Just(Known::No("no answer".to_owned())),
+        6 => fact.prop_map(Fact::Yes),
+        1 => Just(Fact::No("no answer".to_owned())),
     ]
 }
 
@@ -63,7 +63,7 @@ fn shown() -> impl Strategy<Value = BalancerStatus> {
     })
 }
 
-fn facts() -> impl Strategy<Value = Facts> {
+fn facts() -> impl Strategy<Value = IronicFacts> {
     let api = prop_oneof![
         3 => Just(ApiReport::Offers("1.93".parse().unwrap())),
         1 => Just(ApiReport::Offers("1.96".parse().unwrap())),
@@ -87,7 +87,7 @@ fn facts() -> impl Strategy<Value = Facts> {
         0..2_u64,
     );
     let row = proptest::option::of(prop_oneof![Just("1.4"), Just("1.6")]);
-    let database = (rows, row).prop_map(|((versions, null), row)| Database {
+    let database = (rows, row).prop_map(|((versions, null), row)| DatabaseFacts {
         revision: "66bd9c5604d5".to_owned(),
         rows: BTreeMap::from([("nodes".to_owned(), Rows { versions, null })]),
         conductors: BTreeMap::from([(
@@ -97,13 +97,13 @@ fn facts() -> impl Strategy<Value = Facts> {
                 online: true,
             },
         )]),
-        ..Database::default()
+        ..DatabaseFacts::default()
     });
     let records = proptest::collection::btree_map("c1|c2|a1|a2", record(), 0..4);
     let marks = proptest::collection::btree_set("schema|unpin|migrate|check", 0..3);
     let records = (records, marks).prop_map(|(services, marks)| {
         let marks = marks.into_iter().map(|mark| (mark, String::new())).collect();
-        Records {
+        IronicRecords {
             services,
             marks: BTreeMap::from([("29.0.6".to_owned(), marks)]),
         }
@@ -121,12 +121,12 @@ fn facts() -> impl Strategy<Value = Facts> {
         .prop_map(|(apis, conductors, database, balancer, pins, records)| {
             let pins = ["a1", "a2", "c1", "c2"].into_iter().zip(pins).map(|(name, pin)| {
                 let pin = match pin {
-                    Known::Yes(pin) => Known::Yes(pin.map(str::to_owned)),
-                    Known::No(why) => Known::No(why),
+                    Fact::Yes(pin) => Fact::Yes(pin.map(str::to_owned)),
+                    Fact::No(why) => Fact::No(why),
                 };
                 (name.to_owned(), pin)
             });
-            Facts {
+            IronicFacts {
                 code: None,
                 at: jiff::Timestamp::UNIX_EPOCH,
                 apis: ["a1", "a2"].into_iter().map(str::to_owned).zip(apis).collect(),
@@ -140,7 +140,7 @@ fn facts() -> impl Strategy<Value = Facts> {
 }
 
 /// An Ironic of 26.1.6 that may be upgraded.
-fn well() -> Facts {
+fn well() -> IronicFacts {
     let up = |name: &str| {
         let says = ServerReport {
             state: ServerState::Up,
@@ -170,23 +170,23 @@ fn well() -> Facts {
     };
     let servers = ["b/a1", "b/a2", "rpc1/c1", "rpc1/c2", "rpc2/c1", "rpc2/c2"];
     let offers = |name: &str| (name.to_owned(), ApiReport::Offers("1.93".parse().unwrap()));
-    let no_pin = |name: &str| (name.to_owned(), Known::Yes(None));
-    Facts {
+    let no_pin = |name: &str| (name.to_owned(), Fact::Yes(None));
+    IronicFacts {
         code: None,
         at: jiff::Timestamp::UNIX_EPOCH,
         apis: ["a1", "a2"].map(offers).into(),
-        conductors: Known::Yes(["c1", "c2"].map(conductor).into()),
-        database: Known::Yes(Database {
+        conductors: Fact::Yes(["c1", "c2"].map(conductor).into()),
+        database: Fact::Yes(DatabaseFacts {
             revision: "66bd9c5604d5".to_owned(),
             rows: BTreeMap::from([("nodes".to_owned(), rows)]),
             conductors: ["c1", "c2"].map(row).into(),
-            ..Database::default()
+            ..DatabaseFacts::default()
         }),
-        balancer: Known::Yes(BalancerStatus {
+        balancer: Fact::Yes(BalancerStatus {
             servers: servers.map(up).into(),
         }),
         pins: ["a1", "a2", "c1", "c2"].map(no_pin).into(),
-        records: Known::Yes(Records::default()),
+        records: Fact::Yes(IronicRecords::default()),
     }
 }
 
@@ -205,22 +205,22 @@ proptest! {
         let snapshot = make();
         prop_assert_eq!(snapshot.digest(), make().digest());
         let verdict = |name: &str| snapshot.condition(&name.parse().unwrap()).verdict;
-        if facts.database.yes().is_none() {
+        if facts.database.get().is_none() {
             for name in [conditions::DATABASE_ANSWERS, conditions::ROWS_HAVE_VERSIONS, conditions::ROWS_READABLE,
                 conditions::SCHEMA_UPGRADED, conditions::ROWS_CURRENT] {
                 prop_assert_ne!(verdict(name), Verdict::Yes, "{}", name);
             }
         }
-        if facts.conductors.yes().is_none() {
+        if facts.conductors.get().is_none() {
             for name in [conditions::CONDUCTORS_SERVE, conditions::NO_OLD_SERVICE] {
                 prop_assert_ne!(verdict(name), Verdict::Yes, "{}", name);
             }
         }
-        if facts.balancer.yes().is_none() {
+        if facts.balancer.get().is_none() {
             prop_assert_ne!(verdict(conditions::PREPARED), Verdict::Yes);
             prop_assert!(snapshot.units().iter().all(|unit| unit.state != UnitState::Serving));
         }
-        if facts.records.yes().is_none() {
+        if facts.records.get().is_none() {
             prop_assert!(snapshot.units().iter().all(|unit| unit.revision.is_none()));
             prop_assert_ne!(verdict(conditions::UNPIN_BEGUN), Verdict::Yes);
         }

@@ -12,13 +12,14 @@ use axum::routing::get;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
+use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
 use stagger_engine::secrets;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
-use stagger_ironic::config::{IronicConfig, Settings};
+use stagger_ironic::config::{IronicConfig, IronicSettings};
 use stagger_ironic::credentials::{Auth, HttpBasic};
-use stagger_ironic::facts::{ApiReport, Known};
+use stagger_ironic::facts::ApiReport;
 use stagger_ironic::observe::look;
 use stagger_ironic::records::RecordStore;
 
@@ -97,7 +98,7 @@ async fn api(maximum: Option<&'static str>) -> String {
 }
 
 struct Real {
-    settings: Settings,
+    settings: IronicSettings,
     folder: tempfile::TempDir,
     database: String,
 }
@@ -140,7 +141,7 @@ async fn real() -> Real {
         ..Hosts::default()
     };
     Real {
-        settings: Settings::new(config, hosts),
+        settings: IronicSettings::new(config, hosts),
         folder,
         database,
     }
@@ -163,10 +164,10 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     // A header in whatever case counts; where there is none, the page itself.
     assert_eq!(facts.apis["a1"], ApiReport::Offers("1.101".parse().unwrap()));
     assert_eq!(facts.apis["a2"], ApiReport::Offers("1.96".parse().unwrap()));
-    let conductors = facts.conductors.yes().unwrap();
+    let conductors = facts.conductors.get().unwrap();
     assert!(conductors["c1:8089"].alive && !conductors["c2:8089"].alive);
     assert_eq!(conductors["c2:8089"].group, "b");
-    let database = facts.database.yes().unwrap();
+    let database = facts.database.get().unwrap();
     assert_eq!(database.revision, "21c48150dea9");
     let nodes = &database.rows["nodes"];
     assert_eq!(
@@ -206,20 +207,20 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     );
     assert_eq!(database.conductors["c1:8089"].version.as_deref(), Some("1.4"));
     assert!(!database.conductors["c2:8089"].online);
-    let shown = facts.balancer.yes().unwrap();
+    let shown = facts.balancer.get().unwrap();
     assert_eq!(shown.servers.len(), 2);
-    assert_eq!(facts.pins["c1"], Known::Yes(Some("2024.2".to_owned())));
-    assert_eq!(facts.pins["c2"], Known::Yes(None));
-    assert!(matches!(&facts.pins["a1"], Known::No(why) if why.contains("one word")));
-    assert!(matches!(&facts.pins["a2"], Known::No(why) if why.contains("ended with 1")));
+    assert_eq!(facts.pins["c1"], Fact::Yes(Some("2024.2".to_owned())));
+    assert_eq!(facts.pins["c2"], Fact::Yes(None));
+    assert!(matches!(&facts.pins["a1"], Fact::No(why) if why.contains("one word")));
+    assert!(matches!(&facts.pins["a2"], Fact::No(why) if why.contains("ended with 1")));
     assert_eq!(
         facts.records,
-        Known::Yes(stagger_ironic::records::Records::default())
+        Fact::Yes(stagger_ironic::records::IronicRecords::default())
     );
     // What was seen can be kept, and read again.
     let text = serde_json::to_string(&facts).unwrap();
     assert_eq!(
-        serde_json::from_str::<stagger_ironic::facts::Facts>(&text).unwrap(),
+        serde_json::from_str::<stagger_ironic::facts::IronicFacts>(&text).unwrap(),
         facts
     );
 }
@@ -255,8 +256,8 @@ async fn who_is_away_and_who_is_unclear_are_two() {
         matches!(&apis["a2"], ApiReport::Unclear(why) if why.contains("502")),
         "{apis:?}"
     );
-    assert!(matches!(world.conductors().await, Known::No(_)));
-    assert!(matches!(world.database().await, Known::No(_)));
+    assert!(matches!(world.conductors().await, Fact::No(_)));
+    assert!(matches!(world.database().await, Fact::No(_)));
 }
 
 #[tokio::test]
@@ -271,7 +272,7 @@ async fn muting_halts_the_heartbeat_and_writes_only_where_it_may() {
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
     world.write_offline("c1:8089").await.unwrap();
     let database = world.database().await;
-    assert!(!database.yes().unwrap().conductors["c1:8089"].online);
+    assert!(!database.get().unwrap().conductors["c1:8089"].online);
 }
 
 #[tokio::test]
@@ -279,13 +280,13 @@ async fn a_token_is_asked_for_and_a_failing_command_is_shown() {
     let mut real = real().await;
     real.settings.cluster.token = Some("echo no keystone >&2; exit 3".to_owned());
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
-    let Known::No(why) = world.conductors().await else {
+    let Fact::No(why) = world.conductors().await else {
         panic!("it should not have been asked")
     };
     assert!(why.contains("no keystone"), "{why}");
     real.settings.cluster.token = Some("echo secret".to_owned());
     let world = RemoteIronic::new(real.settings.clone()).unwrap();
-    assert!(world.conductors().await.yes().is_some());
+    assert!(world.conductors().await.get().is_some());
 }
 
 /// An Ironic that wants this header of whoever asks, beside a Keystone that gives a new token each time, good for so long.
@@ -362,9 +363,9 @@ async fn an_api_is_asked_by_name_and_password() {
     let (url, _) = guarded(wanted, SignedDuration::ZERO).await;
     let basic = "kind = \"http-basic\"\nuser = \"stagger\"\npassword_file = \"FILE\"";
     let world = asking(&url, basic).await.unwrap();
-    assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    assert_eq!(world.conductors().await, Fact::Yes(BTreeMap::new()));
     let world = asking(&url, &basic.replace("stagger", "somebody")).await.unwrap();
-    let Known::No(why) = world.conductors().await else {
+    let Fact::No(why) = world.conductors().await else {
         panic!("somebody is nobody")
     };
     assert!(why.contains("answers 401"), "{why}");
@@ -380,7 +381,7 @@ async fn a_token_of_keystone_is_used_until_its_end_and_renewed_where_it_is_refus
     let (url, given) = guarded(any, SignedDuration::from_hours(1)).await;
     let world = asking(&url, APPLICATION).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+        assert_eq!(world.conductors().await, Fact::Yes(BTreeMap::new()));
     }
     assert_eq!(given.load(Ordering::Relaxed), 1, "one token for an hour");
 
@@ -389,7 +390,7 @@ async fn a_token_of_keystone_is_used_until_its_end_and_renewed_where_it_is_refus
     let user = "kind = \"keystone\"\nurl = \"URL/v3/\"\nuser = \"stagger\"\npassword_file = \"FILE\"";
     let world = asking(&url, user).await.unwrap();
     for _ in 0..2 {
-        assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+        assert_eq!(world.conductors().await, Fact::Yes(BTreeMap::new()));
     }
     assert_eq!(given.load(Ordering::Relaxed), 2);
 
@@ -402,19 +403,19 @@ async fn a_token_of_keystone_is_used_until_its_end_and_renewed_where_it_is_refus
     };
     let (url, given) = guarded(second, SignedDuration::from_hours(1)).await;
     let world = asking(&url, APPLICATION).await.unwrap();
-    assert_eq!(world.conductors().await, Known::Yes(BTreeMap::new()));
+    assert_eq!(world.conductors().await, Fact::Yes(BTreeMap::new()));
     assert_eq!(given.load(Ordering::Relaxed), 2);
 
     // And one that is never taken is asked for no more than once again.
     let (url, given) = guarded(|_, _| false, SignedDuration::from_hours(1)).await;
     let world = asking(&url, APPLICATION).await.unwrap();
-    assert!(matches!(world.conductors().await, Known::No(why) if why.contains("answers 401")));
+    assert!(matches!(world.conductors().await, Fact::No(why) if why.contains("answers 401")));
     assert_eq!(given.load(Ordering::Relaxed), 2);
 
     let world = asking(&url, &APPLICATION.replace("21dced0f", "gone"))
         .await
         .unwrap();
-    let Known::No(why) = world.conductors().await else {
+    let Fact::No(why) = world.conductors().await else {
         panic!("there is no token")
     };
     assert!(

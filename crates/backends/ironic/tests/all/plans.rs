@@ -121,7 +121,7 @@ async fn a_pin_that_renames_conductors_is_seen_in_the_plan() {
     for says in facts.apis.values_mut() {
         *says = stagger_ironic::facts::ApiReport::Offers("1.82".parse().unwrap());
     }
-    if let stagger_ironic::facts::Known::Yes(database) = &mut facts.database {
+    if let stagger_core::model::Fact::Yes(database) = &mut facts.database {
         for row in database.conductors.values_mut() {
             row.version = Some("1.3".to_owned());
         }

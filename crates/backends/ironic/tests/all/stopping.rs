@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use stagger_core::run::Answer;
 use stagger_engine::cluster::Executor;
-use stagger_ironic::config::{RabbitMq, Settings, StopMode};
+use stagger_ironic::config::{IronicSettings, RabbitMq, StopMode};
 
 use crate::common::{Setup, setup, setup_of_two_groups};
 use crate::crash::stride;
@@ -61,7 +61,7 @@ fn over_rabbitmq(mut setup: Setup) -> Setup {
         exchange: "ironic".to_owned(),
     });
     let pace = setup.settings.pace;
-    setup.settings = Settings::new(config, setup.settings.hosts);
+    setup.settings = IronicSettings::new(config, setup.settings.hosts);
     setup.settings.pace = pace;
     setup
 }

@@ -31,7 +31,7 @@ const STATE: &str = "/var/lib/stagger";
 
 /// What agents are to be made of.
 #[derive(Debug, Clone)]
-pub struct Wanted<'a> {
+pub struct AgentSpec<'a> {
     /// The operator's own namespace.
     pub namespace: &'a str,
     /// The operator's own image.
@@ -47,7 +47,7 @@ pub struct Wanted<'a> {
 }
 
 /// The DaemonSet, and what its pods are made of in a word.
-pub fn daemon_set(of: &Wanted<'_>) -> (Value, String) {
+pub fn daemon_set(of: &AgentSpec<'_>) -> (Value, String) {
     let version = of.version.to_string();
     let mut command = vec![of.program, "agent", "--namespace", of.namespace];
     for namespace in of.logs_of {
@@ -164,7 +164,7 @@ impl Agent {
 
 /// What comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum AgentStep {
     /// Nothing.
     Done,
     /// A node is waited for.
@@ -180,9 +180,9 @@ pub enum Step {
 
 /// What is to be done about the agents, and how many are as they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct AgentDecision {
     /// What comes next.
-    pub step: Step,
+    pub step: AgentStep,
     /// How many are made of what they should be, and ready.
     pub fresh: usize,
     /// How many there should be.
@@ -194,7 +194,7 @@ pub struct Decided {
 
 /// Which agent goes next, if any: only when every other one is ready. One that is of old and not ready goes first;
 /// it has nothing to lose, and may be what the new release is to cure.
-pub fn decide(nodes: &BTreeMap<String, NodeSeen>, agents: &[Agent], made_of: &str) -> Decided {
+pub fn decide(nodes: &BTreeMap<String, NodeSeen>, agents: &[Agent], made_of: &str) -> AgentDecision {
     let is_fresh = |agent: &Agent| agent.made_of.as_deref() == Some(made_of);
     let (mut waiting, mut broken, mut old) = (None, None, None);
     let (mut fresh, mut wanted, mut passed_over) = (0, 0, Vec::new());
@@ -234,11 +234,11 @@ pub fn decide(nodes: &BTreeMap<String, NodeSeen>, agents: &[Agent], made_of: &st
         }
     }
     let step = match (waiting, broken.or(old)) {
-        (Some((node, why)), _) => Step::Wait { node, why },
-        (None, Some(agent)) => Step::Replace(agent),
-        (None, None) => Step::Done,
+        (Some((node, why)), _) => AgentStep::Wait { node, why },
+        (None, Some(agent)) => AgentStep::Replace(agent),
+        (None, None) => AgentStep::Done,
     };
-    Decided {
+    AgentDecision {
         step,
         fresh,
         wanted,
@@ -313,9 +313,9 @@ mod tests {
 
     fn next(words: &str, out: &[&str]) -> String {
         match decide(&nodes(&["a", "b", "c"], out), &agents(words), NEW).step {
-            Step::Done => "done".to_owned(),
-            Step::Wait { node, why } => format!("{node} {why}"),
-            Step::Replace(agent) => format!("replace {}", agent.node),
+            AgentStep::Done => "done".to_owned(),
+            AgentStep::Wait { node, why } => format!("{node} {why}"),
+            AgentStep::Replace(agent) => format!("replace {}", agent.node),
         }
     }
 
@@ -369,9 +369,9 @@ mod tests {
                 let decided = decide(&nodes(&["a", "b", "c"], &[]), &now, NEW);
                 let not_ready = 3 - now.iter().filter(|agent| agent.ready && !agent.ending).count();
                 let turned = match decided.step {
-                    Step::Done => break assert_eq!((decided.fresh, decided.wanted), (3, 3)),
-                    Step::Wait { node, .. } => node,
-                    Step::Replace(agent) => {
+                    AgentStep::Done => break assert_eq!((decided.fresh, decided.wanted), (3, 3)),
+                    AgentStep::Wait { node, .. } => node,
+                    AgentStep::Replace(agent) => {
                         assert!(!agent.ready || not_ready == 0, "{words:?}: {now:?}");
                         agent.node
                     }
@@ -396,14 +396,14 @@ mod tests {
         assert_eq!((decided.fresh, decided.wanted), (2, 4));
         let mut other = nodes(&["a"], &[]);
         other.insert("windows".to_owned(), NodeSeen::default());
-        assert_eq!(decide(&other, &agents("a+"), NEW).step, Step::Done);
+        assert_eq!(decide(&other, &agents("a+"), NEW).step, AgentStep::Done);
     }
 
     #[test]
     fn what_agents_are_made_of_follows_image_release_and_words() {
         let (one, two) = (Version::new(0, 1, 0), Version::new(0, 2, 0));
         let owner = json!({ "kind": "Deployment" });
-        let wanted = Wanted {
+        let wanted = AgentSpec {
             namespace: "n",
             image: "stagger:1",
             program: "/stagger",
@@ -411,8 +411,8 @@ mod tests {
             logs_of: &[],
             owner: None,
         };
-        let word = |of: &Wanted<'_>| daemon_set(of).1;
-        let with = |change: fn(&mut Wanted<'_>)| {
+        let word = |of: &AgentSpec<'_>| daemon_set(of).1;
+        let with = |change: fn(&mut AgentSpec<'_>)| {
             let mut other = wanted.clone();
             change(&mut other);
             word(&other)
@@ -420,21 +420,21 @@ mod tests {
         let first = word(&wanted);
         assert_eq!(
             first,
-            word(&Wanted {
+            word(&AgentSpec {
                 owner: Some(&owner),
                 ..wanted.clone()
             })
         );
         assert_ne!(
             first,
-            word(&Wanted {
+            word(&AgentSpec {
                 version: &two,
                 ..wanted.clone()
             })
         );
         assert_ne!(first, with(|of| of.image = "stagger:2"));
         let only = ["rook-ceph".to_owned()];
-        let logs = Wanted {
+        let logs = AgentSpec {
             logs_of: &only,
             ..wanted.clone()
         };

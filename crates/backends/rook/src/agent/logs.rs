@@ -46,7 +46,7 @@ pub struct Bounds {
 
 /// What a round came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Kept {
+pub(super) struct LogRound {
     pub(super) copied: usize,
     pub(super) removed: usize,
 }
@@ -84,7 +84,7 @@ fn decide(mut all: Vec<Ended>, now: SystemTime, bounds: Bounds) -> (BTreeSet<Pat
 type Inode = (u64, u64);
 
 /// A log in the kubelet's folder.
-struct Found {
+struct KubeletLog {
     at: PathBuf,
     inode: Inode,
     bytes: u64,
@@ -110,7 +110,7 @@ impl Keeper {
     }
 
     /// Looks at all logs once, and does what is to be done. What cannot be copied is tried again.
-    pub(super) fn round(&mut self, now: SystemTime) -> io::Result<Kept> {
+    pub(super) fn round(&mut self, now: SystemTime) -> io::Result<LogRound> {
         let found = self.found()?;
         let copies = copies(&self.logs.to)?;
         let is_kept = |at: &Path| copies.iter().any(|copy| copy.at == at);
@@ -149,7 +149,7 @@ impl Keeper {
         for (at, file) in self.held.values().filter(|(at, _)| copy.contains(at)) {
             sources.insert(at, file.try_clone()?);
         }
-        let mut kept = Kept::default();
+        let mut kept = LogRound::default();
         for at in &remove {
             fs::remove_file(self.logs.to.join(at))?;
             kept.removed += 1;
@@ -174,7 +174,7 @@ impl Keeper {
     }
 
     /// The logs in the kubelet's folder.
-    fn found(&self) -> io::Result<Vec<Found>> {
+    fn found(&self) -> io::Result<Vec<KubeletLog>> {
         let mut found = Vec::new();
         for pod in folders(&self.logs.from)? {
             if !self.is_meant(&pod) {
@@ -201,15 +201,15 @@ impl Keeper {
 
 /// The logs of a container: a number for each run, and what was rotated out of them. What the kubelet has packed is
 /// a copy of what was here before.
-fn runs(from: &Path, inside: &Path) -> io::Result<Vec<Found>> {
+fn runs(from: &Path, inside: &Path) -> io::Result<Vec<KubeletLog>> {
     let number = |name: &str| name.strip_suffix(".log")?.parse::<u64>().ok();
-    let mut found: Vec<(Option<u64>, Found)> = Vec::new();
+    let mut found: Vec<(Option<u64>, KubeletLog)> = Vec::new();
     for (name, about) in files(&from.join(inside))? {
         let end = Path::new(&name).extension().and_then(OsStr::to_str);
         if matches!(end, Some("gz" | "tmp")) {
             continue;
         }
-        let log = Found {
+        let log = KubeletLog {
             at: inside.join(&name),
             inode: (about.dev(), about.ino()),
             bytes: about.len(),
@@ -354,7 +354,7 @@ mod tests {
             }
         }
 
-        fn round(&mut self) -> Kept {
+        fn round(&mut self) -> LogRound {
             self.keeper.round(self.now).unwrap()
         }
 
@@ -388,18 +388,18 @@ mod tests {
         world.log(&format!("{POD}/init/0.log"), "init", 90);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 1,
                 removed: 0
             }
         );
         assert_eq!(world.kept(), ["osd/0.log zero"]);
-        assert_eq!(world.round(), Kept::default());
+        assert_eq!(world.round(), LogRound::default());
         world.remove(&format!("{POD}/osd/0.log"));
         world.log(&format!("{POD}/osd/2.log"), "two", 0);
         world.round();
         world.again();
-        assert_eq!(world.round(), Kept::default());
+        assert_eq!(world.round(), LogRound::default());
         assert_eq!(world.kept(), ["osd/0.log zero", "osd/1.log one"]);
     }
 
@@ -414,13 +414,13 @@ mod tests {
         world.remove(POD);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 1,
                 removed: 0
             }
         );
         assert_eq!(world.kept(), ["osd/0.log it runs; it crashed"]);
-        assert_eq!(world.round(), Kept::default());
+        assert_eq!(world.round(), LogRound::default());
     }
 
     #[test]
@@ -478,17 +478,17 @@ mod tests {
         world.log(&format!("{POD}/osd/2.log"), "xxcccc", 20);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 2,
                 removed: 0
             }
         );
         assert_eq!(world.kept(), ["osd/1.log bbbb", "osd/2.log cccc"]);
-        assert_eq!(world.round(), Kept::default());
+        assert_eq!(world.round(), LogRound::default());
         world.log(&format!("{POD}/osd/4.log"), "e", 0);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 1,
                 removed: 0
             }
@@ -496,7 +496,7 @@ mod tests {
         world.log(&format!("{POD}/osd/5.log"), "f", 0);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 1,
                 removed: 1
             }
@@ -505,7 +505,7 @@ mod tests {
         world.now += Duration::from_hours(2);
         assert_eq!(
             world.round(),
-            Kept {
+            LogRound {
                 copied: 0,
                 removed: 3
             }

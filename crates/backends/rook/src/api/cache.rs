@@ -27,13 +27,13 @@ pub struct ObjectCache {
     jobs: Store<Job>,
     reports: Store<ConfigMap>,
     claims: Store<PersistentVolumeClaim>,
-    found: Mutex<Arc<Found>>,
+    found: Mutex<Arc<CacheIndex>>,
     watches: Watches,
 }
 
 /// What is looked up by daemon, as of a number of changes.
 #[derive(Default)]
-struct Found {
+struct CacheIndex {
     changes: u64,
     daemons: BTreeMap<UnitId, Arc<Deployment>>,
     /// What is wrong with Deployments of which it is not clear whose they are.
@@ -42,7 +42,7 @@ struct Found {
     pods: BTreeMap<Option<(&'static str, String)>, Vec<Arc<Pod>>>,
 }
 
-impl Found {
+impl CacheIndex {
     /// Of two Deployments with one daemon's labels the first by name is Rook's own: who makes a copy adds to it.
     fn add(&mut self, unit: UnitId, deployment: Arc<Deployment>) {
         let (other, own) = match self.daemons.remove(&unit) {
@@ -122,7 +122,7 @@ impl ObjectCache {
 
     /// What is looked up by daemon, gathered once for all that ask between two changes: a wave of many daemons
     /// looks after each of them at every change of any.
-    fn found(&self) -> Arc<Found> {
+    fn found(&self) -> Arc<CacheIndex> {
         let changes = *self.watches.changes().borrow();
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         // What changes from here on is counted after it is in its store, and gathered then.
@@ -132,10 +132,10 @@ impl ObjectCache {
         Arc::clone(&found)
     }
 
-    fn gather(&self, changes: u64) -> Found {
-        let mut found = Found {
+    fn gather(&self, changes: u64) -> CacheIndex {
+        let mut found = CacheIndex {
             changes,
-            ..Found::default()
+            ..CacheIndex::default()
         };
         for deployment in self.deployments.state() {
             match daemons::unit_of(&deployment) {
@@ -286,7 +286,7 @@ mod tests {
             ["rook-ceph-osd-3", "rook-ceph-osd-3-maintenance"],
             ["rook-ceph-osd-3-maintenance", "rook-ceph-osd-3"],
         ] {
-            let mut found = Found::default();
+            let mut found = CacheIndex::default();
             for name in names {
                 found.add(unit.clone(), named(name));
             }

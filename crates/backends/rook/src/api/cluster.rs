@@ -58,7 +58,7 @@ pub struct CephClusterSpec {
     pub remove_osds_if_out_and_safe_to_destroy: Option<bool>,
     /// OSDs.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub storage: Storage,
+    pub storage: StorageSpec,
     /// Node drains.
     #[serde(default, skip_serializing_if = "is_default")]
     pub disruption_management: DisruptionManagement,
@@ -132,7 +132,7 @@ pub struct CephVersion {
 /// `spec.storage`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Storage {
+pub struct StorageSpec {
     /// Rook's word for `updatePolicy.osds.maxInParallelPerCluster`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub osd_max_updates_in_parallel: Option<i64>,

@@ -158,7 +158,7 @@ pub struct CephMaintenanceStatus {
     /// `Available`, `Progressing`, `Degraded`, `Blocked`, `UpToDate`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<StatusCondition>,
     /// Whether a run is active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under_way: Option<bool>,
@@ -192,7 +192,7 @@ pub struct CephMaintenanceStatus {
 /// A condition, as Kubernetes' API conventions have it.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub struct StatusCondition {
     /// Which.
     #[serde(rename = "type")]
     pub kind: String,

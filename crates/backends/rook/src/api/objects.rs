@@ -55,7 +55,7 @@ pub struct DeploymentStatus {
     pub updated_replicas: Option<i32>,
     pub ready_replicas: Option<i32>,
     #[serde(deserialize_with = "conditions")]
-    pub conditions: Option<Vec<Condition>>,
+    pub conditions: Option<Vec<ObjectCondition>>,
 }
 
 /// A DaemonSet: what runs on each node.
@@ -92,7 +92,7 @@ pub struct DaemonSetStatus {
 /// A condition of a Deployment, pod or node. Why something is as it should be is not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
-pub struct Condition {
+pub struct ObjectCondition {
     #[serde(rename = "type")]
     pub type_: String,
     pub status: String,
@@ -190,7 +190,7 @@ pub struct EnvVar {
 pub struct PodStatus {
     pub phase: Option<String>,
     #[serde(deserialize_with = "conditions")]
-    pub conditions: Option<Vec<Condition>>,
+    pub conditions: Option<Vec<ObjectCondition>>,
     #[serde(deserialize_with = "exact")]
     pub container_statuses: Option<Vec<ContainerStatus>>,
     #[serde(deserialize_with = "exact")]
@@ -213,7 +213,7 @@ pub struct ContainerStatus {
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct ContainerState {
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<ContainerStateWaiting>,
     pub terminated: Option<Terminated>,
 }
 
@@ -221,7 +221,7 @@ pub struct ContainerState {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
-pub struct Waiting {
+pub struct ContainerStateWaiting {
     pub reason: Option<String>,
     pub message: Option<String>,
 }
@@ -273,7 +273,7 @@ pub struct Taint {
 #[expect(missing_docs, reason = "the fields are Kubernetes' own")]
 pub struct NodeStatus {
     #[serde(deserialize_with = "conditions")]
-    pub conditions: Option<Vec<Condition>>,
+    pub conditions: Option<Vec<ObjectCondition>>,
 }
 
 /// How labels begin that Kubernetes recommends for people. No Deployment is found by one.
@@ -332,8 +332,8 @@ fn containers<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Container>, D::E
     exact(from).map(Option::unwrap_or_default)
 }
 
-fn conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Condition>>, D::Error> {
-    let mut all = exact::<D, Condition>(from)?;
+fn conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<ObjectCondition>>, D::Error> {
+    let mut all = exact::<D, ObjectCondition>(from)?;
     for one in all.iter_mut().flatten() {
         if one.status == "True" {
             (one.reason, one.message) = (None, None);

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::cluster::{CephClusterSpec, Free};
 use crate::api::objects::{PodSpec, PodTemplateSpec};
-use crate::api::policy::Remark;
+use crate::api::policy::FieldWarning;
 
 /// Values by what they are of: `limits/memory`, `requests/cpu`, `priorityClassName`, `annotations/NAME`. A
 /// quantity is in the same words always, so that `1Gi` and `1073741824` are the same. Empty: there is none.
@@ -31,7 +31,7 @@ const ANNOTATIONS: &str = "annotations/";
 const RESOURCES: [&str; 2] = ["limits", "requests"];
 
 /// What a spec names, by kind of daemon. What cannot be read is as if it were not named, and a remark says so.
-pub fn wished(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> BTreeMap<String, Fields> {
+pub fn wished(spec: &CephClusterSpec, remarks: &mut Vec<FieldWarning>) -> BTreeMap<String, Fields> {
     let mut wished = BTreeMap::new();
     for kind in KINDS {
         let mut fields = Fields::new();
@@ -57,13 +57,13 @@ fn own_or_all<'a>(map: Option<&'a Free>, kind: &str) -> impl Iterator<Item = &'a
     at("all").into_iter().chain(at(kind))
 }
 
-fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &mut Vec<Remark>) {
+fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &mut Vec<FieldWarning>) {
     let Some(of_kind) = spec.resources.as_ref().and_then(|all| all.0.get(kind)) else {
         return;
     };
     let sets = spec.storage.storage_class_device_sets.iter().flatten();
     if kind == "osd" && sets.into_iter().any(|set| set.resources.is_some()) {
-        remarks.push(Remark {
+        remarks.push(FieldWarning {
             field: "spec.resources.osd".to_owned(),
             what: "a storageClassDeviceSet has resources of its own; OSDs keep those that they have"
                 .to_owned(),
@@ -75,7 +75,7 @@ fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             match plain(&Quantity(text.clone())) {
                 Some(number) => drop(fields.insert(format!("{part}/{name}"), number)),
-                None => remarks.push(Remark {
+                None => remarks.push(FieldWarning {
                     field: format!("spec.resources.{kind}.{part}.{name}"),
                     what: format!("{text:?} is no quantity; it is taken as not set"),
                 }),
@@ -177,7 +177,7 @@ fn there(fields: &Fields) -> impl Iterator<Item = (&String, &String)> {
 mod tests {
     use super::*;
 
-    fn read(spec: Value) -> (BTreeMap<String, Fields>, Vec<Remark>) {
+    fn read(spec: Value) -> (BTreeMap<String, Fields>, Vec<FieldWarning>) {
         let mut remarks = Vec::new();
         let spec: CephClusterSpec = serde_json::from_value(spec).unwrap();
         (wished(&spec, &mut remarks), remarks)

@@ -35,7 +35,7 @@ pub struct UpdatePolicy {
     /// What to do with a wave that stays unhealthy. Not set: a new release is rolled back, a new revision of the same release
     /// continues without the unit that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_failure: Option<Failure>,
+    pub on_failure: Option<FailureAction>,
     /// Minutes to wait before a point of no return is passed; not set: you approve each.
     #[schemars(range(min = 0, max = 525_600))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct OsdPolicy {
 /// What to do with a wave that stays unhealthy.
 #[derive(JsonSchema, Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Failure {
+pub enum FailureAction {
     /// It is rolled back as far as that is supported.
     Rollback,
     /// Nothing more is changed.
@@ -155,7 +155,7 @@ impl JsonSchema for NumberOrPercent {
 
 /// Something about a field that a person should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remark {
+pub struct FieldWarning {
     /// The path of the field: `spec.skipUpgradeChecks`.
     pub field: String,
     /// What about it, and what to do.

@@ -13,11 +13,11 @@ use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order, Policy};
 use crate::api::cluster::CephClusterSpec;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::pod::{self, Fields};
-use crate::api::policy::{Failure, NumberOrPercent, Remark, UpdatePolicy};
+use crate::api::policy::{FailureAction, FieldWarning, NumberOrPercent, UpdatePolicy};
 
 /// What the fields of both come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct PolicySettings {
     /// How bold to be.
     pub policy: Policy,
     /// Neither prerequisites nor gates, and one OSD at a time.
@@ -35,10 +35,10 @@ pub struct Settings {
     /// What the CephCluster names of pods beside the image, by kind of daemon; nothing, where Rook sees to that.
     pub pods: BTreeMap<String, Fields>,
     /// What a person should know: an old field, one that another overrides, a window that is none.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<FieldWarning>,
 }
 
-impl Settings {
+impl PolicySettings {
     /// Reads the fields. `release_changes`: whether the wish is another release of Ceph, rather than a new
     /// revision of the one that runs.
     ///
@@ -85,14 +85,14 @@ impl Settings {
         );
         let go_on_unhealthy = go_on_unhealthy.unwrap_or(false);
         let by_change = match (go_on_unhealthy, release_changes) {
-            (false, true) => Failure::Rollback,
-            (true, _) | (false, false) => Failure::Continue,
+            (false, true) => FailureAction::Rollback,
+            (true, _) | (false, false) => FailureAction::Continue,
         };
         let policy = policy(desired, by_change, &mut remarks);
         let groups = groups(spec, &mut remarks);
         let start_timeout = start_timeout(new, &mut remarks);
         if spec.upgrade_osd_requires_healthy_pgs == Some(false) {
-            remarks.push(Remark {
+            remarks.push(FieldWarning {
                 field: "spec.upgradeOSDRequiresHealthyPGs".to_owned(),
                 what: "an update waits for healthy placement groups all the same; \
                        spec.disruptionManagement.pgHealthyRegex says which are"
@@ -120,14 +120,14 @@ impl Settings {
 
 /// The field of the CephMaintenance, else that of the CephCluster; a remark where they differ.
 fn prefer<T: PartialEq + std::fmt::Debug>(
-    remarks: &mut Vec<Remark>,
+    remarks: &mut Vec<FieldWarning>,
     (theirs, was): (&str, Option<T>),
     (ours, is): (&str, Option<T>),
 ) -> Option<T> {
     if let (Some(was), Some(is)) = (&was, &is)
         && was != is
     {
-        remarks.push(Remark {
+        remarks.push(FieldWarning {
             field: theirs.to_owned(),
             what: format!(
                 "the CephCluster says {was:?}; {ours} of the CephMaintenance says {is:?}, and that counts"
@@ -137,7 +137,7 @@ fn prefer<T: PartialEq + std::fmt::Debug>(
     is.or(was)
 }
 
-fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> Policy {
+fn policy(desired: &Desired, by_change: FailureAction, remarks: &mut Vec<FieldWarning>) -> Policy {
     let (spec, new) = (&desired.cluster.spec, &desired.maintenance.spec.update_policy);
     let mut policy = Policy::default();
     if let Some(limit) = limit(desired, remarks)
@@ -151,7 +151,7 @@ fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> P
     if let Some(level) = &new.osds.one_failure_domain_at_a_time {
         policy.order = Order::ByDomain(level.clone());
     }
-    let seconds = |value: i64, field: &str, remarks: &mut Vec<Remark>| {
+    let seconds = |value: i64, field: &str, remarks: &mut Vec<FieldWarning>| {
         let seconds = u32::try_from(value).ok();
         if seconds.is_none() {
             remarks.push(unusable(field, &format!("{value} is not a time")));
@@ -194,14 +194,14 @@ fn policy(desired: &Desired, by_change: Failure, remarks: &mut Vec<Remark>) -> P
     policy.interruptions.extend(new.interruptions.iter().cloned());
     policy.partial = new.partial.unwrap_or(false);
     policy.on_failure = match new.on_failure.unwrap_or(by_change) {
-        Failure::Rollback => OnFailure::Rollback,
-        Failure::Stop => OnFailure::Stop,
-        Failure::Continue => OnFailure::Continue,
+        FailureAction::Rollback => OnFailure::Rollback,
+        FailureAction::Stop => OnFailure::Stop,
+        FailureAction::Continue => OnFailure::Continue,
     };
     policy
 }
 
-fn start_timeout(policy: &UpdatePolicy, remarks: &mut Vec<Remark>) -> Option<u32> {
+fn start_timeout(policy: &UpdatePolicy, remarks: &mut Vec<FieldWarning>) -> Option<u32> {
     let minutes = policy.start_timeout_minutes?;
     let seconds = u32::try_from(minutes.saturating_mul(60)).ok();
     let seconds = seconds.filter(|seconds| *seconds > 0);
@@ -214,7 +214,7 @@ fn start_timeout(policy: &UpdatePolicy, remarks: &mut Vec<Remark>) -> Option<u32
 
 /// When groups are well enough, by `pgHealthyRegex`: where it has groups that move for healthy, they are waited for no longer. Copies
 /// that are missing are waited for whatever it says.
-fn groups(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> PgGate {
+fn groups(spec: &CephClusterSpec, remarks: &mut Vec<FieldWarning>) -> PgGate {
     const FIELD: &str = "spec.disruptionManagement.pgHealthyRegex";
     let text = spec.disruption_management.pg_healthy_regex.as_ref();
     let Some(text) = text.filter(|text| !text.is_empty()) else {
@@ -229,7 +229,7 @@ fn groups(spec: &CephClusterSpec, remarks: &mut Vec<Remark>) -> PgGate {
     };
     if MISSING.iter().any(|state| healthy.is_match(state)) {
         let what = "it has groups for healthy that lack copies; an update waits for these all the same";
-        remarks.push(Remark {
+        remarks.push(FieldWarning {
             field: FIELD.to_owned(),
             what: what.to_owned(),
         });
@@ -255,7 +255,7 @@ const MISSING: [&str; 3] = [
 ];
 
 /// How many OSDs may be down at once; `None`: as ever.
-fn limit(desired: &Desired, remarks: &mut Vec<Remark>) -> Option<Limit> {
+fn limit(desired: &Desired, remarks: &mut Vec<FieldWarning>) -> Option<Limit> {
     const NEW: &str = "spec.updatePolicy.osds.maxInParallelPerCluster";
     const OLD: &str = "spec.storage.osdMaxUpdatesInParallel";
     let mut read = |text: String, field: &str| match text.parse() {
@@ -286,8 +286,8 @@ fn limit(desired: &Desired, remarks: &mut Vec<Remark>) -> Option<Limit> {
     prefer(remarks, (OLD, was), (NEW, is))
 }
 
-fn unusable(field: &str, why: &str) -> Remark {
-    Remark {
+fn unusable(field: &str, why: &str) -> FieldWarning {
+    FieldWarning {
         field: field.to_owned(),
         what: format!("{why}; it is taken as not set"),
     }

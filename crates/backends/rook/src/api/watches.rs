@@ -25,7 +25,7 @@ const PAGE: u32 = 100;
 
 /// Watches that tell of their changes together. Dropping it ends them.
 pub(crate) struct Watches {
-    tell: Tell,
+    tell: WatchSubscriber,
     watching: JoinSet<()>,
 }
 
@@ -33,7 +33,7 @@ impl Watches {
     /// None yet.
     pub(crate) fn new() -> Self {
         Self {
-            tell: Tell {
+            tell: WatchSubscriber {
                 changed: Arc::new(watch::channel(0).0),
                 forbidden: Arc::new(watch::channel(BTreeMap::new()).0),
             },
@@ -80,13 +80,13 @@ impl Watches {
 
 /// Who is told by the watches.
 #[derive(Clone)]
-struct Tell {
+struct WatchSubscriber {
     changed: Arc<watch::Sender<u64>>,
     /// What the API server says of watches that it forbids, by resource.
     forbidden: Arc<watch::Sender<BTreeMap<String, String>>>,
 }
 
-impl Tell {
+impl WatchSubscriber {
     fn change(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
@@ -117,7 +117,12 @@ fn forbidden(error: &watcher::Error) -> Option<String> {
         .map(|answer| answer.message.clone())
 }
 
-fn keep<K>(api: Api<K>, config: watcher::Config, tell: &Tell, watching: &mut JoinSet<()>) -> Store<K>
+fn keep<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    tell: &WatchSubscriber,
+    watching: &mut JoinSet<()>,
+) -> Store<K>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Default,

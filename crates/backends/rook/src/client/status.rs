@@ -37,7 +37,7 @@ pub struct MaintenanceStatus {
     /// A sentence for people.
     pub message: Option<String>,
     /// As Kubernetes' tools know them.
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<MaintenanceCondition>,
     /// Whether all this is about the spec as it is now.
     pub about_this_spec: bool,
     /// The command in the annotation.
@@ -58,8 +58,8 @@ pub struct MaintenanceStatus {
 
 /// A condition of the CephMaintenance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
-pub struct Condition {
+#[schemars(deny_unknown_fields, rename = "Condition")]
+pub struct MaintenanceCondition {
     /// `UpToDate`, `Progressing`, `Blocked`, `Available`, `Degraded`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -150,10 +150,10 @@ impl MaintenanceStatus {
     /// What a CephMaintenance says.
     pub fn of(maintenance: &CephMaintenance, leader: Leader) -> Self {
         let status = maintenance.status.clone().unwrap_or_default();
-        let conditions: Vec<Condition> = status
+        let conditions: Vec<MaintenanceCondition> = status
             .conditions
             .into_iter()
-            .map(|one| Condition {
+            .map(|one| MaintenanceCondition {
                 kind: one.kind,
                 status: one.status,
                 reason: one.reason,

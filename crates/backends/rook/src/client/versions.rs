@@ -22,7 +22,7 @@ const UNKNOWN: &str = "unknown";
 /// All versions of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Versions {
+pub struct ClusterVersions {
     /// The operator, if it runs in the cluster.
     pub operator: Option<Program>,
     /// Which of several operators leads.
@@ -30,7 +30,7 @@ pub struct Versions {
     /// The agents, if there are any.
     pub agents: Option<Program>,
     /// One row for each kind, pair of versions and image.
-    pub daemons: Vec<Row>,
+    pub daemons: Vec<DaemonRow>,
     /// Deployments of which it is not clear which daemon they run.
     pub unclear: Vec<String>,
 }
@@ -52,7 +52,8 @@ pub struct Program {
 /// The daemons of one kind that run the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+#[schemars(rename = "Row")]
+pub struct DaemonRow {
     /// Their kind.
     pub kind: String,
     /// The release of Rook that wrote their Deployments.
@@ -69,7 +70,7 @@ pub struct Row {
     pub not_ready: Vec<String>,
 }
 
-impl Versions {
+impl ClusterVersions {
     /// The rows for the Deployments of a cluster's daemons.
     pub fn of(
         operator: Option<&Deployment>,
@@ -77,7 +78,7 @@ impl Versions {
         leader: Leader,
         deployments: &[Deployment],
     ) -> Self {
-        let mut rows: BTreeMap<(String, String, String, String), Row> = BTreeMap::new();
+        let mut rows: BTreeMap<(String, String, String, String), DaemonRow> = BTreeMap::new();
         let mut unclear = Vec::new();
         for deployment in deployments {
             let name = match daemons::unit_of(deployment) {
@@ -98,7 +99,7 @@ impl Versions {
                 ceph_version.clone(),
                 image.clone(),
             );
-            let row = rows.entry(key).or_insert_with(|| Row {
+            let row = rows.entry(key).or_insert_with(|| DaemonRow {
                 kind,
                 rook_version,
                 ceph_version,
@@ -212,7 +213,7 @@ mod tests {
             json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 1 });
         let mirror = json!({ "app": "rook-ceph-rbd-mirror", "rook-version": "v1.20.1" });
         let nameless = json!({ "app": "rook-ceph-osd", "ceph_daemon_type": "osd" });
-        let versions = Versions::of(
+        let versions = ClusterVersions::of(
             None,
             None,
             Leader::Nobody,

@@ -18,7 +18,7 @@ use crate::api::daemons;
 use crate::api::failed;
 use crate::api::names;
 use crate::api::objects::Pod;
-use crate::disruption::drains::Budget;
+use crate::disruption::drains::OsdDisruptionBudget;
 use crate::disruption::drains::fixed::{self, Fixed, Permits};
 
 const TRIED: &str = "bring the PodDisruptionBudgets to what they should be";
@@ -93,7 +93,7 @@ impl<'a> Ensure<'a> {
 
     /// That over OSDs, and away with those that Rook, or an older release, has made beside it. It comes first, so that no
     /// moment is without one.
-    pub(crate) async fn over_osds(&self, wanted: Option<&Budget>) -> Result<(), BackendError> {
+    pub(crate) async fn over_osds(&self, wanted: Option<&OsdDisruptionBudget>) -> Result<(), BackendError> {
         if let Some(budget) = wanted {
             let spec = spec_of(budget);
             let there = self.seen(names::DEFAULT_BUDGET);
@@ -252,7 +252,7 @@ fn is_as(one: &PodDisruptionBudget, spec: &Value) -> bool {
     serde_json::to_value(&one.spec).is_ok_and(|is| is == *spec)
 }
 
-fn spec_of(budget: &Budget) -> Value {
+fn spec_of(budget: &OsdDisruptionBudget) -> Value {
     let mut expressions = vec![json!({ "key": names::APP, "operator": "In", "values": [names::OSD_APP] })];
     if !budget.without.is_empty() {
         let ids: Vec<String> = budget.without.iter().map(u32::to_string).collect();
@@ -267,7 +267,7 @@ fn spec_of(budget: &Budget) -> Value {
 /// What is left of one that follows how daemons are; `None`: it does not, and stays as it is.
 fn left(name: &str, monitors: usize) -> Option<Value> {
     match name {
-        names::DEFAULT_BUDGET => Some(spec_of(&Budget::OF_ROOK)),
+        names::DEFAULT_BUDGET => Some(spec_of(&OsdDisruptionBudget::OF_ROOK)),
         MONITORS => {
             let permits = fixed::monitors(u32::try_from(monitors).unwrap_or(u32::MAX), 0)?;
             Some(spec_of_fixed(&Fixed {

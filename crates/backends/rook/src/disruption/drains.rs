@@ -39,7 +39,7 @@ use serde::{Deserialize, Serialize};
 /// An OSD as Kubernetes and Ceph show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub struct Osd {
+pub struct OsdState {
     /// Its number.
     pub id: u32,
     /// Its failure domain of the level that counts; `None`: its Deployment has no such label.
@@ -56,7 +56,7 @@ pub struct Osd {
     pub replaced: bool,
 }
 
-impl Osd {
+impl OsdState {
     fn is_down(&self) -> bool {
         !self.replaced && (!self.serves || self.leaving)
     }
@@ -96,13 +96,13 @@ pub trait Judge {
 
 /// What there is to decide on.
 #[derive(Clone, Copy)]
-pub struct Seen<'a> {
+pub struct DrainInput<'a> {
     /// When it was seen.
     pub now: Timestamp,
     /// The lowest level of failure domains that any pool's rule enforces; `None`: there are no pools.
     pub level: Option<&'a str>,
     /// All OSDs.
-    pub osds: &'a [Osd],
+    pub osds: &'a [OsdState],
     /// How their placement groups are.
     pub groups: &'a Groups,
     /// How long `noout` stays on a drained domain (`osdMaintenanceTimeout`).
@@ -112,12 +112,12 @@ pub struct Seen<'a> {
     /// What may go.
     pub judge: &'a dyn Judge,
     /// What the budget let go while this was seen.
-    pub open: &'a Open,
+    pub open: &'a EvictableOsds,
 }
 
 /// Which OSDs may be evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Open {
+pub enum EvictableOsds {
     /// Any, or nobody knows: the default budget is there.
     #[default]
     Any,
@@ -127,20 +127,20 @@ pub enum Open {
 
 /// The PodDisruptionBudget over OSDs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Budget {
+pub struct OsdDisruptionBudget {
     /// The OSDs that it is not over: those that may all be evicted, and those that Ceph has down.
     pub without: BTreeSet<u32>,
     /// How many of all others may be unavailable: one, or none.
     pub max_unavailable: u32,
 }
 
-impl Seen<'_> {
+impl DrainInput<'_> {
     fn is_of_wave(&self, osd: u32) -> bool {
         self.wave.is_some_and(|wave| wave.contains(&osd))
     }
 }
 
-impl Budget {
+impl OsdDisruptionBudget {
     /// As Rook has it while nothing is drained: one may go.
     pub const OF_ROOK: Self = Self {
         without: BTreeSet::new(),
@@ -155,7 +155,7 @@ impl Budget {
 
 /// What has to be remembered from one time to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Memory {
+pub struct DrainMemory {
     /// The domains that drain, with since when.
     pub draining: BTreeMap<String, Timestamp>,
     /// The OSDs that are down, and were so while all placement groups were clean: Ceph has their data elsewhere, and
@@ -166,15 +166,15 @@ pub struct Memory {
 
 /// What there should be.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Wanted {
+pub struct DesiredBudgets {
     /// The budget over OSDs; `None`: there should be none.
-    pub budget: Option<Budget>,
+    pub budget: Option<OsdDisruptionBudget>,
     /// The failure domains with `noout`, with when it goes, and no others.
     pub noout: BTreeMap<String, Timestamp>,
     /// What to remember.
-    pub memory: Memory,
+    pub memory: DrainMemory,
     /// What the budget lets go.
-    pub open: Open,
+    pub open: EvictableOsds,
     /// Whether more may be let go by the next look, since something was closed by this one.
     pub again: bool,
     /// The domains of which something may not be evicted now, each with the reason in words.
@@ -182,11 +182,11 @@ pub struct Wanted {
 }
 
 /// What there should be, given what is seen and remembered.
-pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
+pub fn decide(seen: DrainInput<'_>, memory: &DrainMemory) -> DesiredBudgets {
     if seen.level.is_none() || seen.osds.is_empty() {
-        return Wanted::default();
+        return DesiredBudgets::default();
     }
-    let fallen: Vec<&Osd> = seen
+    let fallen: Vec<&OsdState> = seen
         .osds
         .iter()
         .filter(|osd| osd.is_down() && !seen.is_of_wave(osd.id))
@@ -204,16 +204,16 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
         let others: BTreeSet<u32> = ids(seen.osds).difference(&gone).copied().collect();
         match seen.judge.any_one_may_go(&gone, &others) {
             Ok(()) => {
-                return Wanted {
-                    memory: Memory {
+                return DesiredBudgets {
+                    memory: DrainMemory {
                         empty: gone.clone(),
-                        ..Memory::default()
+                        ..DrainMemory::default()
                     },
-                    budget: Some(Budget {
+                    budget: Some(OsdDisruptionBudget {
                         without: down,
                         max_unavailable: 1,
                     }),
-                    ..Wanted::default()
+                    ..DesiredBudgets::default()
                 };
             }
             Err(why) => why_not_any = Some(why),
@@ -224,7 +224,7 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     } else {
         memory.empty.intersection(&gone).copied().collect()
     };
-    let counted: Vec<&Osd> = fallen
+    let counted: Vec<&OsdState> = fallen
         .into_iter()
         .filter(|osd| !empty.contains(&osd.id))
         .collect();
@@ -239,13 +239,13 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     // One of these that serves at the next look may have been let go meanwhile, as all others.
     let opens: BTreeSet<u32> = may_go.union(&down).copied().collect();
     let free: BTreeSet<u32> = match seen.open {
-        Open::Only(open) if open.is_subset(&opens) => opens.clone(),
-        Open::Only(open) => open.intersection(&opens).copied().collect(),
-        Open::Any => BTreeSet::new(),
+        EvictableOsds::Only(open) if open.is_subset(&opens) => opens.clone(),
+        EvictableOsds::Only(open) => open.intersection(&opens).copied().collect(),
+        EvictableOsds::Any => BTreeSet::new(),
     };
     let may_go_on = domains_of(seen.osds.iter().filter(|osd| may_go.contains(&osd.id)));
     let why = why(&seen, &may_go_on, &counted, why_not_any);
-    let waits = |osd: &&Osd| !may_go.contains(&osd.id) && !gone.contains(&osd.id);
+    let waits = |osd: &&OsdState| !may_go.contains(&osd.id) && !gone.contains(&osd.id);
     let blocked = domains_of(seen.osds.iter().filter(waits))
         .into_iter()
         .map(|domain| {
@@ -253,19 +253,19 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
             let why = own.map_or_else(|| why.clone(), |own| format!("{why}; without {domain}: {own}"));
             (domain, why)
         });
-    let mut wanted = Wanted {
+    let mut wanted = DesiredBudgets {
         blocked: blocked.collect(),
         again: free != opens,
-        budget: Some(Budget {
+        budget: Some(OsdDisruptionBudget {
             without: free.clone(),
             max_unavailable: 0,
         }),
-        open: Open::Only(free),
-        memory: Memory {
+        open: EvictableOsds::Only(free),
+        memory: DrainMemory {
             empty,
-            ..Memory::default()
+            ..DrainMemory::default()
         },
-        ..Wanted::default()
+        ..DesiredBudgets::default()
     };
     let fell = domains_of(counted.iter().copied());
     for domain in chosen
@@ -283,16 +283,16 @@ pub fn decide(seen: Seen<'_>, memory: &Memory) -> Wanted {
     wanted
 }
 
-fn ids<'a>(osds: impl IntoIterator<Item = &'a Osd>) -> BTreeSet<u32> {
+fn ids<'a>(osds: impl IntoIterator<Item = &'a OsdState>) -> BTreeSet<u32> {
     osds.into_iter().map(|osd| osd.id).collect()
 }
 
-fn domains_of<'a>(osds: impl Iterator<Item = &'a Osd>) -> BTreeSet<String> {
+fn domains_of<'a>(osds: impl Iterator<Item = &'a OsdState>) -> BTreeSet<String> {
     osds.filter_map(|osd| osd.domain.clone()).collect()
 }
 
 /// The domains that drain: those of before that are not over, else one, a drained one first.
-fn chosen(memory: &Memory, fallen: &[&Osd]) -> BTreeSet<String> {
+fn chosen(memory: &DrainMemory, fallen: &[&OsdState]) -> BTreeSet<String> {
     let down = domains_of(fallen.iter().copied());
     let kept: BTreeSet<String> = memory
         .draining
@@ -312,7 +312,7 @@ fn chosen(memory: &Memory, fallen: &[&Osd]) -> BTreeSet<String> {
 /// drain that cannot come to its end is not begun, or two of them wait for each other; of one that has begun as much goes
 /// as can, if no other has begun as well. Why a domain is not released as a whole goes into `refused`.
 fn released(
-    seen: &Seen<'_>,
+    seen: &DrainInput<'_>,
     chosen: &BTreeSet<String>,
     drained: &BTreeSet<String>,
     gone: &BTreeSet<u32>,
@@ -322,7 +322,7 @@ fn released(
     let cordoned = domains_of(seen.osds.iter().filter(|osd| osd.cordoned.is_some()));
     for domain in chosen.iter().chain(cordoned.difference(chosen)) {
         let of_it = || {
-            let here = |osd: &&Osd| osd.domain.as_ref() == Some(domain) && !gone.contains(&osd.id);
+            let here = |osd: &&OsdState| osd.domain.as_ref() == Some(domain) && !gone.contains(&osd.id);
             seen.osds.iter().filter(here)
         };
         let Err(why) = release(seen.judge, &ids(of_it()), gone, &mut free) else {
@@ -376,7 +376,12 @@ fn release_some(judge: &dyn Judge, osds: &[u32], gone: &BTreeSet<u32>, free: &mu
 }
 
 /// Why nothing else may go, in words.
-fn why(seen: &Seen<'_>, may_go: &BTreeSet<String>, fallen: &[&Osd], why_not_any: Option<String>) -> String {
+fn why(
+    seen: &DrainInput<'_>,
+    may_go: &BTreeSet<String>,
+    fallen: &[&OsdState],
+    why_not_any: Option<String>,
+) -> String {
     let names = |ids: &mut dyn Iterator<Item = u32>| {
         let all: Vec<_> = ids.map(|id| format!("osd.{id}")).collect();
         match all.len() {

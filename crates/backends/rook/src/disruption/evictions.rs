@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::api::cache::ObjectCache;
 use crate::api::daemons;
-use crate::disruption::drains::eviction::{Observation, Verdict};
+use crate::disruption::drains::eviction::{EvictionVerdict, Observation};
 use crate::executor::wave_exposure::WaveExposure;
 
 /// Ceph answers in milliseconds; the API server waits for five seconds.
@@ -266,12 +266,12 @@ impl Review {
     async fn answer(&self, unit: &UnitId, dry_run: bool) -> Result<(), String> {
         let (word, is_permitted) = self.word(unit, dry_run);
         let with = match word {
-            Verdict::Allowed => return Ok(()),
-            Verdict::Denied { why } => {
+            EvictionVerdict::Allowed => return Ok(()),
+            EvictionVerdict::Denied { why } => {
                 let how = self.exposed.how_it_goes_on(&self.namespace);
                 return Err(how.map_or_else(|| why.clone(), |how| format!("{why}; {how}")));
             }
-            Verdict::IfCephAgrees { with } => with,
+            EvictionVerdict::IfCephAgrees { with } => with,
         };
         if is_permitted {
             return Ok(());
@@ -288,15 +288,15 @@ impl Review {
 
     /// Our own word, and whether a person's stands against Ceph's. What it lets go counts from here on, before Ceph is
     /// asked: two that are asked about at once know of each other.
-    fn word(&self, unit: &UnitId, dry_run: bool) -> (Verdict, bool) {
+    fn word(&self, unit: &UnitId, dry_run: bool) -> (EvictionVerdict, bool) {
         let evidence = self.evidence();
         match (&*evidence, daemons::osd_of(unit)) {
             (Evidence::NotManaged, _) => {
                 let beside = self.exposed.may_go_beside_a_wave(unit, dry_run);
-                let denied = |why| Verdict::Denied { why };
-                (beside.map_or_else(denied, |()| Verdict::Allowed), false)
+                let denied = |why| EvictionVerdict::Denied { why };
+                (beside.map_or_else(denied, |()| EvictionVerdict::Allowed), false)
             }
-            (Evidence::Unavailable { why }, Some(_)) => (Verdict::Denied { why: why.clone() }, false),
+            (Evidence::Unavailable { why }, Some(_)) => (EvictionVerdict::Denied { why: why.clone() }, false),
             (
                 Evidence::Observed {
                     observation,
@@ -307,7 +307,7 @@ impl Review {
                 let (mut granted, now) = (self.granted(), Timestamp::now());
                 let before: BTreeSet<u32> = granted.keys().copied().collect();
                 let verdict = observation.may_go(osd, &before, now);
-                if matches!(verdict, Verdict::IfCephAgrees { .. }) && !dry_run {
+                if matches!(verdict, EvictionVerdict::IfCephAgrees { .. }) && !dry_run {
                     granted.insert(osd, now);
                 }
                 (verdict, is_permitted(interruptions, unit))
@@ -321,13 +321,13 @@ impl Review {
     }
 
     /// No OSD: its budget counts them, a run those that it restarts, and Ceph knows this one if it has an oracle for its kind.
-    fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> Verdict {
+    fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> EvictionVerdict {
         match self.exposed.lets_go(unit, dry_run) {
-            Ok(()) if ["mon", "mds"].contains(&daemons::kind_of(unit)) => Verdict::IfCephAgrees {
+            Ok(()) if ["mon", "mds"].contains(&daemons::kind_of(unit)) => EvictionVerdict::IfCephAgrees {
                 with: BTreeSet::new(),
             },
-            Ok(()) => Verdict::Allowed,
-            Err(why) => Verdict::Denied { why },
+            Ok(()) => EvictionVerdict::Allowed,
+            Err(why) => EvictionVerdict::Denied { why },
         }
     }
 

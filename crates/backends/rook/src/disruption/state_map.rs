@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::api::failed;
 use crate::api::names::MANAGER;
-use crate::disruption::drains::Memory;
+use crate::disruption::drains::DrainMemory;
 
 /// Ours.
 const OURS: &str = "stagger-drains";
@@ -32,7 +32,7 @@ const WRITTEN: Duration = Duration::from_mins(1);
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StateMap {
-    pub(crate) memory: Memory,
+    pub(crate) memory: DrainMemory,
     /// The failure domains on which `noout` was set, or was about to be.
     pub(crate) noout: BTreeSet<String>,
     /// The version of Rook's ConfigMap from which `noout` was taken over: what it says is of before that.
@@ -56,7 +56,7 @@ pub(crate) struct StateMap {
 impl StateMap {
     /// Whether nothing drains, and nothing has to be given back.
     pub(crate) fn is_idle(&self) -> bool {
-        self.noout.is_empty() && self.memory == Memory::default()
+        self.noout.is_empty() && self.memory == DrainMemory::default()
     }
 
     /// Whether one of the domains that have `noout` in Ceph, and not by us, has it so newly that Rook may yet be about to write that it is Rook's.
@@ -223,7 +223,7 @@ mod tests {
         // When it is over, a person may set it.
         let later = StateMap {
             noout: BTreeSet::new(),
-            memory: Memory::default(),
+            memory: DrainMemory::default(),
             ..kept
         };
         assert!(later.clone().taking_over(&map).is_idle());

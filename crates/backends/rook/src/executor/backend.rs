@@ -30,13 +30,13 @@ use crate::api::maintenance::Desired;
 use crate::api::names::MANAGER;
 use crate::api::objects::{Deployment, Pod};
 use crate::api::pod_revision::PodRevision;
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::executor::beside;
 use crate::executor::diagnostics::Gather;
 use crate::executor::managed_fields::{
     FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted,
 };
-use crate::executor::memory::Memory;
+use crate::executor::memory::RookMemory;
 use crate::executor::migrations;
 use crate::executor::rollout::{Rollout, major, rollout, start_limit};
 use crate::executor::skip_checks;
@@ -52,7 +52,7 @@ const WRITES: u32 = 5;
 
 /// A Ceph cluster laid out by Rook.
 pub struct RookBackend {
-    parts: Parts,
+    parts: RookBackendParts,
     /// The interruptions that a person permits.
     permitted: Mutex<Permitted>,
     deployments: Api<Deployment>,
@@ -61,7 +61,7 @@ pub struct RookBackend {
 }
 
 /// What a [`RookBackend`] is made of.
-pub struct Parts {
+pub struct RookBackendParts {
     /// Ceph as on plain hosts; of it facts, guards, the oracle and the lock are used.
     pub ceph: CephBackend,
     /// How to reach Kubernetes.
@@ -75,7 +75,7 @@ pub struct Parts {
     /// What people and Rook have of the cluster, as it is now.
     pub desired: watch::Receiver<Arc<Desired>>,
     /// How things were before the run.
-    pub memory: Memory,
+    pub memory: RookMemory,
     /// What the run has down or may stop, and how far the PodDisruptionBudgets are closed for it.
     pub exposed: Arc<WaveExposure>,
     /// Hears of each OSD that is stopped unchecked.
@@ -84,7 +84,7 @@ pub struct Parts {
 
 impl RookBackend {
     /// One for a run.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: RookBackendParts) -> Self {
         Self {
             deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
             permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
@@ -168,7 +168,7 @@ impl RookBackend {
             .watched
             .daemon(unit)
             .map(|deployment| deployment.metadata.generation);
-        let Memory { beside, wish, .. } = &self.parts.memory;
+        let RookMemory { beside, wish, .. } = &self.parts.memory;
         let holder = beside::holder_with(beside.as_ref(), wish, &made.image);
         let since = Some(Timestamp::now());
         call.may_begin(&tried)?;
@@ -305,10 +305,10 @@ impl RookBackend {
 
     /// How long a daemon may take to start, as people have it now.
     fn start_limit(&self, unit: &UnitId) -> Duration {
-        let Memory {
+        let RookMemory {
             baseline, book, wish, ..
         } = &self.parts.memory;
-        let said = Settings::read(&self.parts.desired.borrow(), wish.release_changes).start_timeout;
+        let said = PolicySettings::read(&self.parts.desired.borrow(), wish.release_changes).start_timeout;
         let before = baseline.daemons.get(unit);
         let before = before.and_then(|daemon| daemon.revision.as_ref());
         let wanted = book.values().find(|made| made.image == wish.image);
@@ -370,7 +370,7 @@ impl Executor for RookBackend {
         }
         let mut facts = self.parts.ceph.facts().await?;
         one_gateway_each(&mut facts);
-        let Parts {
+        let RookBackendParts {
             cluster,
             memory,
             watched,

@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use image::is_taken_up;
-pub use image::{ClusterImage, RookWord};
+pub use image::{ClusterImage, RookImageStatus};
 pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, not_done as servers_not_done};
 pub(crate) use monitors::unwatched;
-pub(crate) use settle::{Settle, settle};
+pub(crate) use settle::{SettleAction, settle};
 
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ use crate::executor::managed_fields::{HELD_BY, holder, is_made_of};
 /// What a run beside Rook keeps of how it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Beside {
+pub struct CoexistenceState {
     /// Who holds: the name of the CephMaintenance.
     pub holder: String,
     /// The image that the CephCluster named.
@@ -73,7 +73,11 @@ pub type Daemons = BTreeMap<UnitId, Arc<Deployment>>;
 
 /// Who keeps Rook from a daemon that gets this image: nobody, where it is the one that the CephCluster names. Whoever is taken back
 /// after Rook had it again is kept from Rook by the same write, or Rook would take it forth once more.
-pub(crate) fn holder_with<'a>(beside: Option<&'a Beside>, wish: &Goal, image: &str) -> Option<&'a str> {
+pub(crate) fn holder_with<'a>(
+    beside: Option<&'a CoexistenceState>,
+    wish: &Goal,
+    image: &str,
+) -> Option<&'a str> {
     beside
         .filter(|_| image != wish.image)
         .map(|beside| beside.holder.as_str())
@@ -314,8 +318,8 @@ mod tests {
         serde_json::from_value(baseline).unwrap()
     }
 
-    fn ours() -> Beside {
-        Beside {
+    fn ours() -> CoexistenceState {
+        CoexistenceState {
             holder: "m".to_owned(),
             image_before: Some(OLD.to_owned()),
             mds_by_rook: true,
@@ -355,7 +359,7 @@ mod tests {
             daemon("osd.2", NEW, &none),
             daemon("osd.3", OLD, &json!({ DO_NOT_RECONCILE: "mine" })),
         ]);
-        let names_it = |image: &str, word: RookWord| ClusterImage {
+        let names_it = |image: &str, word: RookImageStatus| ClusterImage {
             named: Some(image.to_owned()),
             word,
         };
@@ -364,7 +368,7 @@ mod tests {
             conditions(run, daemons, &RookProgress { image, servers }).unwrap()
         };
         let done = |daemons: &Daemons, image: &str| -> Vec<bool> {
-            let conditions = told(daemons, names_it(image, RookWord::TakenUp));
+            let conditions = told(daemons, names_it(image, RookImageStatus::TakenUp));
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
         assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
@@ -380,7 +384,10 @@ mod tests {
         assert_eq!(done(&begun, NEW), [true, true, true, true]);
         assert_eq!(is_open(run, &begun, Some(NEW)), None);
         // Rook has its own mind about the image: no monitor is changed before it is known.
-        let refused = names_it(NEW, RookWord::NotTakenUp("Rook does not take it up".to_owned()));
+        let refused = names_it(
+            NEW,
+            RookImageStatus::NotTakenUp("Rook does not take it up".to_owned()),
+        );
         let told = told(&begun, refused);
         let verdicts: Vec<Verdict> = told.iter().map(|one| one.verdict).collect();
         assert_eq!(verdicts, [Verdict::Yes, Verdict::No, Verdict::Yes, Verdict::Yes]);
@@ -418,7 +425,7 @@ mod tests {
             let rook = RookProgress {
                 image: ClusterImage {
                     named: Some(NEW.to_owned()),
-                    word: RookWord::TakenUp,
+                    word: RookImageStatus::TakenUp,
                 },
                 servers: servers.map(str::to_owned),
             };
@@ -532,13 +539,13 @@ mod tests {
         };
         let let_go = |units: &[&str]| {
             let units = units.iter().map(|unit| UnitId::new(*unit).unwrap());
-            Settle::LetGo(units.collect())
+            SettleAction::LetGo(units.collect())
         };
         let done = Daemons::from([daemon("osd.1", NEW, &held()), daemon("osd.2", NEW, &json!({}))]);
         assert_eq!(settle(true, &done, NEW), let_go(&["osd.1"]));
         let half = Daemons::from([daemon("osd.1", NEW, &json!({})), daemon("osd.2", OLD, &held())]);
         match settle(true, &half, NEW) {
-            Settle::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
+            SettleAction::Stay(why) => assert!(why.contains("osd.2") && why.contains(NEW), "{why}"),
             other => panic!("{other:?}"),
         }
         // The second half of our mark goes where somebody has taken the first one away.
@@ -551,14 +558,17 @@ mod tests {
         assert_eq!(settle(false, &half, NEW), let_go(&["osd.2"]));
         // All of it went back.
         let back = Daemons::from([daemon("osd.1", OLD, &held()), daemon("osd.2", OLD, &held())]);
-        assert_eq!(settle(true, &back, NEW), Settle::ImageBefore(OLD.to_owned()));
+        assert_eq!(
+            settle(true, &back, NEW),
+            SettleAction::ImageBefore(OLD.to_owned())
+        );
         assert_eq!(settle(true, &back, OLD), let_go(&["osd.1", "osd.2"]));
         // Rook takes back what it has updated itself.
         let mut with_servers = back.clone();
         with_servers.extend([daemon("mds.fs-a", NEW, &json!({}))]);
         assert_eq!(
             settle(true, &with_servers, NEW),
-            Settle::ImageBefore(OLD.to_owned())
+            SettleAction::ImageBefore(OLD.to_owned())
         );
         // By a CephMaintenance that is gone; and what a person holds is theirs.
         let theirs = Daemons::from([

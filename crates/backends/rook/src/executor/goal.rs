@@ -11,7 +11,7 @@ use stagger_core::model::Policy;
 use crate::api::maintenance::Desired;
 use crate::api::pod::Fields;
 use crate::api::pod_revision::PodRevision;
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 
 /// Who ended a run, as its journal has it, where a spec asks for something else.
 pub const SUPERSEDED: &str = "something else is asked for now";
@@ -48,7 +48,7 @@ impl Goal {
     /// What is asked for; nothing, as long as no image is named.
     pub fn of(desired: &Desired, release_changes: bool) -> Option<Self> {
         let image = desired.image()?.clone();
-        let settings = Settings::read(desired, release_changes);
+        let settings = PolicySettings::read(desired, release_changes);
         Some(Self {
             image,
             pods: settings.pods,

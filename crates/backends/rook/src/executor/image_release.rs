@@ -79,15 +79,15 @@ pub(crate) async fn of(
         let found = pods.list(&of_job).await.map_err(|error| failed(&tried, &error))?;
         for pod in &found.items {
             match said(pod) {
-                Said::Version(version) => {
+                ImageAnswer::Version(version) => {
                     jobs.delete(&name, &DeleteParams::background()).await.ok();
                     return Ok(version);
                 }
-                Said::Nothing(why) => {
+                ImageAnswer::Nothing(why) => {
                     jobs.delete(&name, &DeleteParams::background()).await.ok();
                     return Err(BackendError::transient(tried, why).hint("is it an image of Ceph?"));
                 }
-                Said::Not(why) => last = why,
+                ImageAnswer::Not(why) => last = why,
             }
         }
         sleep(Duration::from_secs(1)).await;
@@ -117,7 +117,7 @@ fn as_of(daemon: PodSpec) -> Value {
     json!(like)
 }
 
-enum Said {
+enum ImageAnswer {
     Version(Version),
     /// It has ended well, and there is no release in what it said.
     Nothing(String),
@@ -125,7 +125,7 @@ enum Said {
     Not(String),
 }
 
-fn said(pod: &Pod) -> Said {
+fn said(pod: &Pod) -> ImageAnswer {
     let status = pod
         .status
         .as_ref()
@@ -134,25 +134,25 @@ fn said(pod: &Pod) -> Said {
         .and_then(|all| all.first())
         .and_then(|one| one.state.as_ref());
     let Some(state) = state else {
-        return Said::Not("its pod has not been started".to_owned());
+        return ImageAnswer::Not("its pod has not been started".to_owned());
     };
     if let Some(waiting) = &state.waiting {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        return Said::Not(format!(
+        return ImageAnswer::Not(format!(
             "its pod waits: {} {}",
             text(&waiting.reason),
             text(&waiting.message)
         ));
     }
     let Some(ended) = &state.terminated else {
-        return Said::Not("its pod runs".to_owned());
+        return ImageAnswer::Not("its pod runs".to_owned());
     };
     let message = ended.message.clone().unwrap_or_default();
     let why = format!("it ended with {} and said {message:?}", ended.exit_code);
     match Version::parse_long(message.trim()) {
-        _ if ended.exit_code != 0 => Said::Not(why),
-        Some(version) => Said::Version(version),
-        None => Said::Nothing(why),
+        _ if ended.exit_code != 0 => ImageAnswer::Not(why),
+        Some(version) => ImageAnswer::Version(version),
+        None => ImageAnswer::Nothing(why),
     }
 }
 

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use stagger_ceph::translate::Baseline;
 
 use crate::api::pod_revision::RevisionCatalog;
-use crate::executor::beside::{Beside, Changes};
+use crate::executor::beside::{Changes, CoexistenceState};
 use crate::executor::goal::Goal;
 
 /// What a run keeps of how things were before it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct RookMemory {
     /// The cluster's health and daemons.
     pub baseline: Baseline,
     /// What revisions stand for.
@@ -19,10 +19,10 @@ pub struct Memory {
     pub wish: Goal,
     /// Beside a Rook that runs: how it was before. Else Rook must not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Beside>,
+    pub beside: Option<CoexistenceState>,
 }
 
-impl Memory {
+impl RookMemory {
     /// What the run is to change.
     pub(crate) fn changes(&self) -> Changes<'_> {
         Changes {

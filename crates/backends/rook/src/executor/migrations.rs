@@ -17,7 +17,7 @@ use crate::api::objects::Deployment;
 
 /// Where in a run a migration has its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MigrationPoint {
     /// Before all stages.
     Before,
     /// Before the stage of that kind of daemon.
@@ -28,7 +28,7 @@ pub enum Place {
 
 /// How it is done.
 #[derive(Debug, Clone, Copy)]
-pub enum Work {
+pub enum MigrationWork {
     /// By a merge patch of each Deployment that needs one.
     Deployments(fn(&Deployment) -> Option<Value>),
     /// By Ceph, whose own steps are compiled into a target where they are needed.
@@ -37,34 +37,34 @@ pub enum Work {
 
 /// One migration.
 #[derive(Debug, Clone, Copy)]
-pub struct Migration {
+pub struct UpgradeMigration {
     /// The name of its step; of Ceph's the beginning.
     pub name: &'static str,
     /// The release of stagger that declares it first.
     pub since: &'static str,
     /// Its place.
-    pub place: Place,
+    pub place: MigrationPoint,
     /// What it does, and what for.
     pub why: &'static str,
     /// How it is done.
-    pub work: Work,
+    pub work: MigrationWork,
 }
 
 /// All of them, in the order in which they are done at one place.
-pub const MIGRATIONS: [Migration; 2] = [
-    Migration {
+pub const MIGRATIONS: [UpgradeMigration; 2] = [
+    UpgradeMigration {
         name: "daemon-labels",
         since: "0.1.0",
-        place: Place::Before,
+        place: MigrationPoint::Before,
         why: "gives Deployments of older releases of Rook the labels by which daemons are found",
-        work: Work::Deployments(daemon_labels),
+        work: MigrationWork::Deployments(daemon_labels),
     },
-    Migration {
+    UpgradeMigration {
         name: "require-osd-release",
         since: "0.1.0",
-        place: Place::After,
+        place: MigrationPoint::After,
         why: "switches on what the new release adds, once every OSD runs it",
-        work: Work::Ceph,
+        work: MigrationWork::Ceph,
     },
 ];
 
@@ -83,12 +83,12 @@ pub(crate) fn of_step(step: &PartName) -> Option<fn(&Deployment) -> Option<Value
         .iter()
         .find(|migration| migration.name == step.as_str())?;
     match found.work {
-        Work::Deployments(patch) => Some(patch),
-        Work::Ceph => None,
+        MigrationWork::Deployments(patch) => Some(patch),
+        MigrationWork::Ceph => None,
     }
 }
 
-fn done_when(migration: &Migration) -> Result<ConditionName, IdError> {
+fn done_when(migration: &UpgradeMigration) -> Result<ConditionName, IdError> {
     ConditionName::new(format!("{}-done", migration.name))
 }
 
@@ -96,7 +96,7 @@ fn done_when(migration: &Migration) -> Result<ConditionName, IdError> {
 pub(crate) fn conditions(deployments: &[impl Borrow<Deployment>]) -> Result<Vec<Condition>, IdError> {
     let mut conditions = Vec::new();
     for migration in &MIGRATIONS {
-        let Work::Deployments(patch) = migration.work else {
+        let MigrationWork::Deployments(patch) = migration.work else {
             continue;
         };
         let mut left = deployments
@@ -125,7 +125,7 @@ pub(crate) fn conditions(deployments: &[impl Borrow<Deployment>]) -> Result<Vec<
 pub(crate) fn place(target: &mut Target, deployments: &[impl Borrow<Deployment>]) -> Result<(), IdError> {
     // From the last to the first: each is put before those that are there.
     for migration in MIGRATIONS.iter().rev() {
-        let Work::Deployments(patch) = migration.work else {
+        let MigrationWork::Deployments(patch) = migration.work else {
             continue;
         };
         if !deployments
@@ -144,13 +144,13 @@ pub(crate) fn place(target: &mut Target, deployments: &[impl Borrow<Deployment>]
         let is_stage =
             |part: &Part, of: &str| matches!(part, Part::Stage(stage) if stage.kind.as_str() == of);
         let at = match migration.place {
-            Place::Before => 0,
-            Place::Between(kind) => target
+            MigrationPoint::Before => 0,
+            MigrationPoint::Between(kind) => target
                 .parts
                 .iter()
                 .position(|part| is_stage(part, kind))
                 .unwrap_or(target.parts.len()),
-            Place::After => target.parts.len(),
+            MigrationPoint::After => target.parts.len(),
         };
         target.parts.insert(at, step);
     }

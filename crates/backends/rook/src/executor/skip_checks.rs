@@ -4,15 +4,15 @@
 //! cluster demands, and the monitors' quorum. No placement group counts as a budget. That is for one OSD at a
 //! time: a set is never let go unchecked. Monitors, managers, metadata servers and gateways keep their budgets.
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
-use stagger_ceph::facts::{Facts, Known};
-use stagger_core::model::{Condition, Kind, Limit, Policy, UnitId, Verdict};
+use stagger_core::model::{Condition, Fact, Kind, Limit, Policy, UnitId, Verdict};
 use stagger_core::run::Answer;
 
 /// The facts, as if no placement group were there.
-pub(crate) fn without_groups(facts: &Facts) -> Facts {
-    Facts {
-        pgs: Known::Yes(PgMap::default()),
+pub(crate) fn without_groups(facts: &CephFacts) -> CephFacts {
+    CephFacts {
+        pgs: Fact::Yes(PgMap::default()),
         ..facts.clone()
     }
 }

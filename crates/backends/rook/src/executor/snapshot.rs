@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt as _;
-use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::rgw::Gateway;
 use stagger_ceph::translate::{
     Baseline, HealthPolicy, Permitted, absent, budgets, conditions, interruptions, units, with_recovered,
@@ -19,7 +19,7 @@ use crate::api::pod::{self, Fields};
 use crate::api::pod_revision::{PodRevision, image_of};
 use crate::executor::beside::{self, RookProgress};
 use crate::executor::goal::Goal;
-use crate::executor::memory::Memory;
+use crate::executor::memory::RookMemory;
 use crate::executor::rollout::is_rolled_out;
 use crate::executor::{managed_fields, migrations, skip_checks};
 
@@ -30,8 +30,8 @@ use crate::executor::{managed_fields, migrations, skip_checks};
 /// Facts that make no snapshot.
 pub fn snapshot(
     cluster: &ClusterName,
-    facts: &Facts,
-    memory: Option<&Memory>,
+    facts: &CephFacts,
+    memory: Option<&RookMemory>,
     permitted: &Permitted,
     watched: &ObjectCache,
     rook: Option<&RookProgress>,
@@ -92,7 +92,7 @@ pub fn snapshot(
 /// # Errors
 /// A name that cannot be used.
 pub fn units_of(
-    facts: &Facts,
+    facts: &CephFacts,
     baseline: Option<&Baseline>,
     watched: &ObjectCache,
     named: &BTreeMap<String, Fields>,
@@ -174,7 +174,7 @@ fn made_of(
 
 /// A gateway's pod that moves to another node is still the same gateway, and the service map shows it twice
 /// for a while: the later one counts.
-pub fn one_gateway_each(facts: &mut Facts) {
+pub fn one_gateway_each(facts: &mut CephFacts) {
     let mut latest: BTreeMap<String, Gateway> = BTreeMap::new();
     for mut gateway in std::mem::take(&mut facts.gateways) {
         if let Some((name, _)) = gateway.name.split_once('@') {

@@ -27,7 +27,7 @@ const ON_ITS_WAY: Duration = Duration::from_secs(2);
 const SHOWN: usize = 3;
 
 /// The OSDs of a wave that are or may be stopped; `None`: no wave is open.
-pub type Wave = Option<BTreeSet<u32>>;
+pub type ExposedOsds = Option<BTreeSet<u32>>;
 
 /// What of the open wave is exposed, and how far the budgets are closed for it.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct ExposedWave {
 }
 
 impl ExposedWave {
-    fn wave(&self) -> Wave {
+    fn wave(&self) -> ExposedOsds {
         self.open
             .then(|| self.exposed.union(&self.again).copied().collect())
     }
@@ -211,14 +211,14 @@ impl WaveExposure {
 
     /// Says that the budgets are about to be what they should be beside that wave: who is not of it any more has
     /// no closed budgets from now on.
-    pub fn is_changing(&self, wave: &Wave) {
+    pub fn is_changing(&self, wave: &ExposedOsds) {
         let now = wave.as_ref();
         self.closed
             .send_modify(|closed| closed.retain(|osd| now.is_some_and(|wave| wave.contains(osd))));
     }
 
     /// Whether the budgets are not yet known to be closed for all of that wave.
-    pub fn waits_for(&self, wave: &Wave) -> bool {
+    pub fn waits_for(&self, wave: &ExposedOsds) -> bool {
         let closed = self.closed.borrow();
         wave.as_ref().is_some_and(|wave| !wave.is_subset(&closed))
     }
@@ -239,7 +239,7 @@ impl WaveExposure {
     }
 
     /// Says that now nothing may be evicted beside that wave that is not proven.
-    pub fn is_closed(&self, wave: Wave) {
+    pub fn is_closed(&self, wave: ExposedOsds) {
         self.closed.send_replace(wave.unwrap_or_default());
     }
 
@@ -264,7 +264,7 @@ pub struct Waves(watch::Receiver<ExposedWave>);
 
 impl Waves {
     /// What is exposed now; it counts as seen.
-    pub fn now(&mut self) -> Wave {
+    pub fn now(&mut self) -> ExposedOsds {
         self.0.borrow_and_update().wave()
     }
 
@@ -389,7 +389,7 @@ mod tests {
             told
         }
 
-        fn wave(&self) -> Wave {
+        fn wave(&self) -> ExposedOsds {
             self.exposed.wave().now()
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::api::maintenance::Condition;
+use crate::api::maintenance::StatusCondition;
 use crate::observability::status::ClusterStatus;
 
 /// The reason of what is as it should be.
@@ -33,7 +33,7 @@ pub(crate) const OBSERVING: &str = "Observing";
 /// - `Degraded`: something is wrong beside that, each object in a sentence.
 /// - `Blocked`: an update cannot go on by itself, or must not begin.
 /// - `UpToDate`: every daemon is as asked for.
-pub(crate) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> Vec<Condition> {
+pub(crate) fn of(told: &ClusterStatus, before: &[StatusCondition], now: Timestamp) -> Vec<StatusCondition> {
     let (reason, message) = (told.reason.as_str(), told.message.as_str());
     let away = told
         .troubles
@@ -46,7 +46,7 @@ pub(crate) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> 
         let status = if holds { "True" } else { "False" };
         let same = before.iter().find(|one| one.kind == kind && one.status == status);
         let since = same.and_then(|one| one.last_transition_time.clone());
-        Condition {
+        StatusCondition {
             kind: kind.to_owned(),
             status: status.to_owned(),
             reason: if reason.is_empty() { FINE } else { reason }.to_owned(),
@@ -80,7 +80,7 @@ pub(crate) fn of(told: &ClusterStatus, before: &[Condition], now: Timestamp) -> 
 }
 
 /// The reason of the phase.
-pub(crate) fn reason(conditions: &[Condition]) -> Option<&str> {
+pub(crate) fn reason(conditions: &[StatusCondition]) -> Option<&str> {
     conditions
         .iter()
         .find(|one| one.kind == "UpToDate")
@@ -115,7 +115,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn holds(conditions: &[Condition]) -> Vec<&str> {
+    fn holds(conditions: &[StatusCondition]) -> Vec<&str> {
         let holding = conditions.iter().filter(|one| one.status == "True");
         holding.map(|one| one.kind.as_str()).collect()
     }
@@ -127,7 +127,7 @@ mod tests {
         let second = of(&told("Progressing", "UpgradeWaits"), &first, at(60));
         let third = of(&told("Ready", "UpToDate"), &second, at(120));
         assert_eq!(holds(&third), ["UpToDate", "Available"]);
-        let since = |conditions: &[Condition], kind: &str| {
+        let since = |conditions: &[StatusCondition], kind: &str| {
             let found = conditions.iter().find(|one| one.kind == kind).unwrap();
             found.last_transition_time.clone().unwrap()
         };

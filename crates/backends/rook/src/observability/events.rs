@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::agent::agents::AgentRollout;
-use crate::api::settings::Settings;
-use crate::observability::status::{ClusterStatus, Drained, Provisioning};
-use crate::provision::Remark;
+use crate::api::settings::PolicySettings;
+use crate::observability::status::{ClusterStatus, DrainStatus, Provisioning};
+use crate::provision::ProvisioningWarning;
 
 /// Who reports.
 const CONTROLLER: &str = "stagger.dev/operator";
@@ -30,7 +30,7 @@ const NOTE: usize = 1024;
 
 /// Something that a person would want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct EventRecord {
     /// Whether somebody should have a look.
     warns: bool,
     /// What was being done: `Upgrade`, `Drain` …
@@ -42,8 +42,8 @@ pub(crate) struct News {
 }
 
 /// All is as it should be.
-fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> News {
-    News {
+fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
+    EventRecord {
         warns: false,
         action,
         reason,
@@ -52,15 +52,15 @@ fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> 
 }
 
 /// Somebody should have a look.
-fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> News {
-    News {
+fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
+    EventRecord {
         warns: true,
         ..good(action, reason, note)
     }
 }
 
 /// What was known before a run's first event.
-pub(crate) fn of_notice(notice: &Notice) -> Option<News> {
+pub(crate) fn of_notice(notice: &Notice) -> Option<EventRecord> {
     match notice {
         // The operator's own status says who leads.
         Notice::Locked { .. } => None,
@@ -84,7 +84,7 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<News> {
 }
 
 /// What is new in a status that another takes the place of.
-pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News> {
+pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<EventRecord> {
     let mut news = Vec::new();
     let said = |told: &ClusterStatus| {
         // Which agent is waited for is another every few seconds.
@@ -103,7 +103,7 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News
             .filter(|(object, _)| !known.is_some_and(|known| known.contains_key(*object)));
         news.extend(new.map(|(_, note)| bad("Observe", reason, note.clone())));
     }
-    let nothing = Drained::default();
+    let nothing = DrainStatus::default();
     let nothing_new = Provisioning::default();
     news.extend(of_provisioning(
         before.provisioning.as_ref().unwrap_or(&nothing_new),
@@ -120,8 +120,8 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<News
 }
 
 /// What is not done about new OSDs: once for each node or claim, and reason, though its text may name another time.
-fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<News> {
-    let told = |remark: &Remark| {
+fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<EventRecord> {
+    let told = |remark: &ProvisioningWarning| {
         before
             .remarks
             .iter()
@@ -137,7 +137,7 @@ fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<News> {
     remarks.chain(fields).collect()
 }
 
-fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
+fn of_drains(before: &DrainStatus, now: &DrainStatus) -> Vec<EventRecord> {
     let mut news = Vec::new();
     for domain in now.draining.difference(&before.draining) {
         news.push(match now.noout.get(domain) {
@@ -180,8 +180,8 @@ fn of_drains(before: &Drained, now: &Drained) -> Vec<News> {
 }
 
 /// What a person hears of the agents: that they are being brought to this release, and that they are.
-pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<News> {
-    let agents = |news: fn(&'static str, &'static str, String) -> News, reason, what| {
+pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<EventRecord> {
+    let agents = |news: fn(&'static str, &'static str, String) -> EventRecord, reason, what| {
         Some(news("BringAgents", reason, what))
     };
     match (before, now) {
@@ -219,8 +219,8 @@ pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<New
 
 /// What a line of a run's journal is to a person, if anything. `title`: what the run is to do; `held`: the
 /// reason for which it was held before.
-pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Option<News> {
-    let upgrade = |news: fn(&'static str, &'static str, String) -> News, reason, what: String| {
+pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Option<EventRecord> {
+    let upgrade = |news: fn(&'static str, &'static str, String) -> EventRecord, reason, what: String| {
         Some(news("Upgrade", reason, format!("{title}: {what}")))
     };
     match &entry.event {
@@ -269,22 +269,22 @@ pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
 }
 
 /// A use of `skipUpgradeChecks`.
-pub(crate) fn unchecked(note: String) -> News {
+pub(crate) fn unchecked(note: String) -> EventRecord {
     bad("Upgrade", "ChecksSkipped", note)
 }
 
 /// A daemon that is given back, and from which somebody else keeps Rook.
-pub(crate) fn still_kept(note: String) -> News {
+pub(crate) fn still_kept(note: String) -> EventRecord {
     bad("GiveBack", "RookStaysKept", note)
 }
 
 /// A known risk that applies or may, and keeps no update from being begun.
-pub(crate) fn known_risk(note: String) -> News {
+pub(crate) fn known_risk(note: String) -> EventRecord {
     bad("Upgrade", "KnownRisk", note)
 }
 
 /// What a person should know of a spec's fields.
-pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
+pub(crate) fn of_settings(settings: &PolicySettings) -> Vec<EventRecord> {
     let mut news = Vec::new();
     if settings.skip_checks {
         let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time unchecked; data \
@@ -299,12 +299,12 @@ pub(crate) fn of_settings(settings: &Settings) -> Vec<News> {
 }
 
 /// Sends Events of one object in the background.
-pub(crate) struct Events {
-    tell: mpsc::Sender<News>,
+pub(crate) struct EventPublisher {
+    tell: mpsc::Sender<EventRecord>,
     task: JoinHandle<()>,
 }
 
-impl Events {
+impl EventPublisher {
     /// Of that object; `identity` tells one operator from another.
     pub(crate) fn new(client: &Client, identity: &str, object: ObjectReference) -> Self {
         let reporter = Reporter {
@@ -317,7 +317,7 @@ impl Events {
     }
 
     /// Has it sent, and waits for nothing.
-    pub(crate) fn tell(&self, news: News) {
+    pub(crate) fn tell(&self, news: EventRecord) {
         let reason = news.reason;
         if let Err(error) = self.tell.try_send(news) {
             tracing::warn!(%error, reason, "an Event is not sent");
@@ -325,13 +325,18 @@ impl Events {
     }
 }
 
-impl Drop for Events {
+impl Drop for EventPublisher {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn send(client: Client, reporter: Reporter, object: ObjectReference, mut told: mpsc::Receiver<News>) {
+async fn send(
+    client: Client,
+    reporter: Reporter,
+    object: ObjectReference,
+    mut told: mpsc::Receiver<EventRecord>,
+) {
     while let Some(news) = told.recv().await {
         let event = Event {
             type_: if news.warns {

@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_mins(30);
 
 /// What is known of all loops.
 #[derive(Debug, Default)]
-pub(crate) struct Health(Mutex<State>);
+pub(crate) struct LoopHealth(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -33,7 +33,7 @@ enum Loop {
     Broken,
 }
 
-impl Health {
+impl LoopHealth {
     /// The API server has granted a request.
     pub(crate) fn answered(&self) {
         self.state().answered = true;
@@ -106,7 +106,7 @@ fn none(wrong: Vec<String>) -> Result<(), Vec<String>> {
 /// By which a loop tells that it goes on. Dropping it ends the loop.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    health: Arc<Health>,
+    health: Arc<LoopHealth>,
     name: String,
 }
 
@@ -139,7 +139,7 @@ impl Drop for Pulse {
 /// Something that was not seen yet.
 #[derive(Debug)]
 pub(crate) struct Unseen {
-    health: Arc<Health>,
+    health: Arc<LoopHealth>,
     what: String,
 }
 
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn it_is_ready_once_all_was_seen() {
-        let health = Arc::new(Health::default());
+        let health = Arc::new(LoopHealth::default());
         assert_eq!(health.ready().unwrap_err().len(), 1);
         health.answered();
         assert_eq!(health.ready(), Ok(()));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_loop_that_hangs_or_breaks_is_named() {
-        let health = Arc::new(Health::default());
+        let health = Arc::new(LoopHealth::default());
         let pulse = health.begins("cluster a");
         let later = Instant::now() + LONGEST + Duration::from_secs(1);
         assert_eq!(health.works(Instant::now()), Ok(()));

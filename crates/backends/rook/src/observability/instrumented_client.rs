@@ -8,17 +8,17 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use serde_json::Value;
-use stagger_ceph::api::{Answer, ApiError, Body, CephApi, Whom};
+use stagger_ceph::api::{Body, CephAnswer, CephApi, CephApiError, QueryTarget};
 use tower::{Layer, Service};
 
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
 
 /// Counts requests to the API server; one that it grants shows that it is there.
 #[derive(Clone)]
 pub(crate) struct Requests {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<LoopHealth>,
 }
 
 impl<S> Layer<S> for Requests {
@@ -106,17 +106,17 @@ pub(crate) struct InstrumentedCephApi {
 
 #[async_trait]
 impl CephApi for InstrumentedCephApi {
-    async fn command(&self, whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or("other").to_owned();
         let answer = self.api.command(whom, command).await;
         self.metrics.command(prefix, answer.is_ok());
         answer
     }
 
-    async fn ask_for_much(&self, whom: Whom, command: Value) -> Result<Body, ApiError> {
+    async fn ask_for_much(&self, whom: QueryTarget, command: Value) -> Result<Body, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or("other").to_owned();
         let answer = self.api.ask_for_much(whom, command).await;
-        let answered = matches!(&answer, Ok(_) | Err(ApiError::Refused { .. }));
+        let answered = matches!(&answer, Ok(_) | Err(CephApiError::Refused { .. }));
         self.metrics.command(prefix, answered);
         answer
     }

@@ -6,9 +6,9 @@ use stagger_core::run::{Command, Ending, Entry, Event, Run};
 
 use super::blocked::Blocked;
 use crate::api::maintenance::Desired;
-use crate::executor::beside::Beside;
+use crate::executor::beside::CoexistenceState;
 use crate::executor::goal::{Goal, is_superseded};
-use crate::executor::memory::Memory;
+use crate::executor::memory::RookMemory;
 
 /// Reasons of units that were tried and failed. What was left for another reason may go when that has passed.
 const FAILED: [Code; 3] = [Code::WentBack, Code::VisitFailed, Code::CouldNotBeEntered];
@@ -25,7 +25,7 @@ pub(crate) struct Last {
     /// What it was asked for; `None`: nobody can read that any more.
     wish: Option<Goal>,
     /// What it kept, if it went on beside a Rook that runs.
-    beside: Option<Beside>,
+    beside: Option<CoexistenceState>,
     ending: Ending,
     /// Whether it was ended as something else was asked for.
     interrupted: bool,
@@ -41,7 +41,7 @@ impl Last {
             } => Some(by),
             _ => None,
         });
-        let memory: Option<Memory> = serde_json::from_value(run.start().baseline.clone()).ok();
+        let memory: Option<RookMemory> = serde_json::from_value(run.start().baseline.clone()).ok();
         let (wish, beside) = memory.map_or((None, None), |memory| (Some(memory.wish), memory.beside));
         Some(Self {
             run: run.start().run.clone(),
@@ -53,7 +53,7 @@ impl Last {
     }
 
     /// What it kept of how it was before, and what it was asked for, if it went on beside a Rook that runs.
-    pub(crate) fn beside(&self) -> Option<(&Beside, &Goal)> {
+    pub(crate) fn beside(&self) -> Option<(&CoexistenceState, &Goal)> {
         self.beside.as_ref().zip(self.wish.as_ref())
     }
 
@@ -290,7 +290,7 @@ mod tests {
     fn what_is_given_up_is_read_from_the_journal() {
         let spec = |image: &str| desired(json!({}), json!({ "manage": ["updates"], "image": image }));
         let of = |ending: &Ending, by: &str| {
-            let memory = Memory {
+            let memory = RookMemory {
                 baseline: Baseline {
                     at: Timestamp::UNIX_EPOCH,
                     fsid: String::new(),

@@ -14,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use stagger_core::model::Phase;
 use stagger_core::run::{Action, Ending, Entry, Event, Run};
-use stagger_core::view::Verdict;
+use stagger_core::view::RunVerdict;
 
 use crate::agent::agents::AgentRollout;
 use crate::observability::status::ClusterStatus;
@@ -158,11 +158,11 @@ impl ClusterMetrics {
     }
 
     /// A run has come to this.
-    pub(crate) fn run(&self, run: &Run, verdict: Verdict) {
+    pub(crate) fn run(&self, run: &Run, verdict: RunVerdict) {
         let down = run.wave().map_or(0, |wave| {
             wave.units.values().filter(|visit| visit.since.is_some()).count()
         });
-        let of_run = OfRun {
+        let of_run = RunGauges {
             verdict,
             waves_done: run.waves_passed() as usize,
             waves_left: run
@@ -245,12 +245,12 @@ struct Cluster {
     draining: usize,
     waiting: usize,
     answered: Option<Timestamp>,
-    run: Option<OfRun>,
+    run: Option<RunGauges>,
 }
 
 #[derive(Debug)]
-struct OfRun {
-    verdict: Verdict,
+struct RunGauges {
+    verdict: RunVerdict,
     waves_done: usize,
     waves_left: usize,
     down: usize,
@@ -340,11 +340,11 @@ impl Collector for Now {
             let verdict = cluster.run.as_ref()?.verdict;
             Some(
                 [
-                    ("running", Verdict::Running),
-                    ("held", Verdict::Held),
-                    ("needs-you", Verdict::NeedsYou),
-                    ("done", Verdict::Done),
-                    ("ended", Verdict::Ended),
+                    ("running", RunVerdict::Running),
+                    ("held", RunVerdict::Held),
+                    ("needs-you", RunVerdict::NeedsYou),
+                    ("done", RunVerdict::Done),
+                    ("ended", RunVerdict::Ended),
                 ]
                 .map(|(word, one)| (of.with("verdict", word), flag(one == verdict))),
             )
@@ -403,7 +403,7 @@ mod tests {
     use stagger_core::model::Reason;
 
     use super::*;
-    use crate::observability::status::Drained;
+    use crate::observability::status::DrainStatus;
 
     /// Of a cluster that has done, and is at, all that is measured.
     fn full() -> (Arc<Metrics>, ClusterMetrics) {
@@ -422,16 +422,16 @@ mod tests {
         cluster.status(&ClusterStatus {
             phase: "Blocked".to_owned(),
             reason: "NeedsAPerson".to_owned(),
-            drains: Some(Drained {
+            drains: Some(DrainStatus {
                 draining: BTreeSet::from(["a".to_owned()]),
                 waiting: BTreeSet::from(["b".to_owned(), "c".to_owned()]),
-                ..Drained::default()
+                ..DrainStatus::default()
             }),
             ..ClusterStatus::default()
         });
         cluster.change(|cluster| {
-            cluster.run = Some(OfRun {
-                verdict: Verdict::NeedsYou,
+            cluster.run = Some(RunGauges {
+                verdict: RunVerdict::NeedsYou,
                 waves_done: 3,
                 waves_left: 4,
                 down: 2,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::executor::migrations;
-use crate::provision::Remark;
+use crate::provision::ProvisioningWarning;
 
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct ClusterStatus {
     /// The run after which a person asked to try again.
     pub(crate) retry_after: Option<String>,
     /// What is blocked by drains, and why.
-    pub(crate) drains: Option<Drained>,
+    pub(crate) drains: Option<DrainStatus>,
     /// What is told of new OSDs.
     pub(crate) provisioning: Option<Provisioning>,
     /// What is told of OSDs that might be removed.
@@ -80,7 +80,7 @@ pub(crate) type Troubles = BTreeMap<&'static str, BTreeMap<String, String>>;
 /// What drains come to, as the status has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Drained {
+pub(crate) struct DrainStatus {
     /// The failure domains of which nothing may be evicted, at most 20.
     pub(crate) blocked: Vec<String>,
     /// How many they are.
@@ -102,7 +102,7 @@ pub(crate) struct Provisioning {
     /// The nodes and claims whose devices are being prepared.
     pub(crate) preparing: Vec<String>,
     /// What is not done, and why.
-    pub(crate) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<ProvisioningWarning>,
     /// Fields of the spec that are not obeyed, each in a sentence.
     pub(crate) not_obeyed: Vec<String>,
 }

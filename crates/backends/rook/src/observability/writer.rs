@@ -10,18 +10,18 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use stagger_core::run::{Command, Entry, Event, Run};
-use stagger_core::view::{self, RunView, Verdict, Waiting};
+use stagger_core::view::{self, RunVerdict, RunView, Waiting};
 use stagger_engine::driver::{Listener, Notice};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::api::maintenance::{CephMaintenance, Condition};
+use crate::api::maintenance::{CephMaintenance, StatusCondition};
 use crate::api::names::MANAGER;
 use crate::executor::goal::{SUPERSEDED, is_superseded};
 use crate::executor::migrations;
 use crate::executor::wave_exposure::WaveExposure;
 use crate::observability::conditions;
-use crate::observability::events::{self, Events, News};
+use crate::observability::events::{self, EventPublisher, EventRecord};
 use crate::observability::metrics::ClusterMetrics;
 use crate::observability::status::{ClusterStatus, LookedAt, Troubles};
 
@@ -30,12 +30,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Who else hears what is told: people, by Events, and Prometheus.
 pub(crate) struct Watchers {
-    pub(crate) events: Events,
+    pub(crate) events: EventPublisher,
     pub(crate) metrics: Arc<ClusterMetrics>,
 }
 
 /// Writes the status in the background, the newest only.
-pub(crate) struct Writer {
+pub(crate) struct StatusWriter {
     tell: Arc<watch::Sender<ClusterStatus>>,
     watchers: Arc<Watchers>,
     exposed: Arc<WaveExposure>,
@@ -44,7 +44,7 @@ pub(crate) struct Writer {
     task: JoinHandle<()>,
 }
 
-impl Writer {
+impl StatusWriter {
     /// Of that CephMaintenance, from what was told before.
     pub(crate) fn new(client: &Client, of: &CephMaintenance, watchers: Watchers) -> Self {
         let now = read(of);
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     /// Tells a person something that the status does not have.
-    pub(crate) fn news(&self, news: Vec<News>) {
+    pub(crate) fn news(&self, news: Vec<EventRecord>) {
         for one in news {
             self.watchers.events.tell(one);
         }
@@ -131,7 +131,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for StatusWriter {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -142,7 +142,7 @@ async fn write(
     name: String,
     mut told: watch::Receiver<ClusterStatus>,
     mut written: ClusterStatus,
-    mut conditions: Vec<Condition>,
+    mut conditions: Vec<StatusCondition>,
 ) {
     while told.changed().await.is_ok() {
         loop {
@@ -190,7 +190,7 @@ pub(crate) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &
 }
 
 /// The status as the API has it.
-fn document(name: &str, told: &ClusterStatus, conditions: &[Condition]) -> Value {
+fn document(name: &str, told: &ClusterStatus, conditions: &[StatusCondition]) -> Value {
     let mut document = json!({ "status": {
         "observedGeneration": told.generation,
         "phase": told.phase,
@@ -284,18 +284,18 @@ impl Telling {
 /// What a run's state means for the cluster; `superseded`: it ends because something else is asked for.
 fn of_run(told: &mut ClusterStatus, view: &RunView, superseded: bool) {
     let (phase, reason) = match view.verdict {
-        Verdict::Ended if superseded => ("Progressing", "UpgradeSuperseded"),
-        Verdict::Running => ("Progressing", "UpgradeRuns"),
-        Verdict::Held => ("Progressing", "UpgradeWaits"),
-        Verdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
-        Verdict::NeedsYou => ("Blocked", "NeedsAPerson"),
-        Verdict::Done => ("Ready", "UpgradeDone"),
-        Verdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
+        RunVerdict::Ended if superseded => ("Progressing", "UpgradeSuperseded"),
+        RunVerdict::Running => ("Progressing", "UpgradeRuns"),
+        RunVerdict::Held => ("Progressing", "UpgradeWaits"),
+        RunVerdict::Interrupted => ("Progressing", "UpgradeInterrupted"),
+        RunVerdict::NeedsYou => ("Blocked", "NeedsAPerson"),
+        RunVerdict::Done => ("Ready", "UpgradeDone"),
+        RunVerdict::Ended => ("Blocked", "UpgradeEndedElsewhere"),
     };
     phase.clone_into(&mut told.phase);
     reason.clone_into(&mut told.reason);
     let total = view.waves_passed as usize + view.waves_left;
-    let why = if superseded && view.verdict == Verdict::Ended {
+    let why = if superseded && view.verdict == RunVerdict::Ended {
         SUPERSEDED
     } else {
         &view.why
@@ -341,7 +341,7 @@ mod tests {
 
     use super::*;
     use crate::client::status::{self, Leader};
-    use crate::observability::status::Drained;
+    use crate::observability::status::DrainStatus;
 
     fn view() -> RunView {
         RunView {
@@ -353,7 +353,7 @@ mod tests {
             run: "r1".parse().unwrap(),
             cluster: "rook-ceph".parse().unwrap(),
             title: "ceph 18.2.7 to 20.2.4".to_owned(),
-            verdict: Verdict::Held,
+            verdict: RunVerdict::Held,
             why: "gates-shut: pgs-clean: 3 of 160 are not".to_owned(),
             until: Some(Timestamp::UNIX_EPOCH),
             started: Timestamp::UNIX_EPOCH,
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn a_run_that_ends_for_another_is_not_blocked() {
         let ended = RunView {
-            verdict: Verdict::Ended,
+            verdict: RunVerdict::Ended,
             why: "aborted by an operator".to_owned(),
             ..view()
         };
@@ -402,13 +402,13 @@ mod tests {
             gave_up: Some("ceph:v21".to_owned()),
             retry_after: Some("r0".to_owned()),
             heard: Some("pause#1".to_owned()),
-            drains: Some(Drained {
+            drains: Some(DrainStatus {
                 blocked: vec!["a".to_owned()],
                 blocked_count: 1,
                 why: "b is drained".to_owned(),
                 draining: ["b".to_owned()].into(),
                 noout: [("b".to_owned(), Timestamp::UNIX_EPOCH)].into(),
-                ..Drained::default()
+                ..DrainStatus::default()
             }),
             ..ClusterStatus::default()
         };

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::OperatorError;
-use crate::observability::health::Health;
+use crate::observability::health::LoopHealth;
 use crate::observability::metrics::Metrics;
 
 /// What `/metrics` speaks.
@@ -24,9 +24,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// What is shown.
 #[derive(Clone)]
-struct Shown {
+struct Endpoints {
     metrics: Arc<Metrics>,
-    health: Arc<Health>,
+    health: Arc<LoopHealth>,
 }
 
 /// Answers until it is ended or dropped.
@@ -40,13 +40,13 @@ impl Server {
     pub(super) async fn begin(
         address: SocketAddr,
         metrics: Arc<Metrics>,
-        health: Arc<Health>,
+        health: Arc<LoopHealth>,
     ) -> Result<Self, OperatorError> {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| OperatorError::Listen { address, source })?;
         let (end, ended) = oneshot::channel();
-        let router = router(Shown { metrics, health });
+        let router = router(Endpoints { metrics, health });
         let task = tokio::spawn(async move {
             let serving = axum::serve(listener, router).with_graceful_shutdown(async {
                 ended.await.ok();
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-fn router(shown: Shown) -> Router {
+fn router(shown: Endpoints) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
@@ -77,7 +77,7 @@ fn router(shown: Shown) -> Router {
 }
 
 async fn metrics(
-    State(shown): State<Shown>,
+    State(shown): State<Endpoints>,
 ) -> Result<([(header::HeaderName, &'static str); 1], String), StatusCode> {
     match shown.metrics.text() {
         Ok(text) => Ok(([(header::CONTENT_TYPE, OPEN_METRICS)], text)),
@@ -88,11 +88,11 @@ async fn metrics(
     }
 }
 
-async fn healthz(State(shown): State<Shown>) -> (StatusCode, String) {
+async fn healthz(State(shown): State<Endpoints>) -> (StatusCode, String) {
     answer(shown.health.works(Instant::now()))
 }
 
-async fn readyz(State(shown): State<Shown>) -> (StatusCode, String) {
+async fn readyz(State(shown): State<Endpoints>) -> (StatusCode, String) {
     answer(shown.health.ready())
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_path_answers_and_a_taken_port_is_named() {
-        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(Health::default()));
+        let (metrics, health) = (Arc::new(Metrics::new()), Arc::new(LoopHealth::default()));
         let address = free().await;
         let server = Server::begin(address, Arc::clone(&metrics), Arc::clone(&health))
             .await

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::claims::{PVC, of_pods, volume};
 use super::place::{hostname, location, location_of, topology, words};
-use super::{OsdInfo, Where};
+use super::{JobTarget, OsdInfo};
 use crate::api::cluster::DeviceSet;
 use crate::api::names::{self, BLOCK_PATH, SET};
 use crate::api::objects::Deployment;
@@ -309,13 +309,13 @@ pub(crate) fn devices_of(osd: &Deployment) -> BTreeSet<String> {
 }
 
 /// The claim whose volume an OSD has, or else the node that it is bound to.
-pub(crate) fn where_of(osd: &Deployment) -> Option<Where> {
+pub(crate) fn where_of(osd: &Deployment) -> Option<JobTarget> {
     let labels = osd.metadata.labels.as_ref();
     if let Some(claim) = labels.and_then(|labels| labels.get(PVC)) {
-        return Some(Where::Claim(claim.clone()));
+        return Some(JobTarget::Claim(claim.clone()));
     }
     let selector = osd.spec.template.spec.as_ref()?.node_selector.as_ref()?;
-    selector.hostname.clone().map(Where::Node)
+    selector.hostname.clone().map(JobTarget::Node)
 }
 
 /// The image for a new OSD: the one that is wanted, once every monitor has it; an OSD must not be newer than
@@ -394,7 +394,7 @@ mod tests {
             };
             let one = made(Some(("c", &set)));
             let seen: Deployment = serde_json::from_value(one.clone()).unwrap();
-            assert_eq!(where_of(&seen), Some(Where::Claim("c".to_owned())));
+            assert_eq!(where_of(&seen), Some(JobTarget::Claim("c".to_owned())));
             assert_eq!(devices_of(&seen), BTreeSet::from(["/mnt/c".to_owned()]));
             let template = &one["spec"]["template"];
             let labels = &template["metadata"]["labels"];
@@ -418,7 +418,7 @@ mod tests {
             assert!(own["startupProbe"].is_object() && own["livenessProbe"].is_object());
         }
         let seen: Deployment = serde_json::from_value(made(None)).unwrap();
-        assert_eq!(where_of(&seen), Some(Where::Node("n1".to_owned())));
+        assert_eq!(where_of(&seen), Some(JobTarget::Node("n1".to_owned())));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::Where;
+use super::JobTarget;
 use super::claims::{PVC, of_pods, path, volume};
 use super::deployment::device_volumes;
 use super::place::{hostname, location, words};
@@ -24,15 +24,15 @@ const ACCOUNT: &str = "stagger-osd-prepare";
 const BIN: &str = "/stagger";
 
 /// The name of a Job.
-pub fn name(at: &Where) -> String {
+pub fn name(at: &JobTarget) -> String {
     names::short(&format!("{APP}-{}", at.name()))
 }
 
 /// What a Job prepares, if it is one of these.
-pub fn at(job: &Job) -> Option<Where> {
+pub fn at(job: &Job) -> Option<JobTarget> {
     let labels = job.labels();
-    let node = labels.get(NODE).cloned().map(Where::Node);
-    node.or_else(|| labels.get(CLAIM).cloned().map(Where::Claim))
+    let node = labels.get(NODE).cloned().map(JobTarget::Node);
+    node.or_else(|| labels.get(CLAIM).cloned().map(JobTarget::Claim))
 }
 
 /// What a Job prepares.
@@ -77,7 +77,7 @@ pub struct Prepare<'a> {
 
 /// In what Jobs differ.
 struct Parts {
-    at: Where,
+    at: JobTarget,
     labels: Value,
     /// What `osd prepare` is told.
     words: Vec<String>,
@@ -106,7 +106,7 @@ impl Parts {
                     told.extend(words(&["--device", device]));
                 }
                 Self {
-                    at: Where::Node(name.to_owned()),
+                    at: JobTarget::Node(name.to_owned()),
                     labels: json!({ NODE: name }),
                     words: told,
                     volumes,
@@ -137,7 +137,7 @@ impl Parts {
                 ];
                 let placement = set.prepare_placement.as_ref().or(set.placement.as_ref());
                 Self {
-                    at: Where::Claim(name.to_owned()),
+                    at: JobTarget::Claim(name.to_owned()),
                     labels: json!({ CLAIM: name, PVC: name }),
                     words: words(&told),
                     volumes: vec![volume],
@@ -252,7 +252,7 @@ mod tests {
         let job = made(On::Claim { name, set: &set });
         assert_eq!(job["metadata"]["name"], "rook-ceph-osd-prepare-set1-data-0x");
         let seen: Job = serde_json::from_value(job.clone()).unwrap();
-        assert_eq!(at(&seen), Some(Where::Claim(name.to_owned())));
+        assert_eq!(at(&seen), Some(JobTarget::Claim(name.to_owned())));
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["nodeSelector"], Value::Null);
         assert_eq!(pod["affinity"], json!({ "nodeAffinity": { "a": 1 } }));
@@ -292,7 +292,7 @@ mod tests {
             devices: &devices,
         });
         let seen: Job = serde_json::from_value(job.clone()).unwrap();
-        assert_eq!(at(&seen), Some(Where::Node("n1".to_owned())));
+        assert_eq!(at(&seen), Some(JobTarget::Node("n1".to_owned())));
         let pod = &job["spec"]["template"]["spec"];
         assert_eq!(pod["nodeSelector"]["kubernetes.io/hostname"], "n1");
         assert_eq!(pod["containers"][0]["securityContext"]["privileged"], true);

@@ -19,13 +19,13 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_ceph::api::exec::Exec;
-use stagger_ceph::api::{ApiError, CephApi as _, Whom};
+use stagger_ceph::api::{CephApi as _, CephApiError, QueryTarget};
 use stagger_engine::secrets;
 use tokio::process::Command;
 
 use crate::api::access::{AccessError, Programs, files, mon_host};
-use crate::provision::{NodeStatus, OsdInfo, Stage, Where, status_map};
-use verdict::{Known, Verdict, uuid_of, verdict};
+use crate::provision::{JobTarget, NodeReport, OsdInfo, Stage, status_map};
+use verdict::{ClusterOsd, DeviceVerdict, uuid_of, verdict};
 
 const MANAGER: &str = "stagger-osd-prepare";
 /// Where Ceph looks for an OSD's own folder.
@@ -57,10 +57,10 @@ pub struct PrepareOptions {
 }
 
 impl PrepareOptions {
-    fn at(&self) -> Where {
+    fn at(&self) -> JobTarget {
         match &self.claim {
-            Some(claim) => Where::Claim(claim.clone()),
-            None => Where::Node(self.node.clone()),
+            Some(claim) => JobTarget::Claim(claim.clone()),
+            None => JobTarget::Node(self.node.clone()),
         }
     }
 }
@@ -73,7 +73,7 @@ pub enum PrepareError {
     Access(#[from] AccessError),
     /// Ceph.
     #[error(transparent)]
-    Ceph(#[from] ApiError),
+    Ceph(#[from] CephApiError),
     /// Ceph answers what is not understood.
     #[error("Ceph's answer to {asked} is not understood: {source}")]
     Answer {
@@ -107,7 +107,7 @@ pub enum PrepareError {
     #[error("the report of {at} cannot be written: {source}")]
     Report {
         /// Of what.
-        at: Where,
+        at: JobTarget,
         /// Why.
         #[source]
         source: kube::Error,
@@ -118,7 +118,7 @@ pub enum PrepareError {
 ///
 /// # Errors
 /// Nothing could be reported: it should be started again.
-pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeStatus, PrepareError> {
+pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeReport, PrepareError> {
     let hosts = mon_host(&wish.endpoints)?;
     let folder = std::env::temp_dir().join("stagger-osd-prepare");
     let mut access = files(&folder, &hosts, &wish.user, &wish.key, &Programs::default())?;
@@ -129,10 +129,10 @@ pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeStatu
         folder,
         wish,
     };
-    let mut status = NodeStatus {
+    let mut status = NodeReport {
         status: Stage::Starting.word().to_owned(),
         pvc_backed_osd: wish.claim.is_some(),
-        ..NodeStatus::default()
+        ..NodeReport::default()
     };
     report(client, wish, &status).await?;
     Stage::Orchestrating.word().clone_into(&mut status.status);
@@ -155,7 +155,7 @@ pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeStatu
     Ok(status)
 }
 
-async fn report(client: &Client, wish: &PrepareOptions, status: &NodeStatus) -> Result<(), PrepareError> {
+async fn report(client: &Client, wish: &PrepareOptions, status: &NodeReport) -> Result<(), PrepareError> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &wish.namespace);
     let map = status_map(&wish.namespace, &wish.at(), status);
     let name = map["metadata"]["name"].as_str().unwrap_or_default();
@@ -209,12 +209,12 @@ impl Work<'_> {
         let uuid = uuid_of(&self.wish.fsid, &self.wish.at(), device);
         let known = self.known().await?;
         match verdict(content, label.as_ref(), &self.wish.fsid, &uuid, &known) {
-            Verdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
-            Verdict::Make => {
+            DeviceVerdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
+            DeviceVerdict::Make => {
                 let id = self.make(path, &uuid).await?;
                 Ok(self.info(id, uuid, device))
             }
-            Verdict::Refuse(why) => Err(PrepareError::Device(why)),
+            DeviceVerdict::Refuse(why) => Err(PrepareError::Device(why)),
         }
     }
 
@@ -223,17 +223,17 @@ impl Work<'_> {
         asked: &'static str,
         question: Value,
     ) -> Result<T, PrepareError> {
-        let answer = self.ceph.ask(Whom::Mon, question).await?;
+        let answer = self.ceph.ask(QueryTarget::Mon, question).await?;
         serde_json::from_slice(&answer).map_err(|source| PrepareError::Answer { asked, source })
     }
 
-    async fn known(&self) -> Result<BTreeMap<String, Known>, PrepareError> {
+    async fn known(&self) -> Result<BTreeMap<String, ClusterOsd>, PrepareError> {
         let dump: Dump = self.ask("osd dump", json!({ "prefix": "osd dump" })).await?;
         let known = dump.osds.into_iter().map(|osd| {
             let never_ran = osd.state.iter().any(|state| state == "new");
             (
                 osd.uuid,
-                Known {
+                ClusterOsd {
                     id: osd.osd,
                     never_ran,
                 },

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// An OSD that has a Deployment, as Ceph and Kubernetes have it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Osd {
+pub struct RemovalCandidate {
     /// It is up.
     pub up: bool,
     /// It has no data any more, by the monitors' will or an administrator's.
@@ -17,7 +17,7 @@ pub struct Osd {
 }
 
 /// The OSDs about which Ceph is to be asked.
-pub fn candidates(osds: &BTreeMap<u32, Osd>) -> BTreeSet<u32> {
+pub fn candidates(osds: &BTreeMap<u32, RemovalCandidate>) -> BTreeSet<u32> {
     osds.iter()
         .filter(|(_, osd)| osd.out && !osd.up && !osd.left_alone)
         .map(|(id, _)| *id)
@@ -100,7 +100,7 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let osd = Osd { up, out, left_alone };
+            let osd = RemovalCandidate { up, out, left_alone };
             osds.insert(u32::try_from(id).unwrap(), osd);
         }
         assert_eq!(candidates(&osds), BTreeSet::from([3]));

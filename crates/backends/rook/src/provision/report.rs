@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Where;
+use super::JobTarget;
 use super::claims::PVC;
 use crate::api::names;
 
@@ -77,7 +77,7 @@ pub struct OsdInfo {
 /// What a node reports.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct NodeStatus {
+pub struct NodeReport {
     /// The OSDs on it that it was asked for.
     pub osds: Vec<OsdInfo>,
     /// How far it is, in Rook's word.
@@ -88,7 +88,7 @@ pub struct NodeStatus {
     pub message: String,
 }
 
-impl NodeStatus {
+impl NodeReport {
     /// How far it is; a word that is not known is of somebody who is at work.
     pub fn stage(&self) -> Stage {
         [Stage::Starting, Stage::Completed, Stage::Failed]
@@ -99,14 +99,14 @@ impl NodeStatus {
 }
 
 /// The name of the ConfigMap with the report.
-pub fn name(at: &Where) -> String {
+pub fn name(at: &JobTarget) -> String {
     names::short(&format!("rook-ceph-osd-{}-status", at.name()))
 }
 
 /// The ConfigMap with the report.
-pub fn status_map(namespace: &str, at: &Where, status: &NodeStatus) -> Value {
+pub fn status_map(namespace: &str, at: &JobTarget, status: &NodeReport) -> Value {
     let mut labels = json!({ "app": names::OSD_APP, "status": "provisioning", NODE: at.name() });
-    if let Where::Claim(claim) = at {
+    if let JobTarget::Claim(claim) = at {
         labels[PVC] = json!(claim);
     }
     json!({
@@ -117,14 +117,14 @@ pub fn status_map(namespace: &str, at: &Where, status: &NodeStatus) -> Value {
 }
 
 /// Of what a report is and what it says, or why that cannot be read.
-pub fn read(map: &ConfigMap) -> (Where, Result<NodeStatus, String>) {
+pub fn read(map: &ConfigMap) -> (JobTarget, Result<NodeReport, String>) {
     let name = map.name_any();
     let named = map.labels().get(NODE).cloned().unwrap_or_else(|| {
         let inner = name.strip_prefix("rook-ceph-osd-").unwrap_or(&name);
         inner.strip_suffix("-status").unwrap_or(inner).to_owned()
     });
     let text = map.data.as_ref().and_then(|data| data.get(KEY));
-    let status: Result<NodeStatus, _> = match text {
+    let status: Result<NodeReport, _> = match text {
         None => Err(format!("it has no key {KEY}")),
         Some(text) => {
             serde_json::from_str(text).map_err(|error| format!("its key {KEY} is no report: {error}"))
@@ -134,9 +134,9 @@ pub fn read(map: &ConfigMap) -> (Where, Result<NodeStatus, String>) {
     let is_claim =
         map.labels().contains_key(PVC) || status.as_ref().is_ok_and(|status| status.pvc_backed_osd);
     let at = if is_claim {
-        Where::Claim(named)
+        JobTarget::Claim(named)
     } else {
-        Where::Node(named)
+        JobTarget::Node(named)
     };
     (at, status)
 }
@@ -159,7 +159,7 @@ mod tests {
         .unwrap();
         let (at, status) = read(&map);
         let status = status.unwrap();
-        let node = Where::Node("n1".to_owned());
+        let node = JobTarget::Node("n1".to_owned());
         assert_eq!((&at, status.stage()), (&node, Stage::Completed));
         assert_eq!(
             (status.osds[0].id, status.osds[0].device.as_str()),
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn a_report_of_a_claim_is_known_by_its_label_or_by_what_it_says() {
-        let claim = Where::Claim("set1-data-0x".to_owned());
-        let status = NodeStatus {
+        let claim = JobTarget::Claim("set1-data-0x".to_owned());
+        let status = NodeReport {
             pvc_backed_osd: true,
-            ..NodeStatus::default()
+            ..NodeReport::default()
         };
         let map: ConfigMap = serde_json::from_value(status_map("rook-ceph", &claim, &status)).unwrap();
         assert_eq!(map.name_any(), "rook-ceph-osd-set1-data-0x-status");

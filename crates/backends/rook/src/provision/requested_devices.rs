@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::api::cluster::{Storage, StorageDevice};
+use crate::api::cluster::{StorageDevice, StorageSpec};
 
 /// What the resource asks for, and what of it is not done here.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -17,7 +17,7 @@ pub struct RequestedDevices {
 ///
 /// Only devices named one by one are prepared: a filter that matches a disk which somebody has put there for
 /// something else costs data, and asking for it by name does not.
-pub fn requested_devices(storage: &Storage, nodes: &BTreeSet<String>) -> RequestedDevices {
+pub fn requested_devices(storage: &StorageSpec, nodes: &BTreeSet<String>) -> RequestedDevices {
     let mut requested_devices = RequestedDevices::default();
     if storage.use_all_nodes == Some(true) {
         let devices = paths(storage.devices.as_deref());

@@ -1,7 +1,7 @@
 use super::*;
 
-fn node(name: &str) -> Where {
-    Where::Node(name.to_owned())
+fn node(name: &str) -> JobTarget {
+    JobTarget::Node(name.to_owned())
 }
 
 fn at(minute: i64) -> Timestamp {
@@ -17,8 +17,8 @@ fn osd(id: u32) -> OsdInfo {
     }
 }
 
-fn report(stage: Stage, ids: &[u32]) -> NodeStatus {
-    NodeStatus {
+fn report(stage: Stage, ids: &[u32]) -> NodeReport {
+    NodeReport {
         osds: ids.iter().map(|id| osd(*id)).collect(),
         status: stage.word().to_owned(),
         pvc_backed_osd: false,
@@ -38,12 +38,12 @@ fn devices(of: &[&str]) -> BTreeSet<String> {
 /// A world that a test changes, and what is decided about it.
 #[derive(Default)]
 struct World {
-    wished: BTreeMap<Where, BTreeSet<String>>,
+    wished: BTreeMap<JobTarget, BTreeSet<String>>,
     nodes: BTreeSet<String>,
-    known: BTreeMap<u32, Known>,
-    jobs: BTreeMap<Where, Job>,
-    told: BTreeMap<Where, Result<NodeStatus, String>>,
-    failed: BTreeMap<Where, Failed>,
+    known: BTreeMap<u32, DeployedOsd>,
+    jobs: BTreeMap<JobTarget, PrepareJob>,
+    told: BTreeMap<JobTarget, Result<NodeReport, String>>,
+    failed: BTreeMap<JobTarget, Failed>,
 }
 
 impl World {
@@ -56,8 +56,8 @@ impl World {
         }
     }
 
-    fn decide(&self, minute: i64) -> Decided {
-        decide(Seen {
+    fn decide(&self, minute: i64) -> ProvisioningDecision {
+        decide(ProvisioningState {
             now: at(minute),
             patience: SignedDuration::from_mins(20),
             wished: &self.wished,
@@ -71,11 +71,11 @@ impl World {
 
     fn job(&mut self, state: JobState, minute: i64) {
         let progressed = at(minute);
-        self.jobs.insert(node("n1"), Job { state, progressed });
+        self.jobs.insert(node("n1"), PrepareJob { state, progressed });
     }
 
     fn has(&mut self, id: u32) {
-        let known = Known {
+        let known = DeployedOsd {
             at: Some(node("n1")),
             devices: devices(&[&format!("/dev/sd{id}")]),
         };
@@ -117,7 +117,7 @@ fn from_a_wish_to_osds_and_then_nothing() {
     assert_eq!(world.decide(2).acts, [settle]);
     world.jobs.clear();
     world.told.clear();
-    assert_eq!(world.decide(3), Decided::default());
+    assert_eq!(world.decide(3), ProvisioningDecision::default());
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn a_node_that_is_not_there_is_waited_for() {
 fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
     let mut world = World::new();
     world.has(2);
-    let known = Known {
+    let known = DeployedOsd {
         at: Some(node("n1")),
         devices: devices(&["/dev/disk/by-id/one"]),
     };
@@ -229,12 +229,12 @@ fn a_device_that_an_osd_has_under_another_name_is_noted_once() {
         [Act::Settle { why: None, .. }]
     ));
     world.told.clear();
-    assert_eq!(world.decide(0), Decided::default());
+    assert_eq!(world.decide(0), ProvisioningDecision::default());
 }
 
 #[test]
 fn a_claim_goes_the_same_way_and_needs_no_node() {
-    let claim = Where::Claim("set1-data-0x".to_owned());
+    let claim = JobTarget::Claim("set1-data-0x".to_owned());
     let mut world = World::default();
     let path = claim_path(claim.name());
     world.wished.insert(claim.clone(), devices(&[&path]));
@@ -247,7 +247,7 @@ fn a_claim_goes_the_same_way_and_needs_no_node() {
         device: path.clone(),
         ..osd(1)
     };
-    let told = NodeStatus {
+    let told = NodeReport {
         osds: vec![osd.clone()],
         pvc_backed_osd: true,
         ..report(Stage::Completed, &[])
@@ -258,7 +258,7 @@ fn a_claim_goes_the_same_way_and_needs_no_node() {
         osd,
     };
     assert_eq!(world.decide(0).acts, [create]);
-    let known = Known {
+    let known = DeployedOsd {
         at: Some(claim.clone()),
         devices: devices(&[&path]),
     };
@@ -270,7 +270,7 @@ fn a_claim_goes_the_same_way_and_needs_no_node() {
     };
     assert_eq!(world.decide(0).acts, [settle]);
     world.told.clear();
-    assert_eq!(world.decide(0), Decided::default());
+    assert_eq!(world.decide(0), ProvisioningDecision::default());
     // A node of that name is another matter.
     world.wished = [(node(claim.name()), devices(&[&path]))].into();
     assert_eq!(world.decide(0).remarks[0].reason, "NodeNotThere");
@@ -280,7 +280,7 @@ fn a_claim_goes_the_same_way_and_needs_no_node() {
         why: "no room".to_owned(),
         devices: devices(&["/mnt/other"]),
     };
-    let other = Where::Claim("other".to_owned());
+    let other = JobTarget::Claim("other".to_owned());
     world.wished = [(other.clone(), devices(&["/mnt/other"]))].into();
     world.failed.insert(other, failed);
     let told = serde_json::to_value(&world.decide(0).remarks[0]).unwrap();

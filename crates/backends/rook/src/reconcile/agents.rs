@@ -15,7 +15,7 @@ use serde_json::Value;
 use stagger_engine::cluster::BackendError;
 
 use crate::agent::agents::{
-    Agent, AgentRollout, NAME, Step, Wanted, daemon_set, decide, made_of, version_of,
+    Agent, AgentRollout, AgentSpec, AgentStep, NAME, daemon_set, decide, made_of, version_of,
 };
 use crate::agent::node_of;
 use crate::api::failed;
@@ -24,7 +24,7 @@ use crate::api::names::MANAGER;
 use crate::api::nodes::NodeCache;
 use crate::api::watches::{Watches, is_seen};
 use crate::observability::blocked::Blocked;
-use crate::observability::events::{self, Events};
+use crate::observability::events::{self, EventPublisher};
 use crate::reconcile::Shared;
 use crate::reconcile::owner;
 
@@ -112,7 +112,7 @@ struct Tend {
     pods: Store<Pod>,
     nodes: Arc<NodeCache>,
     /// Once it is known of what object they are.
-    events: Option<Events>,
+    events: Option<EventPublisher>,
     /// The nodes that there were when lists of devices were last looked through.
     swept: BTreeSet<String>,
 }
@@ -151,7 +151,7 @@ impl Tend {
         if let Some(theirs) = set.as_deref().and_then(version_of).filter(|theirs| theirs > ours) {
             return Ok(AgentRollout::Newer(theirs));
         }
-        let wanted = Wanted {
+        let wanted = AgentSpec {
             namespace: &self.shared.options.namespace,
             image: &self.image,
             program: &self.shared.options.program,
@@ -162,7 +162,7 @@ impl Tend {
         let (_, word) = daemon_set(&wanted);
         let Some(set) = set.filter(|set| made_of(set) == Some(&word)) else {
             let owner = owner::reference(&self.shared.client, &self.shared.options.namespace).await?;
-            let (object, _) = daemon_set(&Wanted {
+            let (object, _) = daemon_set(&AgentSpec {
                 owner: owner.as_ref(),
                 ..wanted
             });
@@ -172,7 +172,11 @@ impl Tend {
         if self.events.is_none() {
             let options = &self.shared.options;
             let object = set.object_ref(&());
-            self.events = Some(Events::new(&self.shared.client, &options.identity, object));
+            self.events = Some(EventPublisher::new(
+                &self.shared.client,
+                &options.identity,
+                object,
+            ));
         }
         let observed = set.status.as_ref().and_then(|status| status.observed_generation);
         if observed < set.metadata.generation {
@@ -191,16 +195,16 @@ impl Tend {
         }
         let (fresh, wanted) = (decided.fresh, decided.wanted);
         Ok(match decided.step {
-            Step::Done => AgentRollout::Ready {
+            AgentStep::Done => AgentRollout::Ready {
                 fresh,
                 passed_over: decided.passed_over,
             },
-            Step::Wait { node, why } => AgentRollout::Rolling {
+            AgentStep::Wait { node, why } => AgentRollout::Rolling {
                 why: format!("node {node} {why}"),
                 fresh,
                 wanted,
             },
-            Step::Replace(agent) => {
+            AgentStep::Replace(agent) => {
                 self.replace(&agent).await?;
                 AgentRollout::Rolling {
                     why: format!("the agent of node {} is being replaced", agent.node),

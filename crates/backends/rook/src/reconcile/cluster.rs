@@ -26,20 +26,20 @@ use crate::agent::agents::AgentRollout;
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{osd_of, serves};
 use crate::api::maintenance::{Desired, Manage};
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::executor::goal::Goal;
 use crate::executor::snapshot::permitted;
 use crate::journal::{CommandQueue, KubeStore};
 use crate::observability::blocked::Blocked;
 use crate::observability::conditions::OBSERVING;
-use crate::observability::events::{self, Events};
+use crate::observability::events::{self, EventPublisher};
 use crate::observability::health::Pulse;
 use crate::observability::last_run::Last;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::writer::{Watchers, Writer};
+use crate::observability::writer::{StatusWriter, Watchers};
 use crate::reconcile::Shared;
 use crate::reconcile::agents;
-use crate::reconcile::drains::Drains;
+use crate::reconcile::drains::DrainReconciler;
 use crate::reconcile::finalizer;
 use crate::reconcile::monitors;
 use crate::reconcile::provision::Provision;
@@ -73,7 +73,7 @@ struct ClusterReconciler {
     name: String,
     cluster: ClusterName,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     asked: CommandQueue,
     /// What images hold, as they were asked.
     releases: BTreeMap<String, Version>,
@@ -103,10 +103,10 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
     let watched = Arc::new(ObjectCache::begin(&shared.client, &namespace, shared.nodes()));
     let object = desired.maintenance.object_ref(&());
     let watchers = Watchers {
-        events: Events::new(&shared.client, &shared.options.identity, object),
+        events: EventPublisher::new(&shared.client, &shared.options.identity, object),
         metrics: Arc::clone(&metrics),
     };
-    let writer = Arc::new(Writer::new(&shared.client, &desired.maintenance, watchers));
+    let writer = Arc::new(StatusWriter::new(&shared.client, &desired.maintenance, watchers));
     let remarked = writer.told().generation;
     let mut one = ClusterReconciler {
         pulse,
@@ -212,7 +212,7 @@ impl ClusterReconciler {
 
     /// What goes on beside the runs: a drain waits for nobody, nor does growth.
     fn beside(&self, told: &watch::Receiver<Arc<Desired>>) -> JoinSet<()> {
-        let drains = Drains::new(
+        let drains = DrainReconciler::new(
             self.shared.clone(),
             &self.namespace,
             &self.name,
@@ -292,7 +292,7 @@ impl ClusterReconciler {
         if self.remarked != generation {
             self.remarked = generation;
             self.writer
-                .news(events::of_settings(&Settings::read(desired, true)));
+                .news(events::of_settings(&PolicySettings::read(desired, true)));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::journal::CommandQueue;
 /// Who asks, as a journal has it.
 const BY: &str = "the CephMaintenance";
 /// What a person wants of a run, by the CephMaintenance.
-pub(crate) struct Wishes {
+pub(crate) struct OperatorCommands {
     wish: Goal,
     paused: Option<bool>,
     /// Whether the run is ended because something else is asked for.
@@ -21,7 +21,7 @@ pub(crate) struct Wishes {
     pub(crate) command: Option<String>,
 }
 
-impl Wishes {
+impl OperatorCommands {
     /// For a run that was asked for by that. A command that was `heard` before was not said to it.
     pub(crate) fn new(wish: Goal, heard: Option<String>) -> Self {
         Self {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn wishes_are_heard_once() {
         let asked = CommandQueue::default();
-        let heard = |wishes: &mut Wishes, image, pause, command| {
+        let heard = |wishes: &mut OperatorCommands, image, pause, command| {
             wishes.heed(&cluster(image, pause, command), &asked);
             asked
                 .take()
@@ -190,7 +190,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let wish = Goal::of(&cluster("ceph:20", false, ""), true).unwrap();
-        let mut wishes = Wishes::new(wish, Some("abort#1".to_owned()));
+        let mut wishes = OperatorCommands::new(wish, Some("abort#1".to_owned()));
         assert_eq!(heard(&mut wishes, "ceph:20", false, "abort#1"), []);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), [Command::Pause]);
         assert_eq!(heard(&mut wishes, "ceph:20", true, "abort#1"), []);
@@ -217,7 +217,7 @@ mod tests {
         deleted.maintenance.metadata.deletion_timestamp = Some(at);
         for now in [unmanaged, deleted] {
             let asked = CommandQueue::default();
-            let mut wishes = Wishes::new(wish.clone(), Some(String::new()));
+            let mut wishes = OperatorCommands::new(wish.clone(), Some(String::new()));
             wishes.heed(&now, &asked);
             wishes.heed(&now, &asked);
             let said = asked.take();

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::api::{CephApi, QueryTarget};
 use stagger_ceph::facts::{CollectOptions, collect};
 use stagger_ceph::translate::Permitted;
 use stagger_core::model::{ClusterName, Snapshot, UnitId};
@@ -25,7 +25,7 @@ use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use self::ceph_judge::{AsProven, CephJudge, Status, groups};
+use self::ceph_judge::{AsProven, CephJudge, DrainCephStatus, groups};
 use self::consistent::shows_all_that_go;
 use self::daemons::{osds, others};
 use crate::api::cache::ObjectCache;
@@ -33,14 +33,17 @@ use crate::api::maintenance::{Desired, Manage};
 use crate::api::rook_operator;
 use crate::disruption::budgets::Ensure;
 use crate::disruption::drains::eviction::Observation;
-use crate::disruption::drains::{Budget, Groups, Judge, Open, Osd, Seen, Wanted, decide, fixed, level};
+use crate::disruption::drains::{
+    DesiredBudgets, DrainInput, EvictableOsds, Groups, Judge, OsdDisruptionBudget, OsdState, decide, fixed,
+    level,
+};
 use crate::disruption::evictions::{Connect, Evidence, EvidenceSink};
 use crate::disruption::state_map::{self, StateMap};
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
-use crate::executor::wave_exposure::{Wave, Waves};
+use crate::executor::wave_exposure::{ExposedOsds, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::reconcile::Shared;
 
 /// How often it is looked again while something is down.
@@ -66,9 +69,9 @@ static EMPTY: BTreeSet<String> = BTreeSet::new();
 const MAINTENANCE: i64 = 30;
 
 /// What is decided on.
-struct Sight {
+struct DrainObservation {
     level: Option<String>,
-    osds: Vec<Osd>,
+    osds: Vec<OsdState>,
     groups: Groups,
     judge: Box<dyn Judge + Send + Sync>,
     /// The failure domains that have `noout` in Ceph; `None`: it was not asked.
@@ -97,7 +100,7 @@ struct Proven {
 
 impl Proven {
     /// What that status would prove, if each OSD may go by that map.
-    fn by(status: &Status, desired: &Desired) -> Option<Self> {
+    fn by(status: &DrainCephStatus, desired: &Desired) -> Option<Self> {
         Some(Self {
             epoch: status.well_at()?,
             quorum: status.quorum_names.clone(),
@@ -107,12 +110,12 @@ impl Proven {
 }
 
 /// What sees to the drains of one cluster.
-pub(crate) struct Drains {
+pub(crate) struct DrainReconciler {
     shared: Shared,
     namespace: String,
     name: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     /// What a run has down, or may stop.
@@ -125,7 +128,7 @@ pub(crate) struct Drains {
     /// What is remembered, once it was read.
     kept: Option<StateMap>,
     /// What the budgets let go, as far as this process has made them.
-    open: Open,
+    open: EvictableOsds,
     /// Whether Rook's own operator is to run, and when that was seen.
     rook: Option<(bool, Instant)>,
     /// Since when each look has failed.
@@ -153,14 +156,14 @@ fn ceph_of(shared: &Shared, namespace: &str, name: &str, metrics: &Arc<ClusterMe
     })
 }
 
-impl Drains {
+impl DrainReconciler {
     /// For the cluster of that name.
     pub(crate) fn new(
         shared: Shared,
         namespace: &str,
         name: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
         let connect = ceph_of(&shared, namespace, name, &metrics);
@@ -182,7 +185,7 @@ impl Drains {
             level: Level::NotAsked,
             proven: None,
             kept: None,
-            open: Open::Any,
+            open: EvictableOsds::Any,
             rook: None,
             failing: None,
             waiting: BTreeMap::new(),
@@ -267,7 +270,7 @@ impl Drains {
     async fn reconcile(
         &mut self,
         desired: &Desired,
-        wave: Wave,
+        wave: ExposedOsds,
         changed: bool,
     ) -> Result<Option<Duration>, BackendError> {
         let begun = Timestamp::now();
@@ -287,7 +290,7 @@ impl Drains {
     }
 
     /// One look, and after how long there should be another; `None`: when something changes.
-    async fn pass(&mut self, desired: &Desired, wave: Wave) -> Result<Option<Duration>, BackendError> {
+    async fn pass(&mut self, desired: &Desired, wave: ExposedOsds) -> Result<Option<Duration>, BackendError> {
         let begun = Timestamp::now();
         // Known again only once this look has ended well; after an early end, as while Rook's own operator is back,
         // it is not.
@@ -323,7 +326,7 @@ impl Drains {
         // One of these that is refused keeps none of the OSDs' from being what it should.
         let of_others = budgets.fixed(&others, &self.watched).await;
         let proven = self.proven.take();
-        let recovery = status.as_ref().ok().and_then(Status::recovery);
+        let recovery = status.as_ref().ok().and_then(DrainCephStatus::recovery);
         let looked = match status {
             Ok(status) => self.see(desired, &wave, &kept, proven, &status).await,
             Err(error) => Err(error),
@@ -336,7 +339,7 @@ impl Drains {
         }
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
         let wanted = decide(
-            Seen {
+            DrainInput {
                 now: Timestamp::now(),
                 level: sight.level.as_deref(),
                 osds: &sight.osds,
@@ -365,7 +368,7 @@ impl Drains {
         self.tell_budgets_of_others();
         self.kept = Some(kept);
         of_others?;
-        let is_well = wanted.open == Open::Any && sight.groups == Groups::Clean;
+        let is_well = wanted.open == EvictableOsds::Any && sight.groups == Groups::Clean;
         self.proven = sight.proves.filter(|_| is_well);
         let next = match self.proven {
             Some(_) => WELL,
@@ -379,7 +382,7 @@ impl Drains {
     async fn leave_to_others(
         &mut self,
         budgets: &Ensure<'_>,
-        wave: Wave,
+        wave: ExposedOsds,
         mut kept: StateMap,
         looks_again: bool,
     ) -> Result<Option<Duration>, BackendError> {
@@ -391,7 +394,8 @@ impl Drains {
         // Budgets come first: they are given back also while Ceph does not answer.
         budgets.leave(&self.watched).await?;
         if !kept.is_idle() {
-            self.ensure_noout(&Wanted::default(), None, &mut kept).await?;
+            self.ensure_noout(&DesiredBudgets::default(), None, &mut kept)
+                .await?;
         }
         let is_seen = !is_asked || self.webhook_keeps_others(&wave).await?;
         if is_seen && is_asked {
@@ -410,7 +414,7 @@ impl Drains {
     }
 
     /// Whether all is seen to go that was let go before nobody might be evicted beside that wave any more.
-    async fn sees_who_goes(&self, wave: &Wave) -> Result<bool, BackendError> {
+    async fn sees_who_goes(&self, wave: &ExposedOsds) -> Result<bool, BackendError> {
         if !self.writer.exposed().waits_for(wave) {
             return Ok(true);
         }
@@ -419,7 +423,7 @@ impl Drains {
 
     /// Where budgets are somebody else's, and the webhook keeps all others from being evicted beside that wave: whether all is seen to go that
     /// it let go before.
-    async fn webhook_keeps_others(&self, wave: &Wave) -> Result<bool, BackendError> {
+    async fn webhook_keeps_others(&self, wave: &ExposedOsds) -> Result<bool, BackendError> {
         let exposed = self.writer.exposed();
         let of_it = wave.iter().flatten();
         let of_it: Vec<UnitId> = of_it
@@ -439,7 +443,7 @@ impl Drains {
         }
         let there = self.watched.budgets();
         let budgets = Ensure::new(&self.shared.client, &desired.cluster, there, true);
-        if let Err(error) = budgets.over_osds(Some(&Budget::CLOSED)).await {
+        if let Err(error) = budgets.over_osds(Some(&OsdDisruptionBudget::CLOSED)).await {
             tracing::warn!(%error, "the budget over OSDs cannot be closed now");
         }
     }
@@ -461,12 +465,12 @@ impl Drains {
     async fn see(
         &mut self,
         desired: &Desired,
-        wave: &Wave,
+        wave: &ExposedOsds,
         kept: &StateMap,
         proven: Option<Proven>,
-        status: &Status,
-    ) -> Result<Sight, BackendError> {
-        let serves = |osd: &Osd| osd.serves && !osd.leaving;
+        status: &DrainCephStatus,
+    ) -> Result<DrainObservation, BackendError> {
+        let serves = |osd: &OsdState| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && osds(&self.watched, None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
         let proves = Proven::by(status, desired).filter(|_| all_serve);
@@ -491,7 +495,7 @@ impl Drains {
             let groups = groups(&seen)?;
             (Box::new(CephJudge(seen)), groups, Some(noout))
         };
-        Ok(Sight {
+        Ok(DrainObservation {
             level,
             osds,
             groups,
@@ -501,11 +505,11 @@ impl Drains {
         })
     }
 
-    async fn status(&mut self) -> Result<Status, BackendError> {
+    async fn status(&mut self) -> Result<DrainCephStatus, BackendError> {
         let tried = "ask Ceph for its status";
         let api = self.api().await?;
         let text = api
-            .ask(Whom::Mon, json!({ "prefix": "status" }))
+            .ask(QueryTarget::Mon, json!({ "prefix": "status" }))
             .await
             .map_err(|error| BackendError::transient(tried, error.to_string()))?;
         serde_json::from_slice(&text)
@@ -515,7 +519,7 @@ impl Drains {
     /// What Ceph says of its OSDs and placement groups, and which failure domains have `noout`.
     async fn look(
         &mut self,
-        osds: &mut [Osd],
+        osds: &mut [OsdState],
         permitted: &Permitted,
     ) -> Result<(Snapshot, BTreeSet<String>), BackendError> {
         let api = self.api().await?;
@@ -538,7 +542,7 @@ impl Drains {
         let api = self.api().await?;
         let ask = async |prefix: &str| {
             let command = json!({ "prefix": prefix });
-            api.ask(Whom::Mon, command)
+            api.ask(QueryTarget::Mon, command)
                 .await
                 .map_err(|error| BackendError::transient(tried, error.to_string()))
         };

@@ -12,7 +12,7 @@ use stagger_engine::cluster::BackendError;
 const WRITES: u32 = 5;
 
 /// Whether the CephMaintenance that was meant is still there.
-enum Found {
+enum Existence {
     Itself,
     /// It is gone, and maybe another has its name.
     Gone,
@@ -35,8 +35,8 @@ pub(crate) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), 
     })
     .await?;
     match found {
-        Found::Itself => Ok(()),
-        Found::Gone => Err(BackendError::transient(tried(of), "it is gone")),
+        Existence::Itself => Ok(()),
+        Existence::Gone => Err(BackendError::transient(tried(of), "it is gone")),
     }
 }
 
@@ -62,7 +62,7 @@ async fn write(
     client: &Client,
     of: &CephMaintenance,
     change: impl Fn(&CephMaintenance) -> Option<Vec<String>>,
-) -> Result<Found, BackendError> {
+) -> Result<Existence, BackendError> {
     let namespace = of.namespace().unwrap_or_default();
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &namespace);
     let name = of.name_any();
@@ -76,8 +76,8 @@ async fn write(
             .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
             .await;
         match patched {
-            Ok(_) => return Ok(Found::Itself),
-            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(Found::Gone),
+            Ok(_) => return Ok(Existence::Itself),
+            Err(kube::Error::Api(answer)) if answer.code == 404 => return Ok(Existence::Gone),
             Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {
                 // It may list them: with that right this works under the rules of releases before, too.
                 let named = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -88,13 +88,13 @@ async fn write(
                 match now.items.into_iter().next() {
                     // Another of the same name is not meant.
                     Some(now) if now.metadata.uid == of.metadata.uid => found = now,
-                    _ => return Ok(Found::Gone),
+                    _ => return Ok(Existence::Gone),
                 }
             }
             Err(error) => return Err(failed(&tried(of), &error)),
         }
     }
-    Ok(Found::Itself)
+    Ok(Existence::Itself)
 }
 
 fn tried(of: &CephMaintenance) -> String {

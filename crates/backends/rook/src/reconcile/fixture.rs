@@ -9,18 +9,18 @@ use semver::Version;
 use stagger_gates::GateSettings;
 use tokio::sync::watch;
 
-use super::{Options, Shared};
+use super::{OperatorOptions, Shared};
 use crate::agent::agents::AgentRollout;
 use crate::api::access::Programs;
 use crate::api::maintenance::CephMaintenance;
-use crate::observability::events::Events;
-use crate::observability::health::Health;
+use crate::observability::events::EventPublisher;
+use crate::observability::health::LoopHealth;
 use crate::observability::metrics::{ClusterMetrics, Metrics};
-use crate::observability::writer::{Watchers, Writer};
+use crate::observability::writer::{StatusWriter, Watchers};
 
 /// What tasks share, with that client.
 pub(super) fn shared(client: &Client) -> Shared {
-    let options = Options {
+    let options = OperatorOptions {
         identity: "one".to_owned(),
         namespace: "n".to_owned(),
         watch_namespaces: Vec::new(),
@@ -40,7 +40,7 @@ pub(super) fn shared(client: &Client) -> Shared {
         client: client.clone(),
         options: Arc::new(options),
         metrics: Arc::new(Metrics::new()),
-        health: Arc::new(Health::default()),
+        health: Arc::new(LoopHealth::default()),
         agents: Arc::new(watch::channel(AgentRollout::default()).0),
         provisions: Arc::new(watch::channel(false).0),
         evictions: Arc::default(),
@@ -50,11 +50,11 @@ pub(super) fn shared(client: &Client) -> Shared {
 }
 
 /// Who tells of a CephMaintenance.
-pub(super) fn writer(shared: &Shared, of: &CephMaintenance) -> (Arc<Writer>, Arc<ClusterMetrics>) {
+pub(super) fn writer(shared: &Shared, of: &CephMaintenance) -> (Arc<StatusWriter>, Arc<ClusterMetrics>) {
     let metrics = Arc::new(shared.metrics.cluster("n", "c"));
     let watchers = Watchers {
-        events: Events::new(&shared.client, "one", of.object_ref(&())),
+        events: EventPublisher::new(&shared.client, "one", of.object_ref(&())),
         metrics: Arc::clone(&metrics),
     };
-    (Arc::new(Writer::new(&shared.client, of, watchers)), metrics)
+    (Arc::new(StatusWriter::new(&shared.client, of, watchers)), metrics)
 }

@@ -10,7 +10,7 @@ use super::Shared;
 use crate::api::cache::ObjectCache;
 use crate::api::rook_operator;
 use crate::executor::beside::unwatched;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 
 /// How often it is looked; nobody is asked anything while no monitor has the label.
 const LOOK: Duration = Duration::from_secs(30);
@@ -20,7 +20,12 @@ const ASK: u32 = 10;
 const REASON: &str = "RookLooksAfterNoMonitor";
 
 /// Tells of them until its task is ended.
-pub(crate) async fn run(shared: Shared, namespace: String, watched: Arc<ObjectCache>, writer: Arc<Writer>) {
+pub(crate) async fn run(
+    shared: Shared,
+    namespace: String,
+    watched: Arc<ObjectCache>,
+    writer: Arc<StatusWriter>,
+) {
     // It runs, as far as was seen, and how many looks ago.
     let mut rook: Option<(bool, u32)> = None;
     loop {

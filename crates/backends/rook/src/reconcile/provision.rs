@@ -27,10 +27,10 @@ use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::observability::health::Pulse;
 use crate::observability::status::Provisioning;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::provision::{
-    self, Act, Decided, Failed, Job, JobState, Known, NewOsd, NodeStatus, On, Owner, Prepare, Remark, Seen,
-    Where, claimed, decide, requested_devices,
+    self, Act, DeployedOsd, Failed, JobState, JobTarget, NewOsd, NodeReport, On, Owner, Prepare, PrepareJob,
+    ProvisioningDecision, ProvisioningState, ProvisioningWarning, claimed, decide, requested_devices,
 };
 use crate::reconcile::Shared;
 
@@ -44,18 +44,18 @@ pub(crate) struct Provision {
     shared: Shared,
     namespace: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     /// Where devices could not be prepared.
-    failed: BTreeMap<Where, Failed>,
+    failed: BTreeMap<JobTarget, Failed>,
     pulse: Pulse,
     /// What was last seen of each Job and its report, and since when it is so.
-    stands: BTreeMap<Where, (String, Timestamp)>,
+    stands: BTreeMap<JobTarget, (String, Timestamp)>,
 }
 
 /// What the resource asks for, as things are.
-struct Wishes<'a> {
+struct DesiredOsds<'a> {
     /// The devices that are to become OSDs.
-    devices: BTreeMap<Where, BTreeSet<String>>,
+    devices: BTreeMap<JobTarget, BTreeSet<String>>,
     /// The claims that are to be made.
     claims: Vec<Act>,
     /// The set of each claim.
@@ -64,7 +64,7 @@ struct Wishes<'a> {
     remarks: Vec<String>,
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> DesiredOsds<'a> {
     /// The set of a claim.
     fn set_of(&self, claim: &str, tried: &str) -> Result<&'a DeviceSet, BackendError> {
         self.sets.get(claim).copied().ok_or_else(|| {
@@ -82,7 +82,7 @@ impl Provision {
         shared: Shared,
         namespace: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
     ) -> Self {
         Self {
             pulse: shared.health.begins(format!("new OSDs of {namespace}")),
@@ -136,11 +136,11 @@ impl Provision {
         let known = known(&self.osds());
         let mut wished = self.wishes(found, &known);
         let reports = self.watched.reports();
-        let told: BTreeMap<Where, Result<NodeStatus, String>> =
+        let told: BTreeMap<JobTarget, Result<NodeReport, String>> =
             reports.iter().map(|map| provision::read(map)).collect();
         let jobs = self.jobs(now);
         let able = nodes.iter().filter(|(_, node)| node.takes_pods);
-        let decided = decide(Seen {
+        let decided = decide(ProvisioningState {
             now,
             patience: self.shared.options.prepare_timeout,
             wished: &wished.devices,
@@ -150,7 +150,7 @@ impl Provision {
             told: &told,
             failed: &self.failed,
         });
-        let Decided {
+        let ProvisioningDecision {
             mut acts,
             mut remarks,
             again,
@@ -170,7 +170,7 @@ impl Provision {
                     let message = with_hint(&error);
                     tracing::warn!(%message, "new OSDs");
                     let reason = "CannotBeDone";
-                    remarks.push(Remark { at, reason, message });
+                    remarks.push(ProvisioningWarning { at, reason, message });
                     wrong = true;
                 }
             }
@@ -200,9 +200,9 @@ impl Provision {
 
     fn tell<'a>(
         &self,
-        remarks: Vec<Remark>,
+        remarks: Vec<ProvisioningWarning>,
         not_obeyed: Vec<String>,
-        preparing: impl Iterator<Item = &'a Where>,
+        preparing: impl Iterator<Item = &'a JobTarget>,
     ) {
         let provisioning = Provisioning {
             preparing: preparing.map(|at| at.name().to_owned()).collect(),
@@ -213,12 +213,12 @@ impl Provision {
         self.writer.tell(|told| told.provisioning = something);
     }
 
-    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, Known>) -> Wishes<'a> {
+    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, DeployedOsd>) -> DesiredOsds<'a> {
         let storage = &found.spec.storage;
         let of_nodes = requested_devices(storage, &self.watched.nodes().into_keys().collect());
         let with_osd = known.values().filter_map(|osd| match &osd.at {
-            Some(Where::Claim(claim)) => Some(claim.clone()),
-            Some(Where::Node(_)) | None => None,
+            Some(JobTarget::Claim(claim)) => Some(claim.clone()),
+            Some(JobTarget::Node(_)) | None => None,
         });
         let sets = storage.storage_class_device_sets.as_deref().unwrap_or_default();
         let uid = found.metadata.uid.as_deref().unwrap_or_default();
@@ -226,16 +226,16 @@ impl Provision {
         let claims = self.watched.claims();
         let of_claims = claimed(sets, &claims, &with_osd.collect(), Owner { namespace, uid });
         let nodes = of_nodes.devices.into_iter();
-        let nodes = nodes.map(|(node, devices)| (Where::Node(node), devices));
+        let nodes = nodes.map(|(node, devices)| (JobTarget::Node(node), devices));
         let claims = of_claims.wished.into_iter().map(|claim| {
             let path = provision::claim_path(&claim);
-            (Where::Claim(claim), BTreeSet::from([path]))
+            (JobTarget::Claim(claim), BTreeSet::from([path]))
         });
         let make = of_claims.make.into_iter().map(|(name, object)| {
-            let at = Where::Claim(name);
+            let at = JobTarget::Claim(name);
             Act::Claim { at, object }
         });
-        Wishes {
+        DesiredOsds {
             devices: nodes.chain(claims).collect(),
             claims: make.collect(),
             sets: of_claims.sets,
@@ -252,7 +252,7 @@ impl Provision {
     }
 
     /// The Jobs, and since when each stands as it does.
-    fn jobs(&mut self, now: Timestamp) -> BTreeMap<Where, Job> {
+    fn jobs(&mut self, now: Timestamp) -> BTreeMap<JobTarget, PrepareJob> {
         let reports = self.watched.reports();
         let mut jobs = BTreeMap::new();
         for object in self.watched.prepare_jobs() {
@@ -268,7 +268,7 @@ impl Provision {
             }
             let state = state_of(&object);
             let progressed = stands.1;
-            jobs.insert(at, Job { state, progressed });
+            jobs.insert(at, PrepareJob { state, progressed });
         }
         self.stands.retain(|at, _| jobs.contains_key(at));
         jobs
@@ -277,7 +277,7 @@ impl Provision {
     async fn carry_out(
         &mut self,
         found: &CephCluster,
-        wished: &Wishes<'_>,
+        wished: &DesiredOsds<'_>,
         act: Act,
         now: Timestamp,
     ) -> Result<(), BackendError> {
@@ -321,7 +321,7 @@ impl Provision {
     }
 
     /// What is remembered once a Job is over.
-    fn settled(&mut self, wished: &Wishes<'_>, at: Where, why: Option<String>, now: Timestamp) {
+    fn settled(&mut self, wished: &DesiredOsds<'_>, at: JobTarget, why: Option<String>, now: Timestamp) {
         let Some(why) = why else {
             self.failed.remove(&at);
             return;
@@ -362,16 +362,16 @@ impl Provision {
     async fn create(
         &self,
         found: &CephCluster,
-        wished: &Wishes<'_>,
-        at: &Where,
+        wished: &DesiredOsds<'_>,
+        at: &JobTarget,
         osd: &provision::OsdInfo,
     ) -> Result<(), BackendError> {
         let tried = format!("make the Deployment of osd.{}", osd.id);
         let osds = self.osds();
         let mut nodes = self.watched.nodes();
         let (node, labels, claim) = match at {
-            Where::Node(node) => (node, nodes.remove(node).unwrap_or_default().labels, None),
-            Where::Claim(claim) => {
+            JobTarget::Node(node) => (node, nodes.remove(node).unwrap_or_default().labels, None),
+            JobTarget::Claim(claim) => {
                 let set = wished.set_of(claim, &tried)?;
                 let node = nodes.remove(&osd.node).ok_or_else(|| {
                     let why = format!("{at} was prepared on node {:?}, which is not there", osd.node);
@@ -412,8 +412,8 @@ impl Provision {
     async fn start(
         &self,
         found: &CephCluster,
-        wished: &Wishes<'_>,
-        at: &Where,
+        wished: &DesiredOsds<'_>,
+        at: &JobTarget,
         devices: &BTreeSet<String>,
     ) -> Result<(), BackendError> {
         let tried = format!("have the devices of {at} prepared");
@@ -428,7 +428,7 @@ impl Provision {
         let osds = self.osds();
         let labels;
         let on = match at {
-            Where::Node(name) => {
+            JobTarget::Node(name) => {
                 labels = self.watched.nodes().remove(name).unwrap_or_default().labels;
                 On::Node {
                     name,
@@ -436,7 +436,7 @@ impl Provision {
                     devices,
                 }
             }
-            Where::Claim(name) => {
+            JobTarget::Claim(name) => {
                 let set = wished.set_of(name, &tried)?;
                 On::Claim { name, set }
             }
@@ -470,15 +470,15 @@ impl Provision {
 }
 
 /// An OSD that a new one is made like: best one that is on a claim as well, or on a node's device.
-fn nearest<'a>(osds: impl Iterator<Item = &'a Deployment>, at: &Where) -> Option<&'a Deployment> {
-    let on_claim = |at: Option<&Where>| matches!(at, Some(Where::Claim(_)));
+fn nearest<'a>(osds: impl Iterator<Item = &'a Deployment>, at: &JobTarget) -> Option<&'a Deployment> {
+    let on_claim = |at: Option<&JobTarget>| matches!(at, Some(JobTarget::Claim(_)));
     osds.min_by_key(|osd| on_claim(provision::where_of(osd).as_ref()) != on_claim(Some(at)))
 }
 
-fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, Known> {
+fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, DeployedOsd> {
     osds.iter()
         .map(|(id, osd)| {
-            let known = Known {
+            let known = DeployedOsd {
                 at: provision::where_of(osd),
                 devices: provision::devices_of(osd),
             };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::api::{CephApi, QueryTarget};
 use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 
@@ -21,11 +21,11 @@ use crate::api::failed;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::api::settings::Settings;
+use crate::api::settings::PolicySettings;
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
-use crate::observability::writer::Writer;
-use crate::provision::removal::{Osd, SafeToDestroy, candidates, states};
+use crate::observability::writer::StatusWriter;
+use crate::provision::removal::{RemovalCandidate, SafeToDestroy, candidates, states};
 use crate::reconcile::Shared;
 
 /// How often it is looked again while an OSD does not serve.
@@ -41,7 +41,7 @@ pub(crate) struct Removal {
     namespace: String,
     name: String,
     watched: Arc<ObjectCache>,
-    writer: Arc<Writer>,
+    writer: Arc<StatusWriter>,
     metrics: Arc<ClusterMetrics>,
     pulse: Pulse,
     api: Option<Arc<dyn CephApi>>,
@@ -53,7 +53,7 @@ impl Removal {
         namespace: &str,
         name: &str,
         watched: Arc<ObjectCache>,
-        writer: Arc<Writer>,
+        writer: Arc<StatusWriter>,
         metrics: Arc<ClusterMetrics>,
     ) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Removal {
             let desired = told.borrow_and_update().clone();
             self.pulse.works();
             let waits = self.down();
-            let wanted = Settings::read(&desired, true).remove_osds
+            let wanted = PolicySettings::read(&desired, true).remove_osds
                 && desired.manages(Manage::Provisioning)
                 && !waits.is_empty()
                 && self.watched.missing_rights().is_none();
@@ -138,9 +138,10 @@ impl Removal {
             serde_json::from_slice::<Value>(&answer)
                 .map_err(|error| BackendError::transient(tried, error.to_string()))
         };
-        let asked = |error: stagger_ceph::api::ApiError| BackendError::transient(tried, error.to_string());
+        let asked =
+            |error: stagger_ceph::api::CephApiError| BackendError::transient(tried, error.to_string());
         let dump = api
-            .ask(Whom::Mon, json!({ "prefix": "osd dump" }))
+            .ask(QueryTarget::Mon, json!({ "prefix": "osd dump" }))
             .await
             .map_err(asked)?;
         let states = states(&parsed(dump)?).map_err(|error| {
@@ -159,7 +160,7 @@ impl Removal {
             let left_alone = labelled.is_some_and(|value| value != "false") || is_being_replaced(deployment);
             osds.insert(
                 *id,
-                Osd {
+                RemovalCandidate {
                     up: *up,
                     out: !is_in,
                     left_alone,
@@ -178,7 +179,7 @@ impl Removal {
         }
         let ids: Vec<String> = candidates.iter().map(u32::to_string).collect();
         let question = json!({ "prefix": "osd safe-to-destroy", "ids": ids });
-        let answer = parsed(api.ask(Whom::Mgr, question).await.map_err(asked)?)?;
+        let answer = parsed(api.ask(QueryTarget::Mgr, question).await.map_err(asked)?)?;
         let answer: SafeToDestroy = serde_json::from_value(answer).map_err(|error| {
             BackendError::transient(tried, format!("`safe-to-destroy` is not understood: {error}"))
         })?;
@@ -190,7 +191,7 @@ impl Removal {
             self.note(deployment).await?;
             let question = json!({ "prefix": "osd purge", "id": id, "yes_i_really_mean_it": true });
             let tried = format!("have Ceph forget osd.{id}");
-            api.ask(Whom::Mgr, question)
+            api.ask(QueryTarget::Mgr, question)
                 .await
                 .map_err(|error| BackendError::transient(tried, error.to_string()))?;
             self.delete(id, deployment).await?;

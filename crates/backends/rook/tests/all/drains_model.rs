@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use stagger_rook::disruption::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, decide};
+use stagger_rook::disruption::drains::{
+    DrainInput, DrainMemory, EvictableOsds, Groups, Judge, OsdDisruptionBudget, OsdState, decide,
+};
 
 /// What happens next; the numbers choose a node or an OSD.
 #[derive(Debug, Clone, Copy)]
@@ -84,12 +86,12 @@ struct World {
     groups: Vec<Vec<Shard>>,
     cordoned: BTreeSet<usize>,
     now: i64,
-    budget: Option<Budget>,
+    budget: Option<OsdDisruptionBudget>,
     noout: BTreeSet<String>,
-    memory: Memory,
+    memory: DrainMemory,
     granted: usize,
     wave: Option<OpenWave>,
-    open: Open,
+    open: EvictableOsds,
     /// Whether an OSD was ever down on a node that was to be drained, and not by its drain.
     fell_beside_its_drain: bool,
 }
@@ -166,10 +168,10 @@ impl World {
             now: 0,
             budget: None,
             noout: BTreeSet::new(),
-            memory: Memory::default(),
+            memory: DrainMemory::default(),
             granted: 0,
             wave: None,
-            open: Open::default(),
+            open: EvictableOsds::default(),
             fell_beside_its_drain: false,
         };
         world.reconcile(&mut Vec::new());
@@ -242,8 +244,8 @@ impl World {
 
     /// One pass of the controller; between its looks, and before its change, evictions are tried.
     fn reconcile(&mut self, between: &mut Vec<u8>) {
-        let osds: Vec<Osd> = (0..self.pods.len())
-            .map(|osd| Osd {
+        let osds: Vec<OsdState> = (0..self.pods.len())
+            .map(|osd| OsdState {
                 id: u32::try_from(osd).unwrap(),
                 domain: Some(domain_of(osd)),
                 serves: self.pods[osd] == Pod::Runs,
@@ -273,7 +275,7 @@ impl World {
         });
         self.evict_between(between);
         let wanted = decide(
-            Seen {
+            DrainInput {
                 now: Timestamp::from_second(self.now).unwrap(),
                 level: Some("zone"),
                 osds: &osds,
@@ -548,8 +550,8 @@ proptest! {
         }
         world.settle();
         prop_assert!(world.noout.is_empty());
-        prop_assert_eq!(&world.memory, &Memory::default());
-        prop_assert_eq!(world.budget, Some(Budget { without: BTreeSet::new(), max_unavailable: 1 }));
+        prop_assert_eq!(&world.memory, &DrainMemory::default());
+        prop_assert_eq!(world.budget, Some(OsdDisruptionBudget { without: BTreeSet::new(), max_unavailable: 1 }));
     }
 }
 

@@ -5,11 +5,14 @@
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use stagger_rook::disruption::drains::{Budget, Groups, Judge, Memory, Open, Osd, Seen, Wanted, decide};
+use stagger_rook::disruption::drains::{
+    DesiredBudgets, DrainInput, DrainMemory, EvictableOsds, Groups, Judge, OsdDisruptionBudget, OsdState,
+    decide,
+};
 
 /// Zones x, y and z with a node and two OSDs each.
 struct World {
-    osds: Vec<Osd>,
+    osds: Vec<OsdState>,
     groups: Groups,
     now: i64,
     level: Option<&'static str>,
@@ -19,12 +22,12 @@ struct World {
     /// OSDs that are up and lack objects.
     behind: BTreeSet<u32>,
     /// What was let go when this was seen; nothing, so that what may go does at once.
-    open: Open,
+    open: EvictableOsds,
 }
 
 impl World {
     fn new() -> Self {
-        let osd = |id: u32| Osd {
+        let osd = |id: u32| OsdState {
             id,
             domain: Some(["x", "y", "z"][id as usize / 2].to_owned()),
             serves: true,
@@ -41,7 +44,7 @@ impl World {
             wave: None,
             proven: 1,
             behind: BTreeSet::new(),
-            open: Open::Only(BTreeSet::new()),
+            open: EvictableOsds::Only(BTreeSet::new()),
         }
     }
 
@@ -67,8 +70,8 @@ impl World {
         self
     }
 
-    fn seen<'a>(&'a self, judge: &'a dyn Judge) -> Seen<'a> {
-        Seen {
+    fn seen<'a>(&'a self, judge: &'a dyn Judge) -> DrainInput<'a> {
+        DrainInput {
             now: Timestamp::from_second(self.now).unwrap(),
             level: self.level,
             osds: &self.osds,
@@ -80,7 +83,7 @@ impl World {
         }
     }
 
-    fn decide(&self, memory: &Memory) -> Wanted {
+    fn decide(&self, memory: &DrainMemory) -> DesiredBudgets {
         decide(self.seen(self), memory)
     }
 }
@@ -102,7 +105,7 @@ impl Judge for World {
 }
 
 /// The OSDs of the six that nothing holds back, one at a time or all together.
-fn free(wanted: &Wanted) -> Vec<u32> {
+fn free(wanted: &DesiredBudgets) -> Vec<u32> {
     let Some(budget) = &wanted.budget else {
         return (0..6).collect();
     };
@@ -113,33 +116,33 @@ fn free(wanted: &Wanted) -> Vec<u32> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
-fn default_without(ids: &[u32]) -> Option<Budget> {
-    Some(Budget {
+fn default_without(ids: &[u32]) -> Option<OsdDisruptionBudget> {
+    Some(OsdDisruptionBudget {
         without: ids.iter().copied().collect(),
         max_unavailable: 1,
     })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
-fn closed_but_for(ids: &[u32]) -> Option<Budget> {
-    Some(Budget {
+fn closed_but_for(ids: &[u32]) -> Option<OsdDisruptionBudget> {
+    Some(OsdDisruptionBudget {
         without: ids.iter().copied().collect(),
         max_unavailable: 0,
     })
 }
 
-fn blocked(wanted: &Wanted) -> Vec<&str> {
+fn blocked(wanted: &DesiredBudgets) -> Vec<&str> {
     wanted.blocked.keys().map(String::as_str).collect()
 }
 
 #[test]
 fn the_example_of_the_design() {
-    let calm = World::new().decide(&Memory::default());
+    let calm = World::new().decide(&DrainMemory::default());
     assert_eq!(calm.budget, default_without(&[]));
     assert!(calm.noout.is_empty());
 
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
-    let draining = world.decide(&Memory::default());
+    let draining = world.decide(&DrainMemory::default());
     // What is left of the zone may go, the pod of what is down as well, and nothing else.
     assert_eq!(draining.budget, closed_but_for(&[0, 1]));
     assert_eq!(draining.noout.keys().collect::<Vec<_>>(), ["x"]);
@@ -150,7 +153,7 @@ fn the_example_of_the_design() {
     // By the time that this is written osd.2 may be going by what the default one let go: so the zone that drains is
     // blocked too, until all that is seen with everything closed.
     world.open = calm.open.clone();
-    let closed = world.decide(&Memory::default());
+    let closed = world.decide(&DrainMemory::default());
     assert_eq!(closed.blocked, draining.blocked);
     assert_eq!(closed.budget, closed_but_for(&[]));
     assert!(closed.again && !draining.again);
@@ -165,7 +168,7 @@ fn the_example_of_the_design() {
         wanted.blocked["y"],
         "4 placement groups are undersized; 2 zones would be down"
     );
-    assert!(wanted.noout.is_empty() && wanted.memory == Memory::default());
+    assert!(wanted.noout.is_empty() && wanted.memory == DrainMemory::default());
     // The next node may be asked for meanwhile: it waits, and is told for what.
     let next = healing.cordon(&[2, 3]).decide(&draining.memory);
     assert!(free(&next).is_empty());
@@ -180,13 +183,13 @@ fn the_example_of_the_design() {
 fn the_first_domain_is_not_let_go_where_that_is_not_proven() {
     // A disk of zone z is dead, too: x was let go by the default budget, and its second OSD would be one too many.
     let world = World::new().cordon(&[0, 1]).down(&[0, 4]).unclean();
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(wanted.budget, closed_but_for(&[0, 4]));
     assert_eq!(blocked(&wanted), ["x", "y", "z"]);
     // Pools that bear no loss at all: not even the default budget lets one go.
     let mut world = World::new();
     world.proven = 0;
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(wanted.budget, closed_but_for(&[]));
     assert_eq!(wanted.blocked["x"], "1 zones would be down");
 }
@@ -211,7 +214,7 @@ fn a_drain_that_could_not_come_to_its_end_is_not_begun_and_one_that_has_begun_go
     let world = World::new().cordon(&[2, 3]).unclean();
     let mut judge = OneOf(World::new());
     judge.0.proven = 2;
-    let wanted = decide(world.seen(&judge), &Memory::default());
+    let wanted = decide(world.seen(&judge), &DrainMemory::default());
     assert!(free(&wanted).is_empty());
     assert!(
         wanted.blocked["y"].ends_with("; without y: 1.0 would be lost"),
@@ -220,7 +223,7 @@ fn a_drain_that_could_not_come_to_its_end_is_not_begun_and_one_that_has_begun_go
     );
     // It has begun, by what the default budget let go: what can go does.
     let mut world = World::new().cordon(&[2, 3]).unclean();
-    world.osds.push(Osd {
+    world.osds.push(OsdState {
         id: 6,
         domain: Some("y".to_owned()),
         serves: false,
@@ -229,7 +232,7 @@ fn a_drain_that_could_not_come_to_its_end_is_not_begun_and_one_that_has_begun_go
         cordoned: Some("n3".to_owned()),
         replaced: false,
     });
-    let wanted = decide(world.seen(&judge), &Memory::default());
+    let wanted = decide(world.seen(&judge), &DrainMemory::default());
     assert_eq!(wanted.budget, closed_but_for(&[2, 6]));
 }
 
@@ -239,14 +242,14 @@ fn a_drain_that_could_not_come_to_its_end_is_not_begun_and_one_that_has_begun_go
 fn who_was_down_before_begins_no_drain() {
     let mut world = World::new().cordon(&[0, 1]).down(&[0]);
     world.proven = 2;
-    let quiet = world.decide(&Memory::default());
+    let quiet = world.decide(&DrainMemory::default());
     assert_eq!(quiet.budget, default_without(&[0]));
     let world = world.cordon(&[2, 3]).down(&[2]).unclean();
     let wanted = world.decide(&quiet.memory);
     assert!(wanted.memory.draining.keys().eq(["y"]), "{wanted:?}");
     assert!(wanted.noout.keys().eq(["y"]), "{wanted:?}");
     // Without that knowledge it is the first of them.
-    let stranger = world.decide(&Memory::default());
+    let stranger = world.decide(&DrainMemory::default());
     assert_eq!(
         stranger.memory.draining.keys().next().map(String::as_str),
         Some("x")
@@ -275,7 +278,7 @@ fn what_of_a_domain_cannot_go_together_goes_node_by_node() {
         }
     }
     let mut world = World::new().cordon(&[2, 3]).unclean();
-    world.osds.push(Osd {
+    world.osds.push(OsdState {
         id: 6,
         domain: Some("y".to_owned()),
         serves: true,
@@ -289,7 +292,7 @@ fn what_of_a_domain_cannot_go_together_goes_node_by_node() {
         proven: 3,
         ..World::new()
     });
-    let wanted = decide(world.seen(&judge), &Memory::default());
+    let wanted = decide(world.seen(&judge), &DrainMemory::default());
     assert_eq!(wanted.budget, closed_but_for(&[2, 3, 4, 5]));
 }
 
@@ -298,7 +301,7 @@ fn what_of_a_domain_cannot_go_together_goes_node_by_node() {
 fn who_is_on_the_way_out_is_no_osd_without_which_all_is_clean() {
     let mut world = World::new().cordon(&[0, 1, 2, 3]);
     world.osds[0].leaving = true;
-    let going = world.decide(&Memory::default());
+    let going = world.decide(&DrainMemory::default());
     assert_eq!(free(&going), [1]);
     assert!(
         going.blocked["y"].starts_with(
@@ -318,19 +321,19 @@ fn down_osds_are_left_out_when_all_groups_are_clean() {
     let mut world = World::new().down(&[1, 3]);
     // They hold nothing.
     world.proven = 3;
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(wanted.budget, default_without(&[1, 3]));
     assert!(wanted.noout.is_empty() && wanted.blocked.is_empty());
 }
 
 #[test]
 fn noout_is_only_for_a_drained_node_and_only_for_its_time() {
-    let failed = World::new().down(&[0]).unclean().decide(&Memory::default());
+    let failed = World::new().down(&[0]).unclean().decide(&DrainMemory::default());
     assert!(failed.noout.is_empty());
     assert_eq!(free(&failed), [0, 1]);
 
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
-    let first = world.decide(&Memory::default());
+    let first = world.decide(&DrainMemory::default());
     world.now += 29 * 60;
     let then = world.decide(&first.memory);
     assert_eq!(then.noout, first.noout);
@@ -342,14 +345,14 @@ fn noout_is_only_for_a_drained_node_and_only_for_its_time() {
 
 #[test]
 fn a_cordon_alone_blocks_nobody() {
-    let wanted = World::new().cordon(&[0, 1, 2, 3]).decide(&Memory::default());
+    let wanted = World::new().cordon(&[0, 1, 2, 3]).decide(&DrainMemory::default());
     assert_eq!(wanted.budget, default_without(&[]));
 }
 
 #[test]
 fn two_drains_at_once_let_one_go_on_and_say_why_the_other_waits() {
     let both = World::new().cordon(&[0, 1, 2, 3]).down(&[0, 2]).unclean();
-    let wanted = both.decide(&Memory::default());
+    let wanted = both.decide(&DrainMemory::default());
     // Two zones have fallen: nothing more may go, until that is proven or healed.
     assert_eq!(blocked(&wanted), ["x", "y", "z"]);
     assert_eq!(wanted.memory.draining.keys().collect::<Vec<_>>(), ["x"]);
@@ -368,7 +371,7 @@ fn the_domain_is_kept_though_another_sorts_before_it() {
         .cordon(&[2, 3])
         .down(&[2])
         .unclean()
-        .decide(&Memory::default());
+        .decide(&DrainMemory::default());
     assert_eq!(blocked(&first), ["x", "z"]);
     let mut later = World::new().cordon(&[0, 1, 2, 3]).down(&[0, 2]).unclean();
     later.proven = 2;
@@ -380,20 +383,26 @@ fn the_domain_is_kept_though_another_sorts_before_it() {
 #[test]
 fn where_it_is_proven_two_domains_drain() {
     let mut world = World::new().cordon(&[0, 1, 2, 3]).down(&[0]).unclean();
-    assert_eq!(free(&world.decide(&Memory::default())), [0, 1]);
+    assert_eq!(free(&world.decide(&DrainMemory::default())), [0, 1]);
     world.proven = 2;
-    assert_eq!(free(&world.decide(&Memory::default())), [0, 1, 2, 3]);
+    assert_eq!(free(&world.decide(&DrainMemory::default())), [0, 1, 2, 3]);
 }
 
 #[test]
 fn a_first_drained_osd_without_groups_lets_the_drain_go_on() {
     // Everything is clean without it, so the default budget leaves it out and lets the next one go.
-    let wanted = World::new().cordon(&[0, 1]).down(&[0]).decide(&Memory::default());
+    let wanted = World::new()
+        .cordon(&[0, 1])
+        .down(&[0])
+        .decide(&DrainMemory::default());
     assert_eq!(blocked(&wanted), ["y", "z"]);
     // As far as anybody can tell by its zone. It holds nothing, so that another zone may go beside it:
     let mut world = World::new().cordon(&[0, 1]).down(&[0]);
     world.proven = 2;
-    assert_eq!(world.decide(&Memory::default()).budget, default_without(&[0]));
+    assert_eq!(
+        world.decide(&DrainMemory::default()).budget,
+        default_without(&[0])
+    );
 }
 
 #[test]
@@ -402,7 +411,7 @@ fn a_node_that_stays_drained_blocks_nobody() {
         .cordon(&[0, 1])
         .down(&[0, 1])
         .unclean()
-        .decide(&Memory::default());
+        .decide(&DrainMemory::default());
     let mut world = World::new().cordon(&[0, 1]).down(&[0, 1]);
     world.proven = 2;
     let healed = world.decide(&draining.memory);
@@ -413,17 +422,17 @@ fn a_node_that_stays_drained_blocks_nobody() {
 #[test]
 fn nothing_is_left_behind_when_what_it_was_for_is_gone() {
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
-    let before = world.decide(&Memory::default());
+    let before = world.decide(&DrainMemory::default());
     // The last pool is gone.
     world.level = None;
-    assert_eq!(world.decide(&before.memory), Wanted::default());
+    assert_eq!(world.decide(&before.memory), DesiredBudgets::default());
 }
 
 #[test]
 fn what_has_no_place_is_blocked_with_the_others() {
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
     world.osds[5].domain = None;
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert!(!free(&wanted).contains(&5));
 }
 
@@ -431,9 +440,9 @@ fn what_has_no_place_is_blocked_with_the_others() {
 fn beside_an_open_wave_nothing_goes_that_is_not_proven() {
     let mut world = World::new().cordon(&[2, 3]);
     world.wave = Some(BTreeSet::from([0, 1]));
-    assert!(free(&world.decide(&Memory::default())).is_empty());
+    assert!(free(&world.decide(&DrainMemory::default())).is_empty());
     world.proven = 2;
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(free(&wanted), [2, 3]);
     assert!(wanted.memory.draining.is_empty());
 }
@@ -442,18 +451,18 @@ fn beside_an_open_wave_nothing_goes_that_is_not_proven() {
 fn what_was_open_is_closed_before_anything_else_is_opened() {
     let mut world = World::new().cordon(&[2, 3]);
     world.wave = Some(BTreeSet::from([3]));
-    world.open = Open::Only(BTreeSet::from([0, 1]));
-    let closed = world.decide(&Memory::default());
+    world.open = EvictableOsds::Only(BTreeSet::from([0, 1]));
+    let closed = world.decide(&DrainMemory::default());
     assert_eq!((closed.budget, closed.again), (closed_but_for(&[]), true));
     world.open = closed.open;
-    let opened = world.decide(&Memory::default());
+    let opened = world.decide(&DrainMemory::default());
     assert_eq!((free(&opened), opened.again), (vec![2], false));
-    assert_eq!(opened.open, Open::Only(BTreeSet::from([2])));
+    assert_eq!(opened.open, EvictableOsds::Only(BTreeSet::from([2])));
     // Beside what stays open more may be opened at once: what is proven counts all of it as gone.
     world.open = opened.open;
     world.proven = 2;
     let world = world.cordon(&[0]);
-    assert_eq!(free(&world.decide(&Memory::default())), [0, 1, 2]);
+    assert_eq!(free(&world.decide(&DrainMemory::default())), [0, 1, 2]);
 }
 
 /// One of the wave cannot come back, as its node was cordoned in mid-wave; the others of the wave are back.
@@ -462,9 +471,9 @@ fn a_node_that_is_cordoned_in_mid_wave_drains_beside_those_of_the_wave_that_are_
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
     world.wave = Some(BTreeSet::from([0, 2]));
     // While osd.2 is down too, two zones would be.
-    assert!(free(&world.decide(&Memory::default())).is_empty());
+    assert!(free(&world.decide(&DrainMemory::default())).is_empty());
     world.wave = Some(BTreeSet::from([0]));
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(blocked(&wanted), ["y", "z"]);
     assert!(wanted.blocked["y"].starts_with("osd.0 of an upgrade's wave"));
     // The other of that node was evicted: it is a drain, and has noout for its time.
@@ -479,7 +488,7 @@ fn a_node_that_is_cordoned_in_mid_wave_drains_beside_those_of_the_wave_that_are_
 fn a_wave_that_is_back_is_not_over() {
     let mut world = World::new().unclean();
     world.wave = Some(BTreeSet::new());
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(blocked(&wanted), ["x", "y", "z"]);
     assert_eq!(
         wanted.blocked["x"],
@@ -487,10 +496,10 @@ fn a_wave_that_is_back_is_not_over() {
     );
     world.wave = None;
     world.behind = BTreeSet::from([0]);
-    assert!(free(&world.decide(&Memory::default())).is_empty());
+    assert!(free(&world.decide(&DrainMemory::default())).is_empty());
     // Where all bear one more it need not be clean.
     world.proven = 2;
-    assert_eq!(world.decide(&Memory::default()).budget, default_without(&[]));
+    assert_eq!(world.decide(&DrainMemory::default()).budget, default_without(&[]));
 }
 
 /// Nor does its pod, which is not ready, use up what the budget lets go.
@@ -498,7 +507,10 @@ fn a_wave_that_is_back_is_not_over() {
 fn one_that_is_being_replaced_is_no_drain() {
     let mut world = World::new().down(&[0]).unclean();
     world.osds[0].replaced = true;
-    assert_eq!(world.decide(&Memory::default()).budget, default_without(&[0]));
+    assert_eq!(
+        world.decide(&DrainMemory::default()).budget,
+        default_without(&[0])
+    );
 }
 
 /// An OSD crashes again and again on the node that is drained: its pod is not ready, and would be refused for ever.
@@ -506,7 +518,7 @@ fn one_that_is_being_replaced_is_no_drain() {
 fn the_pod_of_what_is_down_already_may_be_evicted() {
     let mut world = World::new().cordon(&[0, 1]).down(&[0]).unclean();
     world.proven = 0;
-    let wanted = world.decide(&Memory::default());
+    let wanted = world.decide(&DrainMemory::default());
     assert_eq!(wanted.budget, closed_but_for(&[0]));
     // It is back while that is looked at, and may have been evicted just now: closed first, as all that was open.
     let mut back = World::new().cordon(&[0, 1]).unclean();
@@ -520,5 +532,5 @@ fn the_pod_of_what_is_down_already_may_be_evicted() {
     // What the run has down is the run's.
     let mut world = World::new().down(&[0]).unclean();
     world.wave = Some(BTreeSet::from([0]));
-    assert_eq!(world.decide(&Memory::default()).budget, closed_but_for(&[]));
+    assert_eq!(world.decide(&DrainMemory::default()).budget, closed_but_for(&[]));
 }

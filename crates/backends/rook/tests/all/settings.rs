@@ -8,7 +8,7 @@ use stagger_ceph::target::PgGate;
 use stagger_core::model::{Doors, Growth, Kind, Limit, OnFailure, Order};
 use stagger_rook::api::cluster::CephCluster;
 use stagger_rook::api::maintenance::{CephMaintenance, Desired};
-use stagger_rook::api::settings::Settings;
+use stagger_rook::api::settings::PolicySettings;
 
 /// Of the two specs; the policy is that of the CephMaintenance.
 fn desired(mut cluster: Value) -> Desired {
@@ -23,11 +23,11 @@ fn desired(mut cluster: Value) -> Desired {
     }
 }
 
-fn read(spec: Value) -> Settings {
-    Settings::read(&desired(spec), true)
+fn read(spec: Value) -> PolicySettings {
+    PolicySettings::read(&desired(spec), true)
 }
 
-fn osds(settings: &Settings) -> Limit {
+fn osds(settings: &PolicySettings) -> Limit {
     let osd = Kind::new("osd").unwrap();
     let policy = &settings.policy;
     *policy
@@ -49,7 +49,7 @@ fn nothing_set_is_15_percent_growing_and_checked() {
 #[test]
 fn a_new_release_goes_back_and_a_new_revision_goes_on() {
     let of = |release_changes| {
-        Settings::read(&desired(json!({})), release_changes)
+        PolicySettings::read(&desired(json!({})), release_changes)
             .policy
             .on_failure
     };
@@ -97,7 +97,7 @@ fn that_an_update_waits_for_healthy_groups_all_the_same_is_said_where_rook_would
     for (said, remarked) in [(json!(null), 0), (json!(true), 0), (json!(false), 1)] {
         let settings = read(json!({ "upgradeOSDRequiresHealthyPGs": said }));
         let about = |remark: &&_| {
-            let remark: &stagger_rook::api::policy::Remark = remark;
+            let remark: &stagger_rook::api::policy::FieldWarning = remark;
             remark.field == "spec.upgradeOSDRequiresHealthyPGs"
         };
         assert_eq!(settings.remarks.iter().filter(about).count(), remarked, "{said}");

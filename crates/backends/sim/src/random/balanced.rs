@@ -4,7 +4,7 @@ use stagger_core::model::UnitId;
 
 use crate::SimSpec;
 use crate::rng::Rng;
-use crate::scenario::{BalancedSpec, Fault};
+use crate::scenario::{BalancedSpec, InjectedFault};
 
 /// Services behind a balancer in the place of storage.
 pub(super) fn balanced(rng: &mut Rng, spec: SimSpec) -> SimSpec {
@@ -29,8 +29,8 @@ pub(super) fn balanced(rng: &mut Rng, spec: SimSpec) -> SimSpec {
 }
 
 /// A fault that only such services have.
-pub(super) fn fault(rng: &mut Rng, unit: UnitId) -> Fault {
-    Fault::DrainHangs {
+pub(super) fn fault(rng: &mut Rng, unit: UnitId) -> InjectedFault {
+    InjectedFault::DrainHangs {
         unit,
         times: rng.below(4) as u32,
     }

@@ -6,10 +6,10 @@ use super::{balanced, guests};
 use crate::SimSpec;
 use crate::rng::Rng;
 use crate::scenario::{
-    FailsOn, Fault, FaultWindow, JournalFault, OracleFault, ProcessFault, ProcessSpec, node_name,
+    FailsOn, FaultWindow, InjectedFault, JournalFault, OracleFault, ProcessFault, ProcessSpec, node_name,
 };
 
-pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
+pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<InjectedFault, IdError> {
     let unit = unit(rng, spec)?;
     let when = window(rng);
     let phase = *rng.pick(&[Phase::Prepare, Phase::Enter, Phase::Change, Phase::Leave]);
@@ -28,37 +28,37 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
         (Some(_), _) | (_, Some(_)) => *rng.pick(&[0, 1, 2, 3, 4, 5, 6, 10, 11, 12, 13, 15, 16, 17]),
     };
     Ok(match drawn {
-        0 => Fault::Slow {
+        0 => InjectedFault::Slow {
             unit,
             seconds: rng.between(10, 200) as u32,
         },
-        1 => Fault::NeverReturns { unit, on },
-        2 => Fault::Crashes {
+        1 => InjectedFault::NeverReturns { unit, on },
+        2 => InjectedFault::Crashes {
             unit,
             after: rng.between(1, 30) as u32,
             again: *rng.pick(&[0, 7, 60]),
             on,
         },
-        3 => Fault::PerformFails {
+        3 => InjectedFault::PerformFails {
             unit,
             phase: Some(phase),
             times: rng.below(4) as u32,
         },
-        4 => Fault::CallLate {
+        4 => InjectedFault::CallLate {
             unit,
             phase,
             seconds: rng.between(1, 60) as u32,
         },
-        5 => Fault::AnswerLost { unit, phase },
-        6 => Fault::GuardFails {
+        5 => InjectedFault::AnswerLost { unit, phase },
+        6 => InjectedFault::GuardFails {
             times: rng.between(1, 3) as u32,
         },
-        7 => Fault::StalePgs {
+        7 => InjectedFault::StalePgs {
             hidden: rng.percent(60),
             oracle_too: rng.percent(50),
             when,
         },
-        8 => Fault::Oracle {
+        8 => InjectedFault::Oracle {
             says: *rng.pick(&[
                 OracleFault::Gone,
                 OracleFault::Error,
@@ -67,31 +67,31 @@ pub(super) fn fault(rng: &mut Rng, spec: &SimSpec) -> Result<Fault, IdError> {
             ]),
             when,
         },
-        9 => Fault::OracleNo { unit, when },
-        10 => Fault::Blind { when },
-        11 if spec.sites > 0 && rng.percent(50) => Fault::Outage {
+        9 => InjectedFault::OracleNo { unit, when },
+        10 => InjectedFault::Blind { when },
+        11 if spec.sites > 0 && rng.percent(50) => InjectedFault::Outage {
             what: format!("site-{}", rng.below(u64::from(spec.sites))),
             when,
         },
-        11 => Fault::Outage {
+        11 => InjectedFault::Outage {
             what: format!("rack-{}", rng.below(u64::from(spec.racks))),
             when,
         },
-        12 => Fault::Outage {
+        12 => InjectedFault::Outage {
             what: host(rng, spec),
             when,
         },
-        13 | 14 => Fault::Warning { when },
-        15 => Fault::Doubled {
+        13 | 14 => InjectedFault::Warning { when },
+        15 => InjectedFault::Doubled {
             unit,
             phase,
             seconds: rng.between(1, 60) as u32,
         },
-        16 => Fault::HostOff {
+        16 => InjectedFault::HostOff {
             host: host(rng, spec),
             when,
         },
-        _ => Fault::Outage {
+        _ => InjectedFault::Outage {
             what: unit.to_string(),
             when,
         },

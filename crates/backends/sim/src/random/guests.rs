@@ -4,7 +4,7 @@ use stagger_core::model::{Evacuate, EvacuationPolicy, LocalGuests, SharedGuests,
 
 use crate::SimSpec;
 use crate::rng::Rng;
-use crate::scenario::{Fault, FaultWindow, GuestSpec, GuestsSpec};
+use crate::scenario::{FaultWindow, GuestSpec, GuestsSpec, InjectedFault};
 
 /// Nodes with guests in the place of storage.
 pub(super) fn guests(rng: &mut Rng, spec: SimSpec) -> SimSpec {
@@ -70,15 +70,15 @@ fn guest(rng: &mut Rng, nodes: u32, usual: Storage) -> GuestSpec {
 }
 
 /// A fault that only such a cluster has.
-pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: FaultWindow) -> Fault {
+pub(super) fn fault(rng: &mut Rng, spec: &GuestsSpec, when: FaultWindow) -> InjectedFault {
     let number = rng.below(spec.guests.len() as u64);
     if rng.percent(60) {
-        Fault::MoveFails {
+        InjectedFault::MoveFails {
             guest: crate::scenario::guest_name(number as usize),
             times: rng.below(4) as u32,
         }
     } else {
-        Fault::GuestStarts {
+        InjectedFault::GuestStarts {
             guest: number as u32,
             when,
         }

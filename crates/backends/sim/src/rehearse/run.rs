@@ -9,15 +9,15 @@ use stagger_core::run::{Action, Entry, Event, Run};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::Clock as _;
 use stagger_engine::cluster::Backend;
-use stagger_engine::driver::{DriveError, Driver, Listener, Parts, Step};
+use stagger_engine::driver::{DriveError, Driver, DriverParts, DriverStep, Listener};
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use super::Rehearsal;
 use crate::backend::Sim;
-use crate::clock::{ClockError, Pace, VirtualClock};
-use crate::scenario::Fault;
+use crate::clock::{ClockError, ClockSpeed, VirtualClock};
+use crate::scenario::InjectedFault;
 use crate::simulate::SimEnding;
 use crate::world::GuestsMoved;
 use crate::world::{Exposure, WaveName};
@@ -83,9 +83,13 @@ impl<'a> RehearsalRunner<'a> {
     }
 
     /// Carries out one run, with these faults.
-    pub(super) fn run(&self, number: usize, faults: Vec<Fault>) -> Result<RehearsalRun, RehearseError> {
+    pub(super) fn run(
+        &self,
+        number: usize,
+        faults: Vec<InjectedFault>,
+    ) -> Result<RehearsalRun, RehearseError> {
         let sim = Sim::copied(&self.what.copy, self.what.seed, faults)?;
-        sim.carry_out(Pace::Fast, self.one_run(number, &sim))?
+        sim.carry_out(ClockSpeed::Fast, self.one_run(number, &sim))?
     }
 
     async fn one_run(&self, number: usize, sim: &Sim) -> Result<RehearsalRun, RehearseError> {
@@ -104,7 +108,7 @@ impl<'a> RehearsalRunner<'a> {
             process: 1,
         };
         let backend: Arc<dyn Backend> = Arc::new(sim.clone());
-        let parts = Parts {
+        let parts = DriverParts {
             backend: Arc::clone(&backend),
             store: Box::new(SqliteStore::in_memory()?),
             clock: Arc::new(clock.clone()),
@@ -168,22 +172,24 @@ async fn drive(driver: &mut Driver, sim: &Sim, clock: &VirtualClock) -> Result<S
         // Even where nothing is due any more: a gate that has opened by itself has to hold for its time.
         let for_good = |since: Timestamp| now.duration_since(since) > HELD;
         match (stepped, held) {
-            (Step::Again, _) => {}
-            (Step::Over(ending), _) => return Ok(SimEnding::Over(ending)),
-            (Step::Wait { .. } | Step::Held(_), Some((why, since))) if for_good(since) => {
+            (DriverStep::Again, _) => {}
+            (DriverStep::Over(ending), _) => return Ok(SimEnding::Over(ending)),
+            (DriverStep::Wait { .. } | DriverStep::Held(_), Some((why, since))) if for_good(since) => {
                 return Ok(SimEnding::Held(why));
             }
-            (Step::Wait { why, .. } | Step::Held(why), _) if now.duration_since(began) > LONGEST => {
+            (DriverStep::Wait { why, .. } | DriverStep::Held(why), _)
+                if now.duration_since(began) > LONGEST =>
+            {
                 return Ok(SimEnding::Endless(why));
             }
             // Until something happens or a time comes each look shows the same: none of them is made.
-            (Step::Wait { until, .. }, _) => {
+            (DriverStep::Wait { until, .. }, _) => {
                 let look = sim.world().next_look();
                 clock
                     .sleep_until(look.map_or(until, |look| look.min(until)))
                     .await;
             }
-            (Step::Held(_), _) => {
+            (DriverStep::Held(_), _) => {
                 let look = sim.world().next_look();
                 clock.sleep_until(look.unwrap_or_else(|| after(now, HELD))).await;
             }

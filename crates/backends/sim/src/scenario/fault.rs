@@ -44,7 +44,7 @@ pub enum OracleFault {
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fault", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Fault {
+pub enum InjectedFault {
     /// A start takes so much longer.
     Slow {
         /// Which unit.
@@ -197,7 +197,7 @@ pub enum Fault {
     },
 }
 
-impl Fault {
+impl InjectedFault {
     /// What kind of fault, as scenario files name it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use stagger_core::model::{Reason, RunId, UnitId};
 use stagger_core::run::{Command, Run};
 use stagger_engine::clock::Clock as _;
 use stagger_engine::cluster::Executor as _;
-use stagger_engine::driver::{DriveError, Driver, Step};
+use stagger_engine::driver::{DriveError, Driver, DriverStep};
 use stagger_engine::store::JournalStore as _;
 
 use super::ending::SimEnding;
@@ -231,9 +231,9 @@ impl<'a> ScenarioDriver<'a> {
             let too_long = now.duration_since(self.began) > LONGEST;
             let step = driver.step().await?;
             let held = match &step {
-                Step::Held(reason) => Some(reason.clone()),
-                Step::Wait { .. } => driver.run().held().map(|(reason, _)| reason.clone()),
-                Step::Again | Step::Over(_) => None,
+                DriverStep::Held(reason) => Some(reason.clone()),
+                DriverStep::Wait { .. } => driver.run().held().map(|(reason, _)| reason.clone()),
+                DriverStep::Again | DriverStep::Over(_) => None,
             };
             let looks = match held {
                 Some(reason) => self.look(driver, sim, &reason).await?,
@@ -244,28 +244,30 @@ impl<'a> ScenarioDriver<'a> {
                 OperatorTurn::Then(then) => Some(then),
                 OperatorTurn::Nobody => None,
             };
-            if matches!(step, Step::Wait { .. }) && looks.is_none() {
+            if matches!(step, DriverStep::Wait { .. }) && looks.is_none() {
                 self.progress().operator.goes_on();
             }
             let quiet = quiet && looks.is_none();
             let for_good = for_good && looks.is_none();
             let next = next.into_iter().chain(looks).min();
             let wait = match step {
-                Step::Again => continue,
-                Step::Over(ending) => return Ok(SimEnding::Over(ending)),
+                DriverStep::Again => continue,
+                DriverStep::Over(ending) => return Ok(SimEnding::Over(ending)),
                 // It is held and would go on by itself, but nothing happens any more.
-                Step::Wait { .. } if for_good && driver.run().held().is_some() => {
+                DriverStep::Wait { .. } if for_good && driver.run().held().is_some() => {
                     let held = driver.run().held().map(|(reason, _)| reason.clone());
                     return Ok(held.map_or(
                         SimEnding::Endless(Reason::of_backend("held", "")),
                         SimEnding::Held,
                     ));
                 }
-                Step::Wait { why, .. } | Step::Held(why) if too_long => return Ok(SimEnding::Endless(why)),
-                Step::Wait { until, .. } => until.duration_since(clock.now()),
-                Step::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
+                DriverStep::Wait { why, .. } | DriverStep::Held(why) if too_long => {
+                    return Ok(SimEnding::Endless(why));
+                }
+                DriverStep::Wait { until, .. } => until.duration_since(clock.now()),
+                DriverStep::Held(reason) if quiet => return Ok(SimEnding::Held(reason)),
                 // Until something happens, whoever looks sees what was there before.
-                Step::Held(_) => {
+                DriverStep::Held(_) => {
                     let world = sim.world();
                     let looks = world.next_look().map(|look| look.duration_since(world.time()));
                     looks.unwrap_or(poll).max(poll)

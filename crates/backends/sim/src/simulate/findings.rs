@@ -65,14 +65,14 @@ impl std::fmt::Display for Class {
 
 /// One thing that the truth found against a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub struct SimulationFinding {
     /// Of which class.
     pub class: Class,
     /// What.
     pub what: String,
 }
 
-impl std::fmt::Display for Finding {
+impl std::fmt::Display for SimulationFinding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { class, what } = self;
         write!(f, "{class}: {what}")
@@ -92,11 +92,15 @@ const FOR_A_PERSON: [&str; 7] = [
 ];
 
 /// All that the truth found against a run that ended so; `looked_after`: a person has done what they could.
-pub(crate) fn findings(ending: &SimEnding, world: &SimulatedCluster, looked_after: bool) -> Vec<Finding> {
+pub(crate) fn findings(
+    ending: &SimEnding,
+    world: &SimulatedCluster,
+    looked_after: bool,
+) -> Vec<SimulationFinding> {
     let truth = world.truth();
-    let of = |class: Class, all: &[String]| -> Vec<Finding> {
+    let of = |class: Class, all: &[String]| -> Vec<SimulationFinding> {
         let each = all.iter().cloned();
-        each.map(|what| Finding { class, what }).collect()
+        each.map(|what| SimulationFinding { class, what }).collect()
     };
     let mut found = of(Class::UnsafeStop, &truth.violations);
     found.extend(of(Class::UnsafeSeconds, &truth.unsafe_seconds));

@@ -26,12 +26,12 @@ pub(crate) struct SharedJournal {
 }
 
 struct JournalContents {
-    store: Which,
+    store: JournalKind,
     /// How many of the ills are over that come once.
     put_back: Vec<usize>,
 }
 
-enum Which {
+enum JournalKind {
     Any(Box<dyn JournalStore>),
     /// One of which a backup can be put back.
     Memory(MemoryStore),
@@ -40,8 +40,8 @@ enum Which {
 impl JournalContents {
     fn store(&mut self) -> &mut dyn JournalStore {
         match &mut self.store {
-            Which::Any(store) => &mut **store,
-            Which::Memory(store) => store,
+            JournalKind::Any(store) => &mut **store,
+            JournalKind::Memory(store) => store,
         }
     }
 }
@@ -51,9 +51,9 @@ impl SharedJournal {
     pub(crate) fn new(sim: &Sim, store: Box<dyn JournalStore>, ills: &[JournalFault]) -> Self {
         let is_put_back = ills.iter().any(|ill| matches!(ill, JournalFault::PutBack { .. }));
         let store = if is_put_back {
-            Which::Memory(MemoryStore::default())
+            JournalKind::Memory(MemoryStore::default())
         } else {
-            Which::Any(store)
+            JournalKind::Any(store)
         };
         Self {
             sim: sim.clone(),
@@ -79,7 +79,7 @@ impl SharedJournal {
 
     fn put_back(&self, kept: &mut JournalContents) {
         let now = self.passed();
-        let Which::Memory(store) = &mut kept.store else {
+        let JournalKind::Memory(store) = &mut kept.store else {
             return;
         };
         for (number, ill) in self.ills.iter().enumerate() {

@@ -17,7 +17,7 @@ use stagger_engine::clock::{Clock, Moment};
 use stagger_engine::cluster::{
     Anchor, Backend, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord,
 };
-use stagger_engine::driver::{DriveError, Listener, Notice, Parts};
+use stagger_engine::driver::{DriveError, DriverParts, Listener, Notice};
 use stagger_engine::store::{JournalStore as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
@@ -173,7 +173,7 @@ impl ProcessContext<'_> {
             clock: clock.clone(),
             health: Arc::clone(health),
         });
-        let parts = Parts {
+        let parts = DriverParts {
             backend: Arc::clone(&backend),
             store: Box::new(self.store.clone()),
             clock: Arc::new(clock.clone()),

@@ -11,7 +11,7 @@ use stagger_engine::cluster::BackendError;
 
 use super::ground_truth::ReportedState;
 use super::{ObserveError, SimulatedCluster};
-use crate::scenario::{Fault, NODE, OracleFault};
+use crate::scenario::{InjectedFault, NODE, OracleFault};
 use crate::target::{UNPIN, UNPINNED, require_condition};
 
 /// A condition that nothing is down.
@@ -28,16 +28,16 @@ fn down(names: &[&str]) -> (Verdict, String) {
 impl SimulatedCluster {
     /// What is observed now is not so, and nothing shows it.
     fn deceives(&self) -> bool {
-        self.is_on(|fault| matches!(fault, Fault::StalePgs { hidden: true, .. }))
+        self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { hidden: true, .. }))
     }
 
-    fn is_on(&self, which: impl Fn(&Fault) -> bool) -> bool {
+    fn is_on(&self, which: impl Fn(&InjectedFault) -> bool) -> bool {
         self.faults.iter().any(|state| state.on && which(&state.fault))
     }
 
     /// Whether nothing can be observed now.
     pub(crate) fn is_blind(&self) -> bool {
-        self.is_on(|fault| matches!(fault, Fault::Blind { .. }))
+        self.is_on(|fault| matches!(fault, InjectedFault::Blind { .. }))
     }
 
     /// Why the states of placement groups are not to be trusted, if that is known.
@@ -48,7 +48,7 @@ impl SimulatedCluster {
             Some("no manager is active")
         } else if self.elapsed() < self.blind_until {
             Some("the manager has just become active")
-        } else if self.is_on(|fault| matches!(fault, Fault::StalePgs { hidden: false, .. })) {
+        } else if self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { hidden: false, .. })) {
             Some("they are older than the map of OSDs")
         } else {
             None
@@ -241,7 +241,7 @@ impl SimulatedCluster {
                 (mds, format!("{mds_up} for {ranks} ranks")),
             ),
         ]);
-        let health = if self.is_on(|fault| matches!(fault, Fault::Warning { .. })) {
+        let health = if self.is_on(|fault| matches!(fault, InjectedFault::Warning { .. })) {
             (Verdict::No, "PG_NOT_DEEP_SCRUBBED".to_owned())
         } else {
             (Verdict::Yes, "no warning that is new".to_owned())
@@ -320,14 +320,14 @@ impl SimulatedCluster {
         }
         let now = self.elapsed();
         let says = self.faults.iter().find_map(|state| match &state.fault {
-            Fault::Oracle { says, .. } if state.on => Some(*says),
+            InjectedFault::Oracle { says, .. } if state.on => Some(*says),
             _ => None,
         });
         let refused = self.faults.iter().find_map(|state| match &state.fault {
-            Fault::OracleNo { unit, .. } if state.on && set.contains(unit) => Some(unit.clone()),
+            InjectedFault::OracleNo { unit, .. } if state.on && set.contains(unit) => Some(unit.clone()),
             _ => None,
         });
-        let fooled = self.is_on(|fault| matches!(fault, Fault::StalePgs { oracle_too: true, .. }));
+        let fooled = self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { oracle_too: true, .. }));
         let answer = match says {
             Some(OracleFault::Gone) => {
                 self.truth.no_oracle();

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use stagger_core::model::{Budgets, BudgetsBuilder, Ix};
 
 use super::SimulatedCluster;
-use super::placement::{self, Pg};
+use super::placement::{self, PlacedPg};
 use crate::scenario::SERVICE_KINDS;
 
 /// Daemons of one kind that stand in for each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Service {
+pub(crate) struct StandbyGroup {
     pub(crate) kind: &'static str,
     pub(crate) group: u32,
     pub(crate) name: &'static str,
@@ -29,7 +29,7 @@ const SERVICES: [(&str, &str); 4] = [
 
 impl SimulatedCluster {
     /// All services that are not storage.
-    pub(crate) fn services(&self) -> Vec<Service> {
+    pub(crate) fn services(&self) -> Vec<StandbyGroup> {
         let mut all = Vec::new();
         for (kind, name) in SERVICES.into_iter().chain(SERVICE_KINDS) {
             let groups = match kind {
@@ -47,7 +47,7 @@ impl SimulatedCluster {
                     _ => 1,
                 };
                 if count > 0 {
-                    all.push(Service {
+                    all.push(StandbyGroup {
                         kind,
                         group,
                         name,
@@ -66,7 +66,7 @@ impl SimulatedCluster {
     }
 
     /// The daemons of a service, by their places in the world.
-    pub(crate) fn members(&self, service: Service) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn members(&self, service: StandbyGroup) -> impl Iterator<Item = usize> + '_ {
         let all = self.daemons.iter().enumerate();
         all.filter(move |(_, d)| d.kind.as_str() == service.kind && d.group == service.group)
             .map(|(at, _)| at)
@@ -97,7 +97,7 @@ impl SimulatedCluster {
 
     /// What besides `min_size` a group of a stretch pool asks, as the Ceph backend reckons it: OSDs that are up, and how
     /// many of them may go.
-    fn may_leave_their_sites(&self, pg: &Pg, place: &[Ix]) -> Vec<(Vec<(Ix, u32)>, u32)> {
+    fn may_leave_their_sites(&self, pg: &PlacedPg, place: &[Ix]) -> Vec<(Vec<(Ix, u32)>, u32)> {
         let needed = self.spec.pools[pg.pool].sites;
         if needed == 0 {
             return Vec::new();

@@ -9,12 +9,12 @@ use stagger_core::model::{Capacity, IdError, Kind, Revision, UnitId, UnitState};
 use super::copied_state::{CopiedState, recovery, visit};
 use super::ground_truth::GroundTruth;
 use super::guests::GuestHosts;
-use super::placement::{self, Pg};
+use super::placement::{self, PlacedPg};
 use super::restored_journal::JournalState;
-use super::{Daemon, EPOCH, FaultState, ScheduledEvent, SimulatedCluster};
+use super::{EPOCH, FaultState, ScheduledEvent, SimDaemon, SimulatedCluster};
 use crate::copy::ClusterCopy;
 use crate::rng::hash;
-use crate::scenario::{Fault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
+use crate::scenario::{InjectedFault, Level, NODE, PoolSpec, Seconds, SimSpec, node_name};
 
 fn name(prefix: &str, number: u32) -> Result<UnitId, IdError> {
     let letter = char::from_u32(u32::from('a') + number % 26).unwrap_or('z');
@@ -30,13 +30,13 @@ impl SimulatedCluster {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn new(spec: SimSpec, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn new(spec: SimSpec, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         let mut daemons = Vec::new();
         let hosts = spec.hosts().max(1);
         let mut add = |id: UnitId, kind: &str, host: u32, osd: Option<u32>| -> Result<(), IdError> {
             let destroyed = spec.destroyed.contains(&id);
             let up = !destroyed && !spec.down.contains(&id);
-            daemons.push(Daemon {
+            daemons.push(SimDaemon {
                 destroyed,
                 group: 0,
                 kind: Kind::new(kind)?,
@@ -154,7 +154,7 @@ impl SimulatedCluster {
     ///
     /// # Errors
     /// A name is not valid.
-    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<Fault>) -> Result<Self, IdError> {
+    pub fn copied(copy: &Arc<ClusterCopy>, seed: u64, faults: Vec<InjectedFault>) -> Result<Self, IdError> {
         let unknown = Revision::new("unknown")?;
         let hosts = copy.hosts();
         let places: BTreeMap<&str, u32> = hosts
@@ -166,7 +166,7 @@ impl SimulatedCluster {
         let daemons = units.map(|(at, unit)| {
             let up = unit.state == UnitState::Serving;
             let runs = unit.revision.clone().unwrap_or_else(|| unknown.clone());
-            Daemon {
+            SimDaemon {
                 id: unit.id.clone(),
                 kind: unit.kind.clone(),
                 host: places.get(ClusterCopy::host_of(unit)).copied().unwrap_or(0),
@@ -194,7 +194,7 @@ impl SimulatedCluster {
                 turn: 0,
             }
         });
-        let pgs = copy.groups.iter().map(|group| Pg {
+        let pgs = copy.groups.iter().map(|group| PlacedPg {
             pool: group.pool,
             number: group.seed,
             shards: group.shards.iter().map(|unit| unit.map(|ix| ix.0)).collect(),
@@ -263,7 +263,7 @@ impl SimulatedCluster {
         Some(GuestHosts::of_capacity(capacity, units.collect::<Option<_>>()?))
     }
 
-    fn of(spec: SimSpec, daemons: Vec<Daemon>, pgs: Vec<Pg>, begin: Timestamp) -> Self {
+    fn of(spec: SimSpec, daemons: Vec<SimDaemon>, pgs: Vec<PlacedPg>, begin: Timestamp) -> Self {
         let mut on_osd = vec![Vec::new(); daemons.len()];
         for (at, pg) in pgs.iter().enumerate() {
             for (shard, osd) in pg.shards.iter().enumerate() {
@@ -325,7 +325,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn await_faults(&mut self, faults: Vec<Fault>) {
+    fn await_faults(&mut self, faults: Vec<InjectedFault>) {
         for (at, fault) in faults.into_iter().enumerate() {
             let when = fault.when();
             self.faults.push(FaultState {

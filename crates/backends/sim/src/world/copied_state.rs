@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use stagger_core::model::{
-    Budgets, BudgetsBuilder, Condition, ConditionName, How, Ix, Kind, Part, PartName, Snapshot, Target,
+    Budgets, BudgetsBuilder, Condition, ConditionName, Ix, Kind, MoveKind, Part, PartName, Snapshot, Target,
     UnitId, UnitState, Verdict,
 };
 use stagger_core::plan::USUAL_VISIT;
@@ -13,14 +13,14 @@ use stagger_core::run::Answer;
 
 use super::error::ObserveError;
 use super::pg_availability::PgAvailabilities;
-use super::{Daemon, SimulatedCluster};
+use super::{SimDaemon, SimulatedCluster};
 use crate::copy::ClusterCopy;
 
 /// The ways to move, the names of their durations, and how many seconds a plan reckons with where nothing is known.
-const MOVES: [(How, &str, u32); 3] = [
-    (How::Migrate, "migrate", 11),
-    (How::Relocate, "relocate", 120),
-    (How::ReplaceStandby, "replace-standby", 120),
+const MOVES: [(MoveKind, &str, u32); 3] = [
+    (MoveKind::Migrate, "migrate", 11),
+    (MoveKind::Relocate, "relocate", 120),
+    (MoveKind::ReplaceStandby, "replace-standby", 120),
 ];
 
 /// Of what a world is a copy, and what has become of it since.
@@ -68,7 +68,7 @@ impl CopiedState {
     }
 
     /// How many seconds a move takes: as long as is known, else as long as a plan reckons with.
-    pub(crate) fn move_takes(&self, how: How) -> u32 {
+    pub(crate) fn move_takes(&self, how: MoveKind) -> u32 {
         let Some((_, name, usual)) = MOVES.iter().find(|(of, ..)| *of == how) else {
             return 0;
         };
@@ -293,7 +293,7 @@ impl SimulatedCluster {
         let wanted: u32 = wanted.parse().ok()?;
         let all_run = |kind: &str| {
             let of_kind = self.daemons.iter().filter(|d| d.kind.as_str() == kind);
-            let runs = |daemon: &Daemon| major(daemon.runs.as_str()).is_some_and(|now| now >= wanted);
+            let runs = |daemon: &SimDaemon| major(daemon.runs.as_str()).is_some_and(|now| now >= wanted);
             of_kind.clone().count() > 0 && of_kind.clone().all(runs)
         };
         let holds = match what {

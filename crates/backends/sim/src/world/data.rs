@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::{self, Pg};
+use super::placement::{self, PlacedPg};
 use super::{ScheduledEvent, SimulatedCluster};
 
 impl SimulatedCluster {
@@ -79,7 +79,7 @@ impl SimulatedCluster {
     }
 }
 
-impl Pg {
+impl PlacedPg {
     /// Whether a shard is the only one that there is: then nothing was written while it was away.
     fn alone(&self, shard: u32) -> bool {
         let others = self.shards.iter().enumerate();

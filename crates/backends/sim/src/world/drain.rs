@@ -3,13 +3,13 @@
 //! Such a unit goes out of service while it is up: guests leave it, or no request comes to it any more. Then it is rebooted or
 //! restarted, and given back. Whoever leaves it drained keeps it out of service.
 
-use stagger_core::model::{Drained, How, Phase, Revision, Snapshot, UnitId};
+use stagger_core::model::{Drained, MoveKind, Phase, Revision, Snapshot, UnitId};
 use stagger_core::plan::Move;
 use stagger_core::run::Action;
 use stagger_engine::cluster::{BackendError, Call};
 
 use super::{CopiedState, SimulatedCluster};
-use crate::scenario::Fault;
+use crate::scenario::InjectedFault;
 
 /// So long a call waits for what it has restarted, in seconds.
 const LONGEST_WAIT: u32 = 120;
@@ -67,7 +67,7 @@ impl SimulatedCluster {
     }
 
     /// How many seconds a move takes.
-    fn move_takes(&self, how: How) -> u32 {
+    fn move_takes(&self, how: MoveKind) -> u32 {
         match &self.copy {
             Some(copy) => copy.move_takes(how),
             None => self.spec.guests.as_ref().map_or(0, |spec| spec.migrate),
@@ -128,8 +128,10 @@ impl SimulatedCluster {
         let (fault, moved) = self.faults.iter().enumerate().find_map(|(fault, state)| {
             let is_left = |times: u32| times == 0 || state.used < times;
             match &state.fault {
-                Fault::DrainHangs { unit: of, times } if *of == id && is_left(*times) => Some((fault, 0)),
-                Fault::MoveFails { guest, times } if is_left(*times) => {
+                InjectedFault::DrainHangs { unit: of, times } if *of == id && is_left(*times) => {
+                    Some((fault, 0))
+                }
+                InjectedFault::MoveFails { guest, times } if is_left(*times) => {
                     let place = moves.iter().position(|a_move| a_move.guest == *guest);
                     place.map(|place| (fault, place))
                 }
@@ -247,7 +249,7 @@ mod tests {
     }
 
     /// Three nodes; a guest of 2 GiB on the first.
-    fn nodes(memory: u32, faults: Vec<Fault>) -> SimulatedCluster {
+    fn nodes(memory: u32, faults: Vec<InjectedFault>) -> SimulatedCluster {
         let guest = GuestSpec {
             node: 0,
             standby: None,
@@ -304,7 +306,7 @@ mod tests {
     fn to_the_second() -> Vec<Move> {
         vec![Move {
             guest: "guest-0".to_owned(),
-            how: How::Migrate,
+            how: MoveKind::Migrate,
             from: node_name(0).unwrap(),
             to: node_name(1).unwrap(),
         }]
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_node_whose_guest_does_not_leave_is_drained_and_could_be_given_back() {
-        let fails = Fault::MoveFails {
+        let fails = InjectedFault::MoveFails {
             guest: "guest-0".to_owned(),
             times: 1,
         };

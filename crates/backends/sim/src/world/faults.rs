@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use stagger_core::model::UnitId;
 
 use super::{ScheduledEvent, SimulatedCluster};
-use crate::scenario::Fault;
+use crate::scenario::InjectedFault;
 
 impl SimulatedCluster {
     /// Counts a stop of an OSD by the run: faults may wait for it.
@@ -37,7 +37,7 @@ impl SimulatedCluster {
             self.due(u64::from(when.lasts) * 1000, ScheduledEvent::FaultOff(at));
         }
         match fault {
-            Fault::Outage { what, .. } | Fault::HostOff { host: what, .. } => {
+            InjectedFault::Outage { what, .. } | InjectedFault::HostOff { host: what, .. } => {
                 let hit: Vec<usize> = (0..self.daemons.len())
                     .filter(|unit| {
                         let daemon = &self.daemons[*unit];
@@ -59,8 +59,8 @@ impl SimulatedCluster {
                 }
                 self.faults[at].hit = hit;
             }
-            Fault::GuestStarts { guest, .. } => self.start_guest(guest as usize),
-            Fault::StalePgs { .. } => {
+            InjectedFault::GuestStarts { guest, .. } => self.start_guest(guest as usize),
+            InjectedFault::StalePgs { .. } => {
                 self.frozen = Some(self.pgs.iter().map(|pg| pg.missing.clone()).collect());
             }
             _ => {}
@@ -74,7 +74,7 @@ impl SimulatedCluster {
         self.changes += 1;
         self.watched.touched = true;
         // A machine that boots starts whatever is enabled there, also what somebody had stopped.
-        let boots = matches!(self.faults[at].fault, Fault::HostOff { .. });
+        let boots = matches!(self.faults[at].fault, InjectedFault::HostOff { .. });
         for unit in std::mem::take(&mut self.faults[at].hit) {
             let daemon = &mut self.daemons[unit];
             daemon.outages = daemon.outages.saturating_sub(1);
@@ -82,7 +82,7 @@ impl SimulatedCluster {
                 self.start(unit);
             }
         }
-        if matches!(self.faults[at].fault, Fault::StalePgs { .. }) {
+        if matches!(self.faults[at].fault, InjectedFault::StalePgs { .. }) {
             self.frozen = None;
         }
     }
@@ -125,7 +125,7 @@ impl SimulatedCluster {
     /// The hosts that are off now.
     pub(crate) fn offs(&self) -> impl Iterator<Item = &String> {
         self.faults.iter().filter_map(|state| match &state.fault {
-            Fault::HostOff { host, .. } if state.on => Some(host),
+            InjectedFault::HostOff { host, .. } if state.on => Some(host),
             _ => None,
         })
     }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use stagger_core::model::{
-    Amounts, BudgetsBuilder, Capacity, CapacityError, Guest, Host, How, IdError, Ix, Storage, UnitId,
+    Amounts, BudgetsBuilder, Capacity, CapacityError, Guest, Host, IdError, Ix, MoveKind, Storage, UnitId,
 };
 use stagger_core::plan::Move;
 
@@ -246,18 +246,18 @@ impl SimulatedCluster {
             return;
         };
         let moved = match a_move.how {
-            How::Migrate | How::Relocate if guest.runs && guest.host == from => {
+            MoveKind::Migrate | MoveKind::Relocate if guest.runs && guest.host == from => {
                 guest.host = to;
                 if guest.storage == Storage::Copied {
                     guest.standby = Some(from);
                 }
                 true
             }
-            How::ReplaceStandby if guest.standby == Some(from) && guest.host != to => {
+            MoveKind::ReplaceStandby if guest.standby == Some(from) && guest.host != to => {
                 guest.standby = Some(to);
                 true
             }
-            How::Migrate | How::Relocate | How::ReplaceStandby => false,
+            MoveKind::Migrate | MoveKind::Relocate | MoveKind::ReplaceStandby => false,
         };
         if moved {
             carried.moves += 1;
@@ -283,14 +283,14 @@ impl SimulatedCluster {
                 continue;
             };
             match a_move.how {
-                How::Migrate | How::Relocate if guest.host == to => {
+                MoveKind::Migrate | MoveKind::Relocate if guest.host == to => {
                     guest.host = from;
                     if guest.storage == Storage::Copied {
                         guest.standby = Some(to);
                     }
                 }
-                How::ReplaceStandby if guest.standby == Some(to) => guest.standby = Some(from),
-                How::Migrate | How::Relocate | How::ReplaceStandby => {}
+                MoveKind::ReplaceStandby if guest.standby == Some(to) => guest.standby = Some(from),
+                MoveKind::Migrate | MoveKind::Relocate | MoveKind::ReplaceStandby => {}
             }
         }
     }
@@ -307,7 +307,7 @@ impl SimulatedCluster {
         };
         let mut full: Vec<usize> = moves
             .iter()
-            .filter(|a_move| a_move.how != How::ReplaceStandby)
+            .filter(|a_move| a_move.how != MoveKind::ReplaceStandby)
             .filter_map(|a_move| self.by_id.get(&a_move.to).copied())
             .filter(is_full)
             .collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stagger_core::model::Phase;
 
 use super::SimulatedCluster;
-use crate::scenario::Fault;
+use crate::scenario::InjectedFault;
 
 /// How strictly a world judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,11 +97,12 @@ impl SimulatedCluster {
     fn nobody_knows_whether_it_is_entered(&self, unit: usize) -> bool {
         let id = &self.daemons[unit].id;
         let mut faults = self.faults.iter();
-        let hangs = faults.any(|state| matches!(&state.fault, Fault::DrainHangs { unit, .. } if unit == id));
+        let hangs =
+            faults.any(|state| matches!(&state.fault, InjectedFault::DrainHangs { unit, .. } if unit == id));
         let mut faults = self.faults.iter();
         hangs
             && faults.any(|state| match &state.fault {
-                Fault::AnswerLost { unit, phase } | Fault::CallLate { unit, phase, .. } => {
+                InjectedFault::AnswerLost { unit, phase } | InjectedFault::CallLate { unit, phase, .. } => {
                     unit == id && *phase == Phase::Enter && state.used > 0
                 }
                 _ => false,
@@ -112,8 +113,8 @@ impl SimulatedCluster {
     pub(crate) fn answers_no(&self, unit: usize) -> bool {
         let id = &self.daemons[unit].id;
         self.faults.iter().any(|state| match &state.fault {
-            Fault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
-            Fault::Blind { .. } => state.on,
+            InjectedFault::PerformFails { unit, times, .. } => unit == id && (*times == 0 || state.used > 0),
+            InjectedFault::Blind { .. } => state.on,
             _ => false,
         }) || self.is_off(self.daemons[unit].host)
     }

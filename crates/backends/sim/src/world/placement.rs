@@ -7,7 +7,7 @@ use crate::scenario::{Level, SimSpec};
 
 /// A placement group: its pool, and its shards' OSDs (`None`: a hole).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pg {
+pub(crate) struct PlacedPg {
     pub(crate) pool: usize,
     pub(crate) number: u32,
     pub(crate) shards: Vec<Option<u32>>,
@@ -39,7 +39,7 @@ fn domain(spec: &SimSpec, level: Level, osd: u32) -> u32 {
 }
 
 /// All placement groups; `is_out` tells of an OSD whether nothing lies on it.
-pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<Pg> {
+pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<PlacedPg> {
     let mut pgs = Vec::new();
     for (at, pool) in spec.pools.iter().enumerate() {
         for number in 0..pool.pgs {
@@ -62,7 +62,7 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<Pg> {
             let shards: Vec<_> = (0..pool.size as usize)
                 .map(|shard| best.get(shard).map(|(_, osd)| *osd))
                 .collect();
-            pgs.push(Pg {
+            pgs.push(PlacedPg {
                 pool: at,
                 number,
                 missing: vec![false; shards.len()],

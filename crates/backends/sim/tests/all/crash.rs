@@ -20,12 +20,12 @@ use stagger_conformance::listener::JournalPrinter;
 use stagger_core::model::RunId;
 use stagger_engine::clock::Clock;
 use stagger_engine::cluster::{Backend, Executor as _, LockError};
-use stagger_engine::driver::Parts;
+use stagger_engine::driver::DriverParts;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::StoreError;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_sim::simulate::ScenarioDriver;
-use stagger_sim::{Pace, Scenario, Sim, SimEnding, target};
+use stagger_sim::{ClockSpeed, Scenario, Sim, SimEnding, target};
 
 const SMALL: &str = r#"
 [cluster]
@@ -162,7 +162,7 @@ impl<'a> Lives<'a> {
                 stagger_engine::store::JournalStore::journal(&store, &run).await,
                 Err(StoreError::NoRun(_))
             );
-            let parts = Parts {
+            let parts = DriverParts {
                 backend: Arc::clone(&backend),
                 store: Box::new(store),
                 clock: Arc::new(clock.clone()),
@@ -273,7 +273,7 @@ fn lives<'a>(scenario: &'a Scenario, journal: &'a Path, fuses: &[u64]) -> (End, 
 
 fn in_its_world(lives: &mut Lives) -> (SimEnding, u32) {
     let sim = lives.sim.clone();
-    sim.carry_out(Pace::Fast, lives.live()).unwrap()
+    sim.carry_out(ClockSpeed::Fast, lives.live()).unwrap()
 }
 
 fn every_point(scenario: &Scenario, expected: &str) {

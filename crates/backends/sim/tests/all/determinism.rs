@@ -15,7 +15,7 @@ use stagger_core::run::{Entry, Run};
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_sim::worlds::{Worlds, play_all};
-use stagger_sim::{Pace, Scenario, random, simulate};
+use stagger_sim::{ClockSpeed, Scenario, random, simulate};
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<String>>);
@@ -33,7 +33,7 @@ fn journal(scenario: &Scenario) -> String {
     let written = Written::default();
     let store = Box::new(SqliteStore::in_memory().unwrap());
     let listener = Box::new(written.clone());
-    simulate(scenario, store, playing::artifacts(), listener, Pace::Fast).unwrap();
+    simulate(scenario, store, playing::artifacts(), listener, ClockSpeed::Fast).unwrap();
     written.0.lock().unwrap().clone()
 }
 

@@ -2,30 +2,30 @@
 
 use std::collections::BTreeMap;
 
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::{HOLE, Pg};
 use stagger_ceph::facts::pg_state::PgState;
-use stagger_ceph::facts::{Facts, Known};
 use stagger_ceph::memory::hosts_of;
 use stagger_ceph::translate::hosts::host_unit;
-use stagger_core::model::{Ix, Snapshot, UnitId};
+use stagger_core::model::{Fact, Ix, Snapshot, UnitId};
 use stagger_sim::ClusterCopy;
 use stagger_sim::copy::{CopiedGroup, CopiedPool};
 
 /// A copy of the cluster that these facts and this snapshot of them speak of. Where nobody could tell how
 /// the placement groups lie there are none, and the snapshot forbids each stop.
-pub(super) fn of(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+pub(super) fn of(facts: &CephFacts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
     let units = |osd: &UnitId| Some(osd.clone());
     by_units(facts, snapshot, poll, &units)
 }
 
 /// The same where hosts are the units: each stands for its OSDs.
-pub(super) fn of_hosts(facts: &Facts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
+pub(super) fn of_hosts(facts: &CephFacts, snapshot: Snapshot, poll: u32) -> ClusterCopy {
     let hosts = hosts_of(facts);
     by_units(facts, snapshot, poll, &|osd| host_unit(hosts.get(osd)?).ok())
 }
 
 fn by_units(
-    facts: &Facts,
+    facts: &CephFacts,
     snapshot: Snapshot,
     poll: u32,
     unit_of: &dyn Fn(&UnitId) -> Option<UnitId>,
@@ -48,11 +48,11 @@ fn by_units(
     });
     let place_of_pool: BTreeMap<u32, usize> = facts.osds.pools.keys().copied().zip(0..).collect();
     let groups = match &facts.pgs {
-        Known::Yes(pgs) => pgs
+        Fact::Yes(pgs) => pgs
             .iter()
             .filter_map(|pg| Some(group(&pg, *place_of_pool.get(&pg.id.pool)?, &places)))
             .collect(),
-        Known::No(_) => Vec::new(),
+        Fact::No(_) => Vec::new(),
     };
     ClusterCopy {
         snapshot,

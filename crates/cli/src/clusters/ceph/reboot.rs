@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use stagger_ceph::config::CephSettings;
-use stagger_ceph::facts::{Facts, Known};
-use stagger_ceph::memory::Memory;
-use stagger_ceph::reboot::{self, HostTask, RebootGoal};
-use stagger_core::model::{ClusterName, Kind, Snapshot};
+use stagger_ceph::facts::CephFacts;
+use stagger_ceph::memory::CephMemory;
+use stagger_ceph::reboot::{self, CephRebootGoal, HostTask};
+use stagger_core::model::{ClusterName, Fact, Kind, Snapshot};
 use stagger_core::run::Event;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 
 use crate::args::{self, Select};
 use crate::error::CliError;
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 
 /// The hosts that may be meant: those that are named, or all that carry a daemon.
 pub(super) fn meant(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
     select: &Select,
 ) -> Result<BTreeSet<String>, CliError> {
@@ -39,7 +39,7 @@ pub(super) fn meant(
 
 /// Those of the hosts that carry a daemon of these kinds; no kinds: all of them.
 pub(super) fn with_daemons(
-    facts: &Facts,
+    facts: &CephFacts,
     daemons: &Snapshot,
     mut hosts: BTreeSet<String>,
     kinds: &[Kind],
@@ -69,27 +69,27 @@ pub(super) fn with_daemons(
 }
 
 /// How a cluster's hosts are reached, and where journals of earlier runs are.
-pub(super) struct Reached<'a> {
+pub(super) struct HostAccess<'a> {
     pub(super) settings: &'a CephSettings,
     /// `None`: there is no place for any.
-    pub(super) journals: Option<&'a Place>,
+    pub(super) journals: Option<&'a StoreLocation>,
 }
 
 /// The goal with what these hosts answer. `reached`: `None`, where the cluster was recorded.
 pub(super) async fn ask(
-    reached: Option<Reached<'_>>,
-    asked: &args::Reboot,
+    reached: Option<HostAccess<'_>>,
+    asked: &args::RebootArgs,
     mut hosts: BTreeSet<String>,
-) -> Result<RebootGoal, CliError> {
+) -> Result<CephRebootGoal, CliError> {
     let is_narrowed = asked.needs_reboot.is_some() || asked.since.is_some() || asked.up_for.is_some();
-    let Some(Reached { settings, journals }) = reached else {
+    let Some(HostAccess { settings, journals }) = reached else {
         if is_narrowed {
             return Err(CliError::usage(
                 "--needs-reboot, --up-for and --since need hosts that answer; this cluster is a recorded one",
             )
             .hint("leave out --from, or name the hosts with --host"));
         }
-        return Ok(RebootGoal::default());
+        return Ok(CephRebootGoal::default());
     };
     let nobody = |hosts: &BTreeSet<String>, why: String| {
         let is_empty = hosts.is_empty();
@@ -132,7 +132,7 @@ pub(super) async fn ask(
         hosts = told_of(hosts, &answers, |needs| *needs, unknown)?;
         nobody(&hosts, "none of the selected hosts needs a reboot".to_owned())?;
     }
-    Ok(RebootGoal {
+    Ok(CephRebootGoal {
         boots: Some(reboot::ask::boots(settings, hosts.clone()).await),
         only: is_narrowed.then_some(hosts),
         task: HostTask::default(),
@@ -142,18 +142,18 @@ pub(super) async fn ask(
 /// Those of the hosts whose answer is of the right sort. One that did not answer is an error.
 fn told_of<T>(
     hosts: BTreeSet<String>,
-    answers: &BTreeMap<String, Known<T>>,
+    answers: &BTreeMap<String, Fact<T>>,
     is_meant: impl Fn(&T) -> bool,
     silent: impl Fn(&str, &str) -> CliError,
 ) -> Result<BTreeSet<String>, CliError> {
     let mut meant = BTreeSet::new();
     for host in hosts {
         match answers.get(&host) {
-            Some(Known::Yes(answer)) if is_meant(answer) => {
+            Some(Fact::Yes(answer)) if is_meant(answer) => {
                 meant.insert(host);
             }
-            Some(Known::Yes(_)) => {}
-            Some(Known::No(why)) => return Err(silent(&host, why)),
+            Some(Fact::Yes(_)) => {}
+            Some(Fact::No(why)) => return Err(silent(&host, why)),
             None => return Err(silent(&host, "it has not answered")),
         }
     }
@@ -162,7 +162,7 @@ fn told_of<T>(
 
 /// The boot of each host before runs of that cluster that began then or later: each run keeps what hosts had booted before it.
 async fn boots_before(
-    journals: &Place,
+    journals: &StoreLocation,
     cluster: &ClusterName,
     since: Timestamp,
 ) -> Result<BTreeSet<(String, String)>, CliError> {
@@ -179,7 +179,7 @@ async fn boots_before(
         let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
             continue;
         };
-        if let Ok(memory) = serde_json::from_value::<Memory>(start.baseline.clone()) {
+        if let Ok(memory) = serde_json::from_value::<CephMemory>(start.baseline.clone()) {
             before.extend(memory.reboot.into_iter().flat_map(|reboot| reboot.boots));
         }
     }
@@ -190,9 +190,9 @@ async fn boots_before(
 fn has_booted(
     host: &str,
     before: &BTreeSet<(String, String)>,
-    boots: &BTreeMap<String, Known<String>>,
+    boots: &BTreeMap<String, Fact<String>>,
 ) -> bool {
-    let Some(now) = boots.get(host).and_then(Known::get) else {
+    let Some(now) = boots.get(host).and_then(Fact::get) else {
         return false;
     };
     before.iter().any(|(known, boot)| known == host && boot != now)
@@ -202,7 +202,7 @@ async fn by_command(
     settings: &CephSettings,
     command: &str,
     hosts: BTreeSet<String>,
-) -> Result<BTreeMap<String, Known<bool>>, CliError> {
+) -> Result<BTreeMap<String, Fact<bool>>, CliError> {
     let shell = &settings.hosts;
     if shell.shell.is_empty() && !command.contains("{host}") {
         return Err(CliError::usage(
@@ -230,15 +230,15 @@ mod tests {
         let before: BTreeSet<(String, String)> = [("a", "1"), ("a", "2"), ("b", "1"), ("c", "1")]
             .map(|(host, boot)| (host.to_owned(), boot.to_owned()))
             .into();
-        let boots: BTreeMap<String, Known<String>> = [
-            ("a", Known::Yes("2")),
-            ("b", Known::Yes("1")),
-            ("c", Known::No("no route".to_owned())),
-            ("d", Known::Yes("1")),
+        let boots: BTreeMap<String, Fact<String>> = [
+            ("a", Fact::Yes("2")),
+            ("b", Fact::Yes("1")),
+            ("c", Fact::No("no route".to_owned())),
+            ("d", Fact::Yes("1")),
         ]
         .map(|(host, boot)| match boot {
-            Known::Yes(boot) => (host.to_owned(), Known::Yes(boot.to_owned())),
-            Known::No(why) => (host.to_owned(), Known::No(why)),
+            Fact::Yes(boot) => (host.to_owned(), Fact::Yes(boot.to_owned())),
+            Fact::No(why) => (host.to_owned(), Fact::No(why)),
         })
         .into();
         let booted = |host: &&str| has_booted(host, &before, &boots);

@@ -12,7 +12,7 @@ use stagger_ceph::risks::CONFIGURATION;
 use stagger_ceph::source::{CephSource, SYSTEM};
 use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
-use stagger_engine::database::Place;
+use stagger_engine::database::StoreLocation;
 use stagger_engine::inventory::Inventory;
 use stagger_engine::life::hostname;
 use stagger_risks::{Questions, System, ceph};
@@ -20,7 +20,7 @@ use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
 use tempfile::TempDir;
 
-use super::Ceph;
+use super::CephSystem;
 use crate::args::{Cli, FactsFrom, RookCluster};
 use crate::clusters::cluster_handle::ClusterHandle;
 use crate::clusters::{read_inventory, unusable};
@@ -31,7 +31,7 @@ use crate::print;
 use crate::risks::known;
 use crate::state::place;
 
-impl ClusterHandle<Ceph> {
+impl ClusterHandle<CephSystem> {
     /// What the command line names, of a command that is for a Ceph alone.
     pub(crate) async fn open(cli: &Cli, from: &FactsFrom) -> Result<Self, CliError> {
         if from.on.is_given() {
@@ -55,7 +55,10 @@ impl ClusterHandle<Ceph> {
     }
 
     /// The cluster of the configuration.
-    pub(in crate::clusters) fn of_config(config: Config, journals: Option<Place>) -> Result<Self, CliError> {
+    pub(in crate::clusters) fn of_config(
+        config: Config,
+        journals: Option<StoreLocation>,
+    ) -> Result<Self, CliError> {
         let mut settings = config.ceph()?;
         settings.reboot.own.get_or_insert_with(hostname);
         let source = live(&settings, settings.cluster.access());
@@ -135,7 +138,7 @@ impl ClusterHandle<Ceph> {
         let source = source.keeping(CONFIGURATION, move |answer| settings_of_risks(&files, answer));
         let gate = config.as_ref().map(Config::pg_gate).unwrap_or_default();
         Self {
-            system: Ceph {
+            system: CephSystem {
                 api,
                 settings: settings.clone(),
                 is_configured: config.is_some(),

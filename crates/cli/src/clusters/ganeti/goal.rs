@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use stagger_core::model::{Evacuate, EvacuationPolicy, Kind, LocalGuests, SharedGuests, Spare, Standbys};
 use stagger_engine::template::unknown;
-use stagger_ganeti::goal::{MaintenanceGoal, RebootGoal, Task};
+use stagger_ganeti::goal::{GanetiRebootGoal, MaintenanceGoal, Task};
 use stagger_ganeti::model::Template;
 use stagger_ganeti::preflight::OF_NODES;
-use stagger_ganeti::selection::Selection;
+use stagger_ganeti::selection::NodeSelection;
 use stagger_ganeti::translate::KIND;
 
 use crate::args::{self, NonDrbd, SharedSecondary};
-use crate::clusters::goals::{Maintenance, Work};
+use crate::clusters::goals::{NodeMaintenance, Work};
 use crate::config::nearest_of;
 use crate::error::CliError;
 
 /// What is wanted of a cluster.
-pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, CliError> {
+pub(super) fn maintenance(asked: &NodeMaintenance<'_>) -> Result<MaintenanceGoal, CliError> {
     let args = asked.visit;
     let task = match asked.work {
         Work::Reboot => Task::Reboot,
@@ -29,7 +29,7 @@ pub(super) fn maintenance(asked: &Maintenance<'_>) -> Result<MaintenanceGoal, Cl
     }
     Ok(MaintenanceGoal {
         task,
-        reboot: RebootGoal {
+        reboot: GanetiRebootGoal {
             selection: selection(&args.nodes)?,
             moving: moving(args),
             local_storage: templates(&args.local_storage)?,
@@ -64,7 +64,7 @@ fn for_each_node(flag: &str, command: &str) -> Result<String, CliError> {
 }
 
 /// Refuses what only a cluster that answers can tell.
-pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> {
+pub(super) fn refuse_live_flags(args: &NodeMaintenance<'_>) -> Result<(), CliError> {
     if args.needs_reboot.is_some() || args.since.is_some() {
         return Err(CliError::usage(
             "--needs-reboot and --since need a cluster that answers; this one is in a file",
@@ -75,9 +75,9 @@ pub(super) fn refuse_live_flags(args: &Maintenance<'_>) -> Result<(), CliError> 
 }
 
 /// Which nodes are meant.
-pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
+pub(crate) fn selection(nodes: &args::Nodes) -> Result<NodeSelection, CliError> {
     let matching = nodes.matching.as_deref().map(regex::Regex::new).transpose();
-    Ok(Selection {
+    Ok(NodeSelection {
         groups: nodes.groups.clone(),
         tags: nodes.node_tags.clone(),
         matching: matching.map_err(|error| {
@@ -90,7 +90,7 @@ pub(crate) fn selection(nodes: &args::Nodes) -> Result<Selection, CliError> {
     })
 }
 
-fn moving(args: &args::Visit) -> EvacuationPolicy {
+fn moving(args: &args::VisitArgs) -> EvacuationPolicy {
     EvacuationPolicy {
         as_if_down: args.assume_down,
         local: if args.move_non_redundant {

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::Settings;
+use stagger_ganeti::config::GanetiSettings;
 use stagger_ganeti::loaders::iallocator;
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::rapi::Bodies;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::rapi::fingerprint::presented_fingerprint;
 
 use crate::args::Cli;
@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::print;
 
 /// Reads a cluster in the text format.
-pub(crate) fn text_at(path: &Path) -> Result<Cluster, CliError> {
+pub(crate) fn text_at(path: &Path) -> Result<GanetiCluster, CliError> {
     text::read(&text_of(path)?).map_err(|error| no_text(path, error.to_string()))
 }
 
@@ -44,20 +44,20 @@ pub(super) fn no_text(path: &Path, why: String) -> CliError {
 }
 
 /// Reads a request to an allocator. A node of a KVM cluster needs so much memory for itself, as everywhere below.
-pub(crate) fn request_at(path: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+pub(crate) fn request_at(path: &Path, kvm_node_memory: u64) -> Result<GanetiCluster, CliError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| CliError::usage(format!("read {}: {error}", path.display())))?;
     iallocator::read(&text, kvm_node_memory).map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
 /// Reads a folder of RAPI bodies.
-pub(crate) fn bodies_at(folder: &Path, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+pub(crate) fn bodies_at(folder: &Path, kvm_node_memory: u64) -> Result<GanetiCluster, CliError> {
     let bodies = Bodies::in_folder(folder).and_then(|bodies| bodies.cluster_with(kvm_node_memory));
     bodies.map_err(|error| CliError::caused(Exit::Usage, &error))
 }
 
 /// Asks the daemon of the master that this machine is.
-pub(crate) fn luxi_at(socket: &str, kvm_node_memory: u64) -> Result<Cluster, CliError> {
+pub(crate) fn luxi_at(socket: &str, kvm_node_memory: u64) -> Result<GanetiCluster, CliError> {
     let bodies = luxi::bodies_at(Path::new(socket)).map_err(|error| {
         CliError::caused(Exit::Unreachable, &error).hint(
             "ganeti-luxid listens on the master only; from elsewhere give -m with the cluster's address",
@@ -75,7 +75,7 @@ pub(crate) async fn cluster_at(
     address: &str,
     kvm_node_memory: u64,
     any_certificate: bool,
-) -> Result<Cluster, CliError> {
+) -> Result<GanetiCluster, CliError> {
     let configured = match cli {
         Some(cli) if !any_certificate => config::ganeti(cli)?,
         _ => None,
@@ -85,7 +85,7 @@ pub(crate) async fn cluster_at(
         settings
     } else {
         let mut settings =
-            Settings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
+            GanetiSettings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
         if any_certificate && !address.starts_with("http://") {
             let fingerprint = presented_fingerprint(address).await?;
             print::talk(&format!(

@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use stagger_core::model::UnitId;
 use stagger_core::run::{Answer, Event, measured};
 use stagger_ganeti::commands;
-use stagger_ganeti::facts::Facts;
+use stagger_ganeti::facts::GanetiFacts;
 use stagger_ganeti::goal::MaintenanceGoal;
-use stagger_ganeti::memory::Memory;
-use stagger_ganeti::model::Cluster;
-use stagger_ganeti::selection::{SelectError, Selection};
+use stagger_ganeti::memory::GanetiMemory;
+use stagger_ganeti::model::GanetiCluster;
+use stagger_ganeti::selection::{NodeSelection, SelectError};
 use stagger_ganeti::source::ClusterFacts;
 
-use super::Ganeti;
-use crate::clusters::goals::Maintenance;
+use super::GanetiSystem;
+use crate::clusters::goals::NodeMaintenance;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::{place, store};
@@ -23,12 +23,12 @@ use crate::state::{place, store};
 /// So many runs before tell how long things take.
 const RUNS: usize = 5;
 
-impl Ganeti<'_> {
+impl GanetiSystem<'_> {
     /// The goal for those nodes that need a reboot. Things take as long as they did in the runs before, unless flags say how long.
     pub(super) async fn narrowed(
         &self,
         mut wanted: MaintenanceGoal,
-        reboot: &Maintenance<'_>,
+        reboot: &NodeMaintenance<'_>,
         facts: &ClusterFacts,
     ) -> Result<MaintenanceGoal, CliError> {
         let selection = &mut wanted.reboot.selection;
@@ -59,7 +59,7 @@ impl Ganeti<'_> {
     async fn leave_out_by(
         &self,
         command: &str,
-        selection: &mut Selection,
+        selection: &mut NodeSelection,
         facts: &ClusterFacts,
     ) -> Result<(), CliError> {
         let backend = self.looker()?;
@@ -94,7 +94,7 @@ impl Ganeti<'_> {
 
     /// The nodes that have booted since a visit or a run that began then or later: each visit notes on its node how it had booted
     /// before, and each run keeps that of all nodes in its journal, where one is here.
-    async fn booted_since(&self, since: Timestamp, facts: &Facts) -> Result<Vec<String>, CliError> {
+    async fn booted_since(&self, since: Timestamp, facts: &GanetiFacts) -> Result<Vec<String>, CliError> {
         let before = self.boots_of_runs(since).await?;
         let booted = facts.nodes.values().filter(|node| {
             let Some(now) = &node.boot else { return false };
@@ -120,7 +120,7 @@ impl Ganeti<'_> {
             let Some(Event::Started(start)) = journal.first().map(|entry| &entry.event) else {
                 continue;
             };
-            if let Ok(memory) = serde_json::from_value::<Memory>(start.baseline.clone()) {
+            if let Ok(memory) = serde_json::from_value::<GanetiMemory>(start.baseline.clone()) {
                 before.extend(memory.boots);
             }
         }
@@ -149,7 +149,7 @@ impl Ganeti<'_> {
 }
 
 /// The nodes that are meant; none, where each condition leaves some and all together leave nothing.
-fn meant(selection: &Selection, cluster: &Cluster) -> Result<Vec<UnitId>, CliError> {
+fn meant(selection: &NodeSelection, cluster: &GanetiCluster) -> Result<Vec<UnitId>, CliError> {
     match selection.of(cluster) {
         Ok(meant) => Ok(meant),
         Err(SelectError::Nothing(_)) => Ok(Vec::new()),

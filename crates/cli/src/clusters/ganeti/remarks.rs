@@ -4,7 +4,7 @@ use stagger_ganeti::config::{RebootMethod, Visits};
 use stagger_ganeti::downtime::downtimes;
 use stagger_ganeti::goal::{MaintenanceGoal, Task};
 use stagger_ganeti::ignored_tags::ignored_tags;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 use stagger_ganeti::recovery::leftovers::Leftovers;
 use stagger_ganeti::release::untested;
 use stagger_ganeti::source::ClusterFacts;
@@ -89,7 +89,7 @@ fn of_leftovers(left: &Leftovers) -> impl Iterator<Item = String> {
 
 /// On which nodes memory or disk does not add up: less is free there than should be, and nothing else tells why a plan has no
 /// room.
-fn missing(cluster: &Cluster) -> Option<String> {
+fn missing(cluster: &GanetiCluster) -> Option<String> {
     let missing = cluster.missing();
     let named: Vec<String> = missing
         .iter()
@@ -123,7 +123,7 @@ mod tests {
 
     use jiff::Timestamp;
     use stagger_ganeti::facts::notes::NodeNotes;
-    use stagger_ganeti::facts::{Facts, NodeFacts, Role};
+    use stagger_ganeti::facts::{GanetiFacts, NodeFacts, NodeRole};
     use stagger_ganeti::loaders::text;
     use stagger_ganeti::rapi::job_history::JobHistory;
 
@@ -134,7 +134,7 @@ mod tests {
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
         let node = NodeFacts {
             name: "node3".to_owned(),
-            role: Role::Drained,
+            role: NodeRole::Drained,
             group: "g".to_owned(),
             vm_capable: true,
             notes: NodeNotes::read(&tags),
@@ -145,7 +145,7 @@ mod tests {
         ClusterFacts {
             at: Timestamp::UNIX_EPOCH,
             cluster: text::read(written).unwrap(),
-            live: Some(Facts {
+            live: Some(GanetiFacts {
                 at: Timestamp::UNIX_EPOCH,
                 cluster: "lab".to_owned(),
                 master: "node1".to_owned(),

@@ -8,12 +8,12 @@ use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::cluster::Lock as _;
 use stagger_engine::inventory::Inventory;
 use stagger_ganeti::backend::GanetiBackend;
-use stagger_ganeti::config::Settings;
+use stagger_ganeti::config::GanetiSettings;
 use stagger_ganeti::loaders::rapi::{FILES, without_parameters};
 use stagger_ganeti::planner::GanetiPlanner;
 use stagger_ganeti::source::{LiveGaneti, RecordedError, RecordedGaneti};
 
-use super::Ganeti;
+use super::GanetiSystem;
 use super::htools::{no_text, text_of};
 use crate::args::Cli;
 use crate::clusters::cluster_handle::ClusterHandle;
@@ -23,12 +23,12 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::state::state_folder;
 
-impl<'a> ClusterHandle<Ganeti<'a>> {
+impl<'a> ClusterHandle<GanetiSystem<'a>> {
     /// That of this configuration.
     pub(in crate::clusters) fn of_config(
         cli: &'a Cli,
         config: Config,
-        mut settings: Settings,
+        mut settings: GanetiSettings,
     ) -> Result<Self, CliError> {
         let copy = &mut settings.cluster.visits.copy_journal;
         if let Some(command) = copy.take() {
@@ -38,7 +38,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
         Ok(Self {
             source: Box::new(LiveGaneti::new(&settings)?),
             planner: GanetiPlanner::new(cluster.name.clone(), cluster.visits.clone()),
-            system: Ganeti {
+            system: GanetiSystem {
                 cli,
                 called: cluster.name.to_string(),
                 settings: Some(settings),
@@ -100,7 +100,7 @@ impl<'a> ClusterHandle<Ganeti<'a>> {
         Ok(Self {
             planner: GanetiPlanner::new(recorded.name().clone(), visits),
             source: Box::new(recorded),
-            system: Ganeti {
+            system: GanetiSystem {
                 cli,
                 called: path.display().to_string(),
                 settings: None,
@@ -129,7 +129,7 @@ fn with_state(command: &str, state: &Path) -> Result<String, CliError> {
 }
 
 /// The settings for runs of that cluster.
-pub(super) fn of_identity(settings: &Settings, identity: Option<&ClusterId>) -> Settings {
+pub(super) fn of_identity(settings: &GanetiSettings, identity: Option<&ClusterId>) -> GanetiSettings {
     let mut settings = settings.clone();
     if let Some(identity) = identity {
         settings.hosts = settings.hosts.of_identity(identity);

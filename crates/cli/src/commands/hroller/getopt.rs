@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 /// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum OptionArgument {
     Nothing,
     Value(&'static str),
     Perhaps(&'static str),
@@ -43,12 +43,12 @@ struct Opt(
     Flag,
     Option<char>,
     &'static str,
-    Takes,
+    OptionArgument,
     &'static str,
     &'static str,
 );
 
-use Takes::{Nothing, Perhaps, Value};
+use OptionArgument::{Nothing, Perhaps, Value};
 
 const OPTIONS: [Opt; 22] = [
     Opt(
@@ -224,7 +224,7 @@ const OPTIONS: [Opt; 22] = [
 
 /// A command line that is understood.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Words {
+pub(super) struct ParsedArgs {
     /// The options in their order, with their values.
     pub(super) given: Vec<(Flag, Option<String>)>,
     /// What is no option.
@@ -235,8 +235,8 @@ pub(super) struct Words {
 ///
 /// # Errors
 /// Everything that is wrong in it, each in one or several lines.
-pub(super) fn read(words: &[String]) -> Result<Words, String> {
-    let mut read = Words::default();
+pub(super) fn read(words: &[String]) -> Result<ParsedArgs, String> {
+    let mut read = ParsedArgs::default();
     let (mut errors, mut unknown) = (String::new(), String::new());
     let mut rest: Vec<String> = words.iter().rev().cloned().collect();
     while let Some(word) = rest.pop() {
@@ -305,7 +305,7 @@ fn one(
     value: Option<String>,
     short: bool,
     rest: &mut Vec<String>,
-    read: &mut Words,
+    read: &mut ParsedArgs,
     errors: &mut String,
 ) {
     let value = match (option.3, value) {
@@ -383,7 +383,7 @@ fn table<'a>(options: impl Iterator<Item = &'a Opt> + Clone) -> String {
 mod tests {
     use super::*;
 
-    fn words(line: &str) -> Result<Words, String> {
+    fn words(line: &str) -> Result<ParsedArgs, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         read(&words)
     }

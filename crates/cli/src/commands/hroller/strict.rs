@@ -5,15 +5,15 @@
 
 use std::path::Path;
 
-use stagger_ganeti::hroller::strict::{Question, StrictOptions, refusal, saved};
+use stagger_ganeti::hroller::strict::{StrictInput, StrictOptions, refusal, saved};
 use stagger_ganeti::hroller::{HrollerError, OutputOptions, lines, missing};
 use stagger_ganeti::loaders::luxi;
 use stagger_ganeti::loaders::rapi::KVM_NODE_MEMORY;
 use stagger_ganeti::loaders::text;
-use stagger_ganeti::model::Cluster;
+use stagger_ganeti::model::GanetiCluster;
 
-use super::getopt::{self, Flag, Words};
-use crate::args::{Cli, Hroller};
+use super::getopt::{self, Flag, ParsedArgs};
+use crate::args::{Cli, HrollerArgs};
 use crate::clusters::ganeti;
 use crate::error::CliError;
 use crate::print;
@@ -42,24 +42,24 @@ pub(crate) struct Request {
 }
 
 /// The exit code of a command line that ends at once: it is wrong, or asks for help, and that was printed.
-pub(crate) struct Ended(pub(crate) u8);
+pub(crate) struct ExitCode(pub(crate) u8);
 
 impl Request {
     /// As hroller's own command line has it, without the name of the program.
     ///
     /// # Errors
     /// Its exit code; what it prints then was printed.
-    pub(crate) fn read(words: &[String]) -> Result<Self, Ended> {
+    pub(crate) fn read(words: &[String]) -> Result<Self, ExitCode> {
         let mut words = words.to_vec();
         let before = words.len();
         words.retain(|word| word != "--no-warn");
         let no_warn = words.len() < before;
-        let Words { given, arguments } = getopt::read(&words).map_err(|errors| {
+        let ParsedArgs { given, arguments } = getopt::read(&words).map_err(|errors| {
             print::talk(&format!(
                 "Command line error: {errors}\n{}",
                 getopt::usage().trim_end()
             ));
-            Ended(USAGE)
+            ExitCode(USAGE)
         })?;
         let mut request = Self {
             arguments,
@@ -72,7 +72,7 @@ impl Request {
                 Flag::Version | Flag::Help | Flag::HelpCompletion => asked.push(flag),
                 flag => request.take(flag, value).map_err(|why| {
                     print::talk(&format!("Error while parsing command line arguments:\n{why}"));
-                    Ended(NO)
+                    ExitCode(NO)
                 })?,
             }
         }
@@ -86,7 +86,7 @@ impl Request {
             return Ok(request);
         };
         print::out(text.trim_end());
-        Err(Ended(0))
+        Err(ExitCode(0))
     }
 
     fn take(&mut self, flag: Flag, value: Option<String>) -> Result<(), String> {
@@ -119,7 +119,7 @@ impl Request {
     ///
     /// # Errors
     /// An option that hroller does not have.
-    pub(crate) fn of(args: &Hroller) -> Result<Self, CliError> {
+    pub(crate) fn of(args: &HrollerArgs) -> Result<Self, CliError> {
         let ours = [
             (args.move_non_redundant, "--move-non-redundant"),
             (args.improve.is_some(), "--improve"),
@@ -267,7 +267,7 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
         // It ends with an empty line.
         print::talk(&format!("Warning: {missing}\n"));
     }
-    let question = Question::new(&cluster, &request.options).map_err(said)?;
+    let question = StrictInput::new(&cluster, &request.options).map_err(said)?;
     if let Some(warning) = question.warning() {
         print::talk(&format!("Warning: {warning}"));
     }
@@ -299,7 +299,7 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
     Ok(())
 }
 
-async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<Cluster, Refused> {
+async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<GanetiCluster, Refused> {
     let Request {
         text_data,
         master,

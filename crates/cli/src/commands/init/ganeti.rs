@@ -9,7 +9,7 @@ use stagger_ganeti::rapi::fingerprint::presented_fingerprint;
 
 use super::rapi_user::{self, OURS, Password, chosen};
 use super::{head, write_new};
-use crate::args::{self, Cli, GanetiInit};
+use crate::args::{self, Cli, GanetiInitArgs};
 use crate::commands::preflight;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -210,7 +210,7 @@ async fn reaches(ssh: &str, node: &str) -> String {
 }
 
 /// `ganeti init`: writes the configuration, and looks at once whether a run could begin with it.
-pub(crate) async fn init(cli: &Cli, args: &GanetiInit) -> Result<Exit, CliError> {
+pub(crate) async fn init(cli: &Cli, args: &GanetiInitArgs) -> Result<Exit, CliError> {
     let mut found = ask(args.address.as_deref(), args.name.as_deref()).await?;
     if args.make_user && found.ssh.is_none() {
         return Err(
@@ -249,7 +249,7 @@ pub(crate) async fn init(cli: &Cli, args: &GanetiInit) -> Result<Exit, CliError>
         config: Some(file),
         state: cli.state.clone(),
         json: cli.json,
-        command: args::Command::Config(args::Config::Check {
+        command: args::CliCommand::Config(args::ConfigCommand::Check {
             to: None,
             notify: false,
         }),

@@ -13,7 +13,7 @@ pub(super) const OURS: &str = "stagger";
 
 /// A user of RAPI who may write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Writer {
+pub(super) struct RapiUser {
     /// What it is called.
     pub(super) name: String,
     /// Its password; `None`: Ganeti has only a digest of it.
@@ -21,7 +21,7 @@ pub(super) struct Writer {
 }
 
 /// The users with `write` in ganeti-rapi's file: a name, a password or its digest, and options in each line.
-fn writers(users: &str) -> Vec<Writer> {
+fn writers(users: &str) -> Vec<RapiUser> {
     let lines = users.lines().filter(|line| !line.trim_start().starts_with('#'));
     lines
         .filter_map(|line| {
@@ -32,7 +32,7 @@ fn writers(users: &str) -> Vec<Writer> {
                 None => Some(password),
                 Some((scheme, password)) => scheme.eq_ignore_ascii_case("cleartext").then_some(password),
             };
-            options.any(|option| option == "write").then(|| Writer {
+            options.any(|option| option == "write").then(|| RapiUser {
                 name: name.to_owned(),
                 password: clear.map(str::to_owned),
             })
@@ -41,7 +41,7 @@ fn writers(users: &str) -> Vec<Writer> {
 }
 
 /// Who is asked: one whose password can be read there, if there is one.
-pub(super) fn chosen(users: &str) -> Option<Writer> {
+pub(super) fn chosen(users: &str) -> Option<RapiUser> {
     let mut writers = writers(users);
     let readable = writers.iter().position(|writer| writer.password.is_some());
     (!writers.is_empty()).then(|| writers.swap_remove(readable.unwrap_or(0)))

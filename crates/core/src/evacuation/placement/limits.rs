@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Capacity, Code, Reason, SharedGuests, Spare, Standbys, Turn};
+use crate::model::{Capacity, Code, GuestHandling, Reason, SharedGuests, Spare, Standbys};
 
-use super::World;
+use super::PlacementContext;
 
 /// A budget over the hosts that are to be visited, by their places among these.
 #[derive(Debug, Clone)]
-pub(crate) struct Limit {
+pub(crate) struct HostBudget {
     /// Members and costs.
     pub(crate) members: Vec<(u32, u32)>,
     /// How much may be down together.
@@ -32,7 +32,7 @@ struct From {
 }
 
 /// All budgets for these hosts.
-pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+pub(super) fn limits(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBudget> {
     let capacity = world.capacity;
     let local = places(capacity, hosts);
     let mut found = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn limits(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
 }
 
 /// That no two of these hosts have a standby in common, which is narrower than what standbys have room for.
-pub(super) fn standbys_apart(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+pub(super) fn standbys_apart(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBudget> {
     let local = places(world.capacity, hosts);
     (0..world.capacity.hosts().len() as u32)
         .filter(|host| !world.down[*host as usize])
@@ -61,8 +61,8 @@ pub(super) fn standbys_apart(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
 }
 
 /// One at a time of those that would send what they carry to the same standby.
-fn shared(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Option<Limit> {
-    (from.len() > 1).then(|| Limit {
+fn shared(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Option<HostBudget> {
+    (from.len() > 1).then(|| HostBudget {
         members: from.iter().map(|(at, _)| (*at, 1)).collect(),
         most: 1,
         loose: None,
@@ -86,12 +86,12 @@ fn places(capacity: &Capacity, hosts: &[u32]) -> Vec<Option<u32>> {
 }
 
 /// What the hosts to be visited would send to a standby.
-fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
+fn comes_to(world: &PlacementContext<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
     let mut from: BTreeMap<u32, From> = BTreeMap::new();
     for guest in world.capacity.behind(standby) {
         let turn = world.turn(*guest);
         let guest = world.capacity.guest(*guest);
-        let (Turn::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
+        let (GuestHandling::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
             continue;
         };
         let [memory, cpus, spindles, _] = guest.takes;
@@ -104,7 +104,12 @@ fn comes_to(world: &World<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32,
 }
 
 /// What comes fits, and what would have to come if one more host failed still does.
-fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) -> Option<Limit> {
+fn memory(
+    world: &PlacementContext<'_>,
+    hosts: &[u32],
+    standby: u32,
+    from: &[(u32, From)],
+) -> Option<HostBudget> {
     let free = world.capacity.host(standby).free[0];
     let spends = world.moving.spare == Spare::Spend;
     // The two largest demands that can be met now: they must be met while the others are down.
@@ -144,7 +149,7 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
         ),
         None => String::new(),
     };
-    Some(Limit {
+    Some(HostBudget {
         members: members.collect(),
         most: as_cost(limit),
         loose: Some((loose.collect(), as_cost(free.max(0)))),
@@ -156,7 +161,7 @@ fn memory(world: &World<'_>, hosts: &[u32], standby: u32, from: &[(u32, From)]) 
 }
 
 /// Processors and spindles of a standby: the guests of one host alone may always come.
-fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<Limit> {
+fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<HostBudget> {
     let name = &capacity.host(standby).unit;
     let of = |free: i64, what: &str, amount: fn(&From) -> i64| {
         let whole: i64 = from.iter().map(|(_, from)| amount(from)).sum();
@@ -164,7 +169,7 @@ fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<Limit> 
             return None;
         }
         let limit = free.max(1);
-        Some(Limit {
+        Some(HostBudget {
             members: from
                 .iter()
                 .map(|(at, from)| (*at, as_cost(amount(from).clamp(i64::from(free < 1), limit))))
@@ -185,7 +190,7 @@ fn speed(capacity: &Capacity, standby: u32, from: &[(u32, From)]) -> Vec<Limit> 
 }
 
 /// Guests that may go anywhere: all that leaves, and all that goes away as room, is room in the pool.
-fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
+fn pools(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBudget> {
     let capacity = world.capacity;
     let mut found = Vec::new();
     for pool in 0..capacity.pools() as u32 {
@@ -195,13 +200,18 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
             .collect();
         let floats = |host: u32| {
             let guests = capacity.on(host).iter().copied();
-            guests.filter(|guest| matches!(world.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
+            guests.filter(|guest| {
+                matches!(
+                    world.turn(*guest),
+                    GuestHandling::Anywhere | GuestHandling::WithDowntime
+                )
+            })
         };
         if members.iter().all(|(_, host)| floats(*host).next().is_none()) {
             continue;
         }
         if world.moving.shared == SharedGuests::One {
-            found.push(Limit {
+            found.push(HostBudget {
                 members: members
                     .iter()
                     .filter(|(_, host)| floats(*host).next().is_some())
@@ -244,7 +254,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
                         capacity
                             .on(*host)
                             .iter()
-                            .filter(|guest| world.turn(**guest) == Turn::ToStandby)
+                            .filter(|guest| world.turn(**guest) == GuestHandling::ToStandby)
                             .map(|guest| capacity.guest(*guest))
                             .filter(|guest| guest.standby.is_some_and(counts))
                             .map(|guest| guest.takes[0])
@@ -263,7 +273,7 @@ fn pools(world: &World<'_>, hosts: &[u32]) -> Vec<Limit> {
             while all / unit > i64::from(u32::MAX / 4) {
                 unit *= 2;
             }
-            found.push(Limit {
+            found.push(HostBudget {
                 members: costs
                     .iter()
                     .map(|(at, cost)| (*at, as_cost(cost / unit)))

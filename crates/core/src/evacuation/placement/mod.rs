@@ -10,16 +10,17 @@ mod limits;
 mod partition;
 mod wave;
 
-pub(crate) use limits::Limit;
-pub(crate) use partition::{Partition, Placed};
+pub(crate) use limits::HostBudget;
+pub(crate) use partition::{Partition, WavePlacement};
 
 use crate::model::{
-    Capacity, Demand, Evacuate, EvacuationPolicy, Ix, Migration, Snapshot, Standbys, Terms, Turn, UnitState,
+    Capacity, Demand, Evacuate, EvacuationPolicy, GuestHandling, Ix, Migration, Snapshot, Standbys, Terms,
+    UnitState,
 };
 
 /// What placing looks at again and again.
 #[derive(Debug)]
-pub(crate) struct World<'a> {
+pub(crate) struct PlacementContext<'a> {
     capacity: &'a Capacity,
     moving: &'a EvacuationPolicy,
     /// Hosts that do not serve.
@@ -31,7 +32,7 @@ pub(crate) struct World<'a> {
     terms: Terms,
 }
 
-impl<'a> World<'a> {
+impl<'a> PlacementContext<'a> {
     /// The world of a snapshot.
     pub(crate) fn new(snapshot: &Snapshot, capacity: &'a Capacity, moving: &'a EvacuationPolicy) -> Self {
         let hosts = 0..capacity.hosts().len() as u32;
@@ -62,17 +63,17 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    fn turn(&self, guest: u32) -> Turn {
+    fn turn(&self, guest: u32) -> GuestHandling {
         self.moving.turn(self.capacity.guest(guest))
     }
 
     /// The budgets for these hosts.
-    pub(crate) fn limits(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn limits(&self, hosts: &[u32]) -> Vec<HostBudget> {
         limits::limits(self, hosts)
     }
 
     /// Budgets that keep apart hosts with a standby in common, where its room is all that would bind them.
-    pub(crate) fn standbys_apart(&self, hosts: &[u32]) -> Vec<Limit> {
+    pub(crate) fn standbys_apart(&self, hosts: &[u32]) -> Vec<HostBudget> {
         match self.moving.standbys {
             Standbys::Capacity => limits::standbys_apart(self, hosts),
             Standbys::Exclude => Vec::new(),
@@ -85,7 +86,12 @@ impl<'a> World<'a> {
             || hosts
                 .iter()
                 .flat_map(|host| self.capacity.on(*host))
-                .any(|guest| matches!(self.turn(*guest), Turn::Anywhere | Turn::WithDowntime))
+                .any(|guest| {
+                    matches!(
+                        self.turn(*guest),
+                        GuestHandling::Anywhere | GuestHandling::WithDowntime
+                    )
+                })
     }
 
     /// Those of the moves that are made because of these hosts.

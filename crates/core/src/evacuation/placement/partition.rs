@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::World;
-use super::wave::{Stuck, place, placed};
+use super::PlacementContext;
+use super::wave::{PlacementFailure, place, placed};
 use crate::model::{Migration, Reason};
 
 /// Up to so many hosts, all ways to split them are tried.
@@ -17,7 +17,7 @@ const NAMED: usize = 8;
 
 /// A wave with its moves; hosts by their places among those to be visited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct WavePlacement {
     /// Which hosts, ascending.
     pub(crate) hosts: Vec<u32>,
     /// The moves that empty them.
@@ -27,7 +27,7 @@ pub(crate) struct Placed {
 /// Hosts to be visited, and what else binds them.
 pub(crate) struct Partition<'a> {
     /// Where guests live.
-    pub(crate) world: &'a World<'a>,
+    pub(crate) world: &'a PlacementContext<'a>,
     /// The hosts to be visited.
     pub(crate) hosts: &'a [u32],
     /// Whether these may share a wave by all that is not a matter of placing.
@@ -41,7 +41,7 @@ pub(crate) struct Partition<'a> {
 }
 
 impl Partition<'_> {
-    fn place(&self, wave: &[u32]) -> Result<Vec<Migration>, Stuck> {
+    fn place(&self, wave: &[u32]) -> Result<Vec<Migration>, PlacementFailure> {
         place(self.world, &self.named(wave))
     }
 
@@ -50,19 +50,19 @@ impl Partition<'_> {
     }
 
     /// Places waves as they are; `None` if one of them cannot be.
-    pub(crate) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<Placed>> {
+    pub(crate) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<WavePlacement>> {
         let place = |wave: &Vec<u32>| {
             let migrations = self.place(wave).ok()?;
             let mut hosts = wave.clone();
             hosts.sort_unstable();
-            Some(Placed { hosts, migrations })
+            Some(WavePlacement { hosts, migrations })
         };
         waves.iter().map(place).collect()
     }
 
     /// Places what can be of a wave: what can, and what is left over. A host that is alone and cannot be
     /// emptied comes with the reason.
-    pub(crate) fn cut(&self, wave: &[u32]) -> (Option<Placed>, Vec<u32>, Option<(u32, Reason)>) {
+    pub(crate) fn cut(&self, wave: &[u32]) -> (Option<WavePlacement>, Vec<u32>, Option<(u32, Reason)>) {
         let mut kept = wave.to_vec();
         kept.sort_unstable();
         let mut rest = Vec::new();
@@ -70,7 +70,7 @@ impl Partition<'_> {
             match self.place(&kept) {
                 Ok(migrations) => {
                     return (
-                        Some(Placed {
+                        Some(WavePlacement {
                             hosts: kept,
                             migrations,
                         }),
@@ -107,7 +107,7 @@ impl Partition<'_> {
             let first = rest.remove(0);
             return match self.place(&[first]) {
                 Ok(migrations) => (
-                    Some(Placed {
+                    Some(WavePlacement {
                         hosts: vec![first],
                         migrations,
                     }),
@@ -119,7 +119,7 @@ impl Partition<'_> {
         };
         kept.sort_unstable();
         (
-            Some(Placed {
+            Some(WavePlacement {
                 hosts: kept,
                 migrations,
             }),
@@ -139,7 +139,7 @@ impl Partition<'_> {
     }
 
     /// Puts hosts that were left over into waves that are there, as far as they fit.
-    pub(crate) fn fill(&self, waves: &mut [Placed], rest: Vec<u32>) -> Vec<u32> {
+    pub(crate) fn fill(&self, waves: &mut [WavePlacement], rest: Vec<u32>) -> Vec<u32> {
         if self.hosts.len() > REFINED {
             return rest;
         }
@@ -162,7 +162,7 @@ impl Partition<'_> {
     }
 
     /// A wave with one more host.
-    fn with(&self, wave: &Placed, place: usize, host: u32) -> Option<Placed> {
+    fn with(&self, wave: &WavePlacement, place: usize, host: u32) -> Option<WavePlacement> {
         if wave.hosts.len() >= (self.cap)(place) as usize {
             return None;
         }
@@ -173,11 +173,11 @@ impl Partition<'_> {
             return None;
         }
         let migrations = self.place(&hosts).ok()?;
-        Some(Placed { hosts, migrations })
+        Some(WavePlacement { hosts, migrations })
     }
 
     /// A wave without one of its hosts.
-    fn without(&self, wave: &Placed, host: u32) -> Placed {
+    fn without(&self, wave: &WavePlacement, host: u32) -> WavePlacement {
         let hosts: Vec<u32> = wave
             .hosts
             .iter()
@@ -186,7 +186,7 @@ impl Partition<'_> {
             .collect();
         let migrations = self.place(&hosts);
         let named = self.named(&hosts);
-        Placed {
+        WavePlacement {
             // A part of what fits fits, with the moves that it had.
             migrations: migrations.unwrap_or_else(|_| self.world.of(&wave.migrations, &named)),
             hosts,
@@ -195,7 +195,7 @@ impl Partition<'_> {
 
     /// One wave fewer, again and again: its hosts go into the others, if need be in exchange for one that
     /// finds a place in a third.
-    pub(crate) fn refine(&self, mut waves: Vec<Placed>) -> Vec<Placed> {
+    pub(crate) fn refine(&self, mut waves: Vec<WavePlacement>) -> Vec<WavePlacement> {
         if self.hosts.len() > REFINED || !self.world.has_choice(self.hosts) {
             return waves;
         }
@@ -223,7 +223,7 @@ impl Partition<'_> {
     }
 
     #[expect(clippy::needless_range_loop, reason = "the list is changed in the loop")]
-    fn spread(&self, waves: &mut [Placed], host: u32, budget: &mut u64) -> bool {
+    fn spread(&self, waves: &mut [WavePlacement], host: u32, budget: &mut u64) -> bool {
         let spend = |budget: &mut u64| match budget.checked_sub(1) {
             Some(left) => {
                 *budget = left;
@@ -271,7 +271,7 @@ impl Partition<'_> {
     /// The fewest waves of all there are, for few hosts, each of which can be emptied alone; growth is not
     /// looked at.
     #[expect(clippy::needless_range_loop, reason = "masks are both numbers and places")]
-    pub(crate) fn exact(&self, hosts: &[u32]) -> Option<Vec<Placed>> {
+    pub(crate) fn exact(&self, hosts: &[u32]) -> Option<Vec<WavePlacement>> {
         let count = hosts.len();
         if count > EXACT {
             return None;
@@ -282,7 +282,7 @@ impl Partition<'_> {
                 .map(|at| hosts[at])
                 .collect()
         };
-        let mut placed: Vec<Option<Placed>> = vec![None; 1 << count];
+        let mut placed: Vec<Option<WavePlacement>> = vec![None; 1 << count];
         let mut broken: BTreeSet<usize> = BTreeSet::new();
         for mask in 1..1_usize << count {
             // What does not fit does not fit with more.
@@ -295,7 +295,7 @@ impl Partition<'_> {
                 continue;
             }
             match self.place(&hosts) {
-                Ok(migrations) => placed[mask] = Some(Placed { hosts, migrations }),
+                Ok(migrations) => placed[mask] = Some(WavePlacement { hosts, migrations }),
                 Err(_) => {
                     broken.insert(mask);
                 }
@@ -330,21 +330,21 @@ impl Partition<'_> {
 
     /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
     /// visited by then or never are, before those of far waves, before those of the next.
-    pub(crate) fn ahead(&self, waves: Vec<Placed>) -> Vec<Placed> {
+    pub(crate) fn ahead(&self, waves: Vec<WavePlacement>) -> Vec<WavePlacement> {
         let mut wave_of: Vec<Option<usize>> = vec![None; self.world.capacity.hosts().len()];
         for (at, wave) in waves.iter().enumerate() {
             for host in self.named(&wave.hosts) {
                 wave_of[host as usize] = Some(at);
             }
         }
-        let anew = |(at, wave): (usize, Placed)| {
+        let anew = |(at, wave): (usize, WavePlacement)| {
             let liking = |host: u32| match wave_of[host as usize] {
                 Some(turn) if turn == at + 1 => 0,
                 Some(turn) if turn > at => 1,
                 Some(_) | None => 2,
             };
             match placed(self.world, &self.named(&wave.hosts), &liking) {
-                Ok(migrations) => Placed {
+                Ok(migrations) => WavePlacement {
                     hosts: wave.hosts,
                     migrations,
                 },
@@ -356,7 +356,7 @@ impl Partition<'_> {
 
     /// Cuts waves so that they keep to growth; a part keeps the moves of its wave where it cannot be placed
     /// anew.
-    pub(crate) fn regrown(&self, waves: &[Placed], cut: Vec<Vec<u32>>) -> Vec<Placed> {
+    pub(crate) fn regrown(&self, waves: &[WavePlacement], cut: Vec<Vec<u32>>) -> Vec<WavePlacement> {
         cut.into_iter()
             .map(|mut hosts| {
                 hosts.sort_unstable();
@@ -371,7 +371,7 @@ impl Partition<'_> {
                     from.map(|wave| self.world.of(&wave.migrations, &named))
                         .unwrap_or_default()
                 });
-                Placed { hosts, migrations }
+                WavePlacement { hosts, migrations }
             })
             .collect()
     }

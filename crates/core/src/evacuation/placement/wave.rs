@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Capacity, CapacityViolation, Code, Evacuate, How, Migration, Reason, Resource, Spare, Turn, kept,
+    Amounts, Capacity, CapacityViolation, Code, Evacuate, GuestHandling, Migration, MoveKind, Reason,
+    Resource, Spare, kept,
 };
 
-use super::World;
+use super::PlacementContext;
 
 /// How a host is chosen for a guest that may go anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(super) enum Choice {
 
 /// Why a wave cannot be placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stuck {
+pub(super) struct PlacementFailure {
     /// The host whose guests have no place.
     pub(super) host: u32,
     /// Why.
@@ -33,7 +34,7 @@ const HOSTS_FOR_TIGHT: usize = 2_000;
 ///
 /// # Errors
 /// A host that cannot be emptied beside the others.
-pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Migration>, Stuck> {
+pub(super) fn place(world: &PlacementContext<'_>, hosts: &[u32]) -> Result<Vec<Migration>, PlacementFailure> {
     placed(world, hosts, &|_| 0)
 }
 
@@ -42,10 +43,10 @@ pub(super) fn place(world: &World<'_>, hosts: &[u32]) -> Result<Vec<Migration>, 
 /// # Errors
 /// As for [`place`].
 pub(super) fn placed(
-    world: &World<'_>,
+    world: &PlacementContext<'_>,
     hosts: &[u32],
     liking: &dyn Fn(u32) -> i64,
-) -> Result<Vec<Migration>, Stuck> {
+) -> Result<Vec<Migration>, PlacementFailure> {
     let balanced = Attempt::new(world, hosts, liking).run(hosts, Choice::Balanced);
     if balanced.is_ok() || world.capacity.hosts().len() > HOSTS_FOR_TIGHT {
         return balanced;
@@ -68,7 +69,7 @@ enum Senders {
 }
 
 struct Attempt<'w> {
-    world: &'w World<'w>,
+    world: &'w PlacementContext<'w>,
     liking: &'w dyn Fn(u32) -> i64,
     /// Hosts that are down, or will be.
     out: Vec<bool>,
@@ -84,7 +85,7 @@ struct Attempt<'w> {
 }
 
 impl<'w> Attempt<'w> {
-    fn new(world: &'w World<'w>, hosts: &[u32], liking: &'w dyn Fn(u32) -> i64) -> Self {
+    fn new(world: &'w PlacementContext<'w>, hosts: &[u32], liking: &'w dyn Fn(u32) -> i64) -> Self {
         let mut out = world.down.clone();
         for host in hosts {
             out[*host as usize] = true;
@@ -103,7 +104,7 @@ impl<'w> Attempt<'w> {
         }
     }
 
-    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, Stuck> {
+    fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, PlacementFailure> {
         self.fill_standbys(hosts)?;
         self.anywhere(hosts, choice)?;
         if self.world.moving.evacuate == Evacuate::Everything {
@@ -112,13 +113,13 @@ impl<'w> Attempt<'w> {
         Ok(self.migrations)
     }
 
-    fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), Stuck> {
+    fn fill_standbys(&mut self, hosts: &[u32]) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
         let mut reached: BTreeMap<u32, u32> = BTreeMap::new();
         for host in hosts {
             for at in capacity.on(*host) {
                 let guest = capacity.guest(*at);
-                let (Turn::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
+                let (GuestHandling::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
                     continue;
                 };
                 if self.out[standby as usize] {
@@ -139,7 +140,7 @@ impl<'w> Attempt<'w> {
                 reached.insert(standby, *host);
                 self.migrations.push(Migration {
                     guest: *at,
-                    how: How::Migrate,
+                    how: MoveKind::Migrate,
                     to: standby,
                 });
             }
@@ -159,8 +160,8 @@ impl<'w> Attempt<'w> {
         }
     }
 
-    fn stuck(&self, host: u32, violation: &CapacityViolation) -> Stuck {
-        Stuck {
+    fn stuck(&self, host: u32, violation: &CapacityViolation) -> PlacementFailure {
+        PlacementFailure {
             host,
             why: Reason::new(Code::NoRoom, self.world.capacity.words(violation)),
         }
@@ -253,14 +254,14 @@ impl<'w> Attempt<'w> {
         false
     }
 
-    fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
+    fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
-        let mut moved: Vec<(u32, How)> = Vec::new();
+        let mut moved: Vec<(u32, MoveKind)> = Vec::new();
         for guest in hosts.iter().flat_map(|host| capacity.on(*host)) {
             match self.world.turn(*guest) {
-                Turn::Anywhere => moved.push((*guest, How::Migrate)),
-                Turn::WithDowntime => moved.push((*guest, How::Relocate)),
-                Turn::Stays | Turn::ToStandby => {}
+                GuestHandling::Anywhere => moved.push((*guest, MoveKind::Migrate)),
+                GuestHandling::WithDowntime => moved.push((*guest, MoveKind::Relocate)),
+                GuestHandling::Stays | GuestHandling::ToStandby => {}
             }
         }
         // The largest first: the small ones find a place in what is left.
@@ -269,14 +270,14 @@ impl<'w> Attempt<'w> {
         for (guest, how) in moved {
             let of = capacity.guest(guest);
             let amounts = match how {
-                How::Relocate => of.takes,
-                How::Migrate | How::ReplaceStandby => [of.takes[0], of.takes[1], of.takes[2], 0],
+                MoveKind::Relocate => of.takes,
+                MoveKind::Migrate | MoveKind::ReplaceStandby => [of.takes[0], of.takes[1], of.takes[2], 0],
             };
             let pool = capacity.host(of.host).pool;
             let Some(to) = self.choose(&mut ranks, choice, pool, |attempt, host| {
                 attempt.try_on(guest, amounts, host)
             }) else {
-                return Err(Stuck {
+                return Err(PlacementFailure {
                     host: of.host,
                     why: Reason::new(
                         Code::NoRoomAnywhere,
@@ -296,13 +297,13 @@ impl<'w> Attempt<'w> {
         Ok(())
     }
 
-    fn new_standbys(&mut self, hosts: &[u32], choice: Choice) -> Result<(), Stuck> {
+    fn new_standbys(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
         // (guest, where it runs by then, the host that its second copy leaves)
         let mut lost: Vec<(u32, u32, u32)> = Vec::new();
         for host in hosts {
             for guest in capacity.on(*host) {
-                if self.world.turn(*guest) == Turn::ToStandby
+                if self.world.turn(*guest) == GuestHandling::ToStandby
                     && let Some(standby) = capacity.guest(*guest).standby
                 {
                     lost.push((*guest, standby, *host));
@@ -310,7 +311,7 @@ impl<'w> Attempt<'w> {
             }
             for guest in capacity.behind(*host) {
                 let runs_on = capacity.guest(*guest).host;
-                if self.world.turn(*guest) == Turn::ToStandby && !self.out[runs_on as usize] {
+                if self.world.turn(*guest) == GuestHandling::ToStandby && !self.out[runs_on as usize] {
                     lost.push((*guest, runs_on, *host));
                 }
             }
@@ -331,7 +332,7 @@ impl<'w> Attempt<'w> {
                 host != runs_on && attempt.try_copy(guest, runs_on, memory, host)
             });
             let Some(to) = found else {
-                return Err(Stuck {
+                return Err(PlacementFailure {
                     host: leaves,
                     why: Reason::new(
                         Code::NoRoomForCopies,
@@ -347,7 +348,7 @@ impl<'w> Attempt<'w> {
             };
             self.migrations.push(Migration {
                 guest,
-                how: How::ReplaceStandby,
+                how: MoveKind::ReplaceStandby,
                 to,
             });
         }
@@ -416,7 +417,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn new(world: &World<'_>, by: Ranked) -> Self {
+    fn new(world: &PlacementContext<'_>, by: Ranked) -> Self {
         Self {
             by,
             pools: vec![None; world.capacity.pools()],

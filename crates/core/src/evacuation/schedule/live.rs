@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
-    Amounts, Capacity, Demand, Down, EvacuationPolicy, How, Ix, Move, PlannedStage, PlanningInput, Resource,
-    SharedGuests, Spare, StageSpec, Standbys, Storage, UnitState, kept,
+    Amounts, Capacity, Demand, Down, EvacuationPolicy, Ix, Move, MoveKind, PlannedStage, PlanningInput,
+    Resource, SharedGuests, Spare, StageSpec, Standbys, Storage, UnitState, kept,
 };
 
 /// What one unit brings with it when it goes down.
@@ -182,7 +182,7 @@ impl<'a> Guests<'a> {
                 let Some(guest) = names.get(a_move.guest.as_str()) else {
                     continue;
                 };
-                if a_move.how != How::ReplaceStandby {
+                if a_move.how != MoveKind::ReplaceStandby {
                     now_on.insert(*guest, to);
                 }
                 brings
@@ -345,11 +345,11 @@ impl Brings {
         let [memory, cpus, spindles, disk] = guest.takes;
         let to_standby = guest.storage == Storage::Copied && guest.standby == Some(to);
         let amounts = match a_move.how {
-            How::Migrate => [memory, cpus, spindles, 0],
-            How::Relocate => guest.takes,
-            How::ReplaceStandby => [0, 0, 0, disk],
+            MoveKind::Migrate => [memory, cpus, spindles, 0],
+            MoveKind::Relocate => guest.takes,
+            MoveKind::ReplaceStandby => [0, 0, 0, disk],
         };
-        let foreseen = a_move.how == How::Migrate && to_standby;
+        let foreseen = a_move.how == MoveKind::Migrate && to_standby;
         match self
             .comes
             .iter_mut()
@@ -362,7 +362,7 @@ impl Brings {
             }
             None => self.comes.push((to, amounts, foreseen)),
         }
-        if a_move.how == How::ReplaceStandby {
+        if a_move.how == MoveKind::ReplaceStandby {
             if guest.reserved {
                 self.wanted.push((to, now_on.unwrap_or(guest.host), memory));
             }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::How;
+use super::super::MoveKind;
 use super::super::evacuation::{EvacuationPolicy, Spare};
 use super::{Amounts, Capacity, Migration, Resource, Storage};
 
@@ -114,14 +114,14 @@ impl Capacity {
             let to = coming.entry(migration.to).or_default();
             let [memory, cpus, spindles, disk] = guest.takes;
             let more: Amounts = match migration.how {
-                How::Migrate => [memory, cpus, spindles, 0],
-                How::Relocate => guest.takes,
-                How::ReplaceStandby => [0, 0, 0, disk],
+                MoveKind::Migrate => [memory, cpus, spindles, 0],
+                MoveKind::Relocate => guest.takes,
+                MoveKind::ReplaceStandby => [0, 0, 0, disk],
             };
             for (sum, more) in to.amounts.iter_mut().zip(more) {
                 *sum += more;
             }
-            if migration.how == How::ReplaceStandby {
+            if migration.how == MoveKind::ReplaceStandby {
                 to.else_too = true;
                 continue;
             }
@@ -138,7 +138,7 @@ impl Capacity {
         }
         for migration in migrations
             .iter()
-            .filter(|migration| migration.how == How::ReplaceStandby)
+            .filter(|migration| migration.how == MoveKind::ReplaceStandby)
         {
             let guest = self.guest(migration.guest);
             if guest.reserved {
@@ -315,7 +315,7 @@ mod tests {
     fn migrate(guest: u32, to: u32) -> Migration {
         Migration {
             guest,
-            how: How::Migrate,
+            how: MoveKind::Migrate,
             to,
         }
     }
@@ -432,7 +432,7 @@ mod tests {
         let capacity = capacity(&[ROOMY, ROOMY, free], vec![guest(0, Some(1), [60, 1, 1, 4])]);
         let to = |to| Migration {
             guest: 0,
-            how: How::ReplaceStandby,
+            how: MoveKind::ReplaceStandby,
             to,
         };
         let found = capacity.permit(&EvacuationPolicy::default(), &[], &[1], &[to(2)]);

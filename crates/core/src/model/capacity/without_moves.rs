@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{How, Move};
+use super::super::{Move, MoveKind};
 use super::{Capacity, Guest, Storage};
 
 impl Capacity {
@@ -30,9 +30,9 @@ impl Capacity {
             }
             let [memory, cpus, spindles, disk] = guest.takes;
             let amounts = match a_move.how {
-                How::Migrate => [memory, cpus, spindles, 0],
-                How::Relocate => guest.takes,
-                How::ReplaceStandby => [0, 0, 0, disk],
+                MoveKind::Migrate => [memory, cpus, spindles, 0],
+                MoveKind::Relocate => guest.takes,
+                MoveKind::ReplaceStandby => [0, 0, 0, disk],
             };
             for (resource, amount) in amounts.into_iter().enumerate() {
                 hosts[to as usize].free[resource] += amount;
@@ -45,19 +45,19 @@ impl Capacity {
 }
 
 /// Whether that guest was where the move had brought it.
-fn take_back(guest: &mut Guest, how: How, from: u32, to: u32) -> bool {
+fn take_back(guest: &mut Guest, how: MoveKind, from: u32, to: u32) -> bool {
     match how {
-        How::Migrate | How::Relocate if guest.host == to => {
+        MoveKind::Migrate | MoveKind::Relocate if guest.host == to => {
             guest.host = from;
             if guest.storage == Storage::Copied {
                 guest.standby = Some(to);
             }
             true
         }
-        How::ReplaceStandby if guest.standby == Some(to) => {
+        MoveKind::ReplaceStandby if guest.standby == Some(to) => {
             guest.standby = Some(from);
             true
         }
-        How::Migrate | How::Relocate | How::ReplaceStandby => false,
+        MoveKind::Migrate | MoveKind::Relocate | MoveKind::ReplaceStandby => false,
     }
 }

@@ -6,7 +6,7 @@ use super::problem::Rule;
 
 /// A number of waves that no split can beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bound {
+pub struct LowerBound {
     /// At least so many waves are needed.
     pub waves: u32,
     /// Why not fewer.
@@ -53,15 +53,15 @@ pub enum BoundReason {
 const CLIQUE_WORK: usize = 20_000_000;
 
 /// The best of the bounds that are cheap to find.
-pub(super) fn find(ties: &ConflictGraph) -> Bound {
+pub(super) fn find(ties: &ConflictGraph) -> LowerBound {
     if ties.units() == 0 {
-        return Bound {
+        return LowerBound {
             waves: 0,
             why: BoundReason::NothingToPlace,
         };
     }
     let clique = clique(ties);
-    let mut bound = Bound {
+    let mut bound = LowerBound {
         waves: clique.len() as u32,
         why: BoundReason::Clique {
             units: ties.originals(&clique),
@@ -69,7 +69,7 @@ pub(super) fn find(ties: &ConflictGraph) -> Bound {
     };
     let mut at_least = |waves: u32, why: BoundReason| {
         if waves > bound.waves {
-            bound = Bound { waves, why };
+            bound = LowerBound { waves, why };
         }
     };
     for (index, clause) in (0_u32..).zip(&ties.clauses) {

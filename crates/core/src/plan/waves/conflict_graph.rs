@@ -33,7 +33,7 @@ pub(super) struct ConflictGraph {
     joined: Vec<Joined>,
     pub(super) wide: Vec<WideTie>,
     pub(super) domains: Vec<DomainTie>,
-    pub(super) levels: Vec<Level>,
+    pub(super) levels: Vec<DomainLevel>,
     pub(super) caps: Vec<u32>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct DomainTie {
 
 /// The failure domains of one level, each with its units. Ascending.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(super) struct DomainLevel {
     of: Vec<u32>,
     ends: Vec<u32>,
     units: Vec<u32>,
@@ -152,7 +152,7 @@ impl ConflictGraph {
             levels: problem
                 .levels
                 .iter()
-                .map(|level| Level::new(&pick(level, &placeable)))
+                .map(|level| DomainLevel::new(&pick(level, &placeable)))
                 .collect(),
             caps: problem.caps.clone(),
             original: placeable,
@@ -207,7 +207,7 @@ impl ConflictGraph {
     }
 }
 
-impl Level {
+impl DomainLevel {
     fn new(domains: &[u32]) -> Self {
         let mut units: Vec<u32> = (0..domains.len() as u32).collect();
         units.sort_by_key(|&unit| domains[unit as usize]);

@@ -33,11 +33,11 @@ mod tabu;
 mod walk;
 mod wave_usage;
 
-pub use bound::{Bound, BoundReason};
-pub use problem::{Budget, Budgets, DomainRule, Impossible, Problem, Rule, Violation, Wide};
+pub use bound::{BoundReason, LowerBound};
+pub use problem::{DomainRule, Impossible, NarrowBudget, NarrowBudgets, Problem, Rule, WaveViolation, Wide};
 
 use conflict_graph::ConflictGraph;
-use rng::Rng;
+use rng::SearchRng;
 
 /// `dsatur` holds all waves open at once, and its queue may grow to units × waves; beyond so many bytes
 /// it is left out. On maps of ten thousand units, of three copies and erasure-coded, with caps and without,
@@ -46,7 +46,7 @@ const OPEN_WAVES_BYTES: u64 = 4_000_000;
 
 /// How long to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Search {
+pub struct SearchBudget {
     /// Which of equally good moves are taken.
     pub seed: u64,
     /// How many moves the search may make. 0: only the constructions.
@@ -72,16 +72,16 @@ pub struct Solution {
     /// The units that fit nowhere. Ascending.
     pub impossible: Vec<Impossible>,
     /// How few waves there can be at best.
-    pub bound: Bound,
+    pub bound: LowerBound,
     /// How many moves the search has made.
     pub steps_used: u64,
     /// Where the waves come from.
-    pub method: Method,
+    pub method: WaveMethod,
 }
 
 /// Where waves come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum WaveMethod {
     /// All splits were tried: there are no fewer.
     Exact,
     /// The parent's split still holds, or was mended, and nothing better was found.
@@ -105,7 +105,7 @@ pub enum Method {
 /// # Panics
 ///
 /// If a rule of the problem names a unit that the problem does not have.
-pub fn solve(problem: &Problem, search: Search, parent: Option<&[Vec<u32>]>) -> Solution {
+pub fn solve(problem: &Problem, search: SearchBudget, parent: Option<&[Vec<u32>]>) -> Solution {
     solve_with(problem, search, Tenure::Published, parent)
 }
 
@@ -116,7 +116,7 @@ pub fn solve(problem: &Problem, search: Search, parent: Option<&[Vec<u32>]>) -> 
 /// If a rule of the problem names a unit that the problem does not have.
 pub fn solve_with(
     problem: &Problem,
-    search: Search,
+    search: SearchBudget,
     tenure: Tenure,
     parent: Option<&[Vec<u32>]>,
 ) -> Solution {
@@ -131,7 +131,7 @@ pub fn solve_with(
 /// If a rule of the problem names a unit that the problem does not have.
 pub fn solve_until(
     problem: &Problem,
-    search: Search,
+    search: SearchBudget,
     tenure: Tenure,
     parent: Option<&[Vec<u32>]>,
     stop: &mut dyn FnMut() -> bool,
@@ -144,16 +144,16 @@ pub fn solve_until(
 
     let kept = parent.map(|parent| Split {
         waves: parent::waves(&ties, parent),
-        method: Method::Parent,
+        method: WaveMethod::Parent,
     });
     let mut steps_left = search.steps;
     let found = if ties.units() <= exact::UNITS {
         let exact = Split {
             waves: growth::cut(exact::waves(&ties), &ties.caps),
-            method: Method::Exact,
+            method: WaveMethod::Exact,
         };
         if exact.waves.len() > bound.waves as usize {
-            bound = Bound {
+            bound = LowerBound {
                 waves: exact.waves.len() as u32,
                 why: BoundReason::Exact,
             };
@@ -167,12 +167,12 @@ pub fn solve_until(
             && constructed.waves.len() > bound.waves as usize
             && let Some(found) = spectrum::at_least(&ties, bound.waves)
         {
-            bound = Bound {
+            bound = LowerBound {
                 waves: found.waves,
                 why: BoundReason::Eigenvalues { units: found.units },
             };
         }
-        let mut rng = Rng::new(search.seed);
+        let mut rng = SearchRng::new(search.seed);
         let effort = Effort {
             tenure,
             steps_left: &mut steps_left,
@@ -195,7 +195,7 @@ pub fn solve_until(
 /// # Panics
 ///
 /// If a rule of the problem names a unit that the problem does not have.
-pub fn bound(problem: &Problem) -> Bound {
+pub fn bound(problem: &Problem) -> LowerBound {
     problem.assert_well_formed();
     let placeable = without(problem.units, &problem.impossible());
     bound::find(&ConflictGraph::new(problem, placeable))
@@ -208,7 +208,7 @@ pub(crate) fn cut(waves: Vec<Vec<u32>>, caps: &[u32]) -> Vec<Vec<u32>> {
 
 struct Split {
     waves: Vec<Vec<u32>>,
-    method: Method,
+    method: WaveMethod,
 }
 
 /// The split with fewer waves, the first if they have as many.
@@ -224,24 +224,24 @@ fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
     let steady = ties.steady_cap();
     let waves = rlf::waves(ties, &[steady]);
     let open_waves = waves.len() as u64;
-    let cut = |waves: Vec<Vec<u32>>, method: Method| Split {
+    let cut = |waves: Vec<Vec<u32>>, method: WaveMethod| Split {
         waves: growth::cut(waves, &ties.caps),
         method,
     };
-    let mut best = fewer(kept, cut(waves, Method::Rlf));
+    let mut best = fewer(kept, cut(waves, WaveMethod::Rlf));
     if ties.caps.iter().any(|&cap| cap < steady) {
         // The hardest units in the first, small waves, or all waves first and then cut: either may
         // come out better.
         let waves = rlf::waves(ties, &ties.caps);
-        best = fewer(Some(best), cut(waves, Method::Rlf));
+        best = fewer(Some(best), cut(waves, WaveMethod::Rlf));
     }
     let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.clauses.len() as u64;
     if open_waves * bytes_a_wave <= OPEN_WAVES_BYTES {
         let waves = dsatur::waves(ties, steady);
-        best = fewer(Some(best), cut(waves, Method::Dsatur));
+        best = fewer(Some(best), cut(waves, WaveMethod::Dsatur));
     }
     walk::each(ties, best.waves.len(), |waves| {
-        let walked = cut(waves, Method::Walk);
+        let walked = cut(waves, WaveMethod::Walk);
         if walked.waves.len() < best.waves.len() {
             best = walked;
         }
@@ -255,7 +255,7 @@ struct Effort<'a> {
     tenure: Tenure,
     /// Counted down.
     steps_left: &'a mut u64,
-    rng: &'a mut Rng,
+    rng: &'a mut SearchRng,
     /// Whether to end before the steps are used.
     stop: &'a mut dyn FnMut() -> bool,
 }
@@ -273,7 +273,7 @@ fn improve(ties: &ConflictGraph, from: Split, bound: u32, mut effort: Effort<'_>
         };
         best = Split {
             waves: growth::cut(waves, &ties.caps),
-            method: Method::Tabu,
+            method: WaveMethod::Tabu,
         };
     }
     best
@@ -295,7 +295,7 @@ mod tests {
     /// asked there by `solve`; on large ones nobody knows the fewest.)
     #[test]
     fn the_search_is_seldom_beaten_by_trying_all_splits() {
-        let mut rng = Rng::new(3);
+        let mut rng = SearchRng::new(3);
         let (mut cases, mut beaten) = (0, 0);
         while cases < 2000 {
             let problem = random(&mut rng);
@@ -307,7 +307,7 @@ mod tests {
             let fewest = exact::waves(&ties).len();
             let built = construct(&ties, None);
             let mut steps = 2000;
-            let mut seeded = Rng::new(1);
+            let mut seeded = SearchRng::new(1);
             let effort = Effort {
                 tenure: Tenure::Published,
                 steps_left: &mut steps,
@@ -325,7 +325,7 @@ mod tests {
         assert!(beaten * 100 <= cases, "beaten {beaten} times");
     }
 
-    fn random(rng: &mut Rng) -> Problem {
+    fn random(rng: &mut SearchRng) -> Problem {
         let units = exact::UNITS;
         let mut caps: Vec<u32> = (0..rng.below(3)).map(|_| 1 + rng.below(5)).collect();
         caps.sort_unstable();

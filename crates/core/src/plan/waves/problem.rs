@@ -8,7 +8,7 @@ pub struct Problem {
     /// How many units there are; they are called `0..units`.
     pub units: u32,
     /// Narrow budgets: each binds a few units (a placement group, a DRBD pair, a quorum).
-    pub budgets: Budgets,
+    pub budgets: NarrowBudgets,
     /// Wide budgets: each binds every unit (units in parallel, share of degraded placement groups).
     pub wide: Vec<Wide>,
     /// How many failure domains a wave may touch.
@@ -24,7 +24,7 @@ pub struct Problem {
 
 /// Narrow budgets in flat arrays: a million of them are normal input.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Budgets {
+pub struct NarrowBudgets {
     /// `ends[i]` is where the members of budget `i` end, and those of `i + 1` begin.
     ends: Vec<u32>,
     members: Vec<u32>,
@@ -35,7 +35,7 @@ pub struct Budgets {
 
 /// One narrow budget: the costs of those members that are down add up to at most the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget<'a> {
+pub struct NarrowBudget<'a> {
     /// The units that it binds.
     pub members: &'a [u32],
     /// What each member costs, parallel to `members`; `None` where each costs 1.
@@ -78,7 +78,7 @@ pub enum Rule {
 
 /// Why a wave is not permitted: the first rule that it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Violation {
+pub struct WaveViolation {
     /// The rule that is broken.
     pub rule: Rule,
     /// What the wave takes.
@@ -99,7 +99,7 @@ pub struct Impossible {
 impl Problem {
     /// Whether these units may be down together. The definition, slow and plain; all else in this
     /// module is measured against it. Growth is not asked about: it depends on the place of the wave.
-    pub fn permits(&self, wave: &[u32]) -> Result<(), Violation> {
+    pub fn permits(&self, wave: &[u32]) -> Result<(), WaveViolation> {
         let mut times = vec![0_u64; self.units as usize];
         for &unit in wave {
             times[unit as usize] += 1;
@@ -179,7 +179,7 @@ impl Problem {
         for (at, unit) in (0_u32..).zip(units) {
             place[*unit as usize] = Some(at);
         }
-        let mut budgets = Budgets::default();
+        let mut budgets = NarrowBudgets::default();
         for budget in self.budgets.iter() {
             let members: Vec<(u32, u32)> = budget
                 .iter()
@@ -239,7 +239,7 @@ impl Problem {
     }
 }
 
-impl Budgets {
+impl NarrowBudgets {
     /// Adds a budget in which each member costs 1.
     pub fn push(&mut self, members: &[u32], limit: u32) {
         self.members.extend_from_slice(members);
@@ -288,13 +288,13 @@ impl Budgets {
     }
 
     /// The budget with this index.
-    pub fn get(&self, index: usize) -> Budget<'_> {
+    pub fn get(&self, index: usize) -> NarrowBudget<'_> {
         let start = match index {
             0 => 0,
             _ => self.ends[index - 1] as usize,
         };
         let end = self.ends[index] as usize;
-        Budget {
+        NarrowBudget {
             members: &self.members[start..end],
             costs: (!self.costs.is_empty()).then(|| &self.costs[start..end]),
             limit: self.limits[index],
@@ -302,12 +302,12 @@ impl Budgets {
     }
 
     /// All budgets in order.
-    pub fn iter(&self) -> impl Iterator<Item = Budget<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = NarrowBudget<'_>> {
         (0..self.len()).map(|index| self.get(index))
     }
 }
 
-impl<'a> Budget<'a> {
+impl<'a> NarrowBudget<'a> {
     /// (unit, cost) of each member.
     pub fn iter(self) -> impl Iterator<Item = (u32, u32)> + 'a {
         self.members.iter().enumerate().map(move |(at, &unit)| {
@@ -334,9 +334,9 @@ pub(super) fn cap_at(caps: &[u32], place: usize) -> u32 {
         .map_or(u32::MAX, |&cap| cap.max(1))
 }
 
-fn within(rule: Rule, used: u64, limit: u64) -> Result<(), Violation> {
+fn within(rule: Rule, used: u64, limit: u64) -> Result<(), WaveViolation> {
     if used > limit {
-        return Err(Violation { rule, used, limit });
+        return Err(WaveViolation { rule, used, limit });
     }
     Ok(())
 }

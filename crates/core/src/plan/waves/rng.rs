@@ -3,11 +3,11 @@
 /// `SplitMix64`: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// OOPSLA 2014. Eight bytes of state, no bad seeds, and plenty for breaking ties. Not for secrets.
 #[derive(Debug, Clone)]
-pub(super) struct Rng {
+pub(super) struct SearchRng {
     state: u64,
 }
 
-impl Rng {
+impl SearchRng {
     pub(super) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -29,18 +29,18 @@ impl Rng {
 
 #[cfg(test)]
 mod tests {
-    use super::Rng;
+    use super::SearchRng;
 
     #[test]
     fn first_numbers_are_those_published_for_seed_1234567() {
-        let mut rng = Rng::new(1_234_567);
+        let mut rng = SearchRng::new(1_234_567);
         assert_eq!(rng.next(), 6_457_827_717_110_365_317);
         assert_eq!(rng.next(), 3_203_168_211_198_807_973);
     }
 
     #[test]
     fn below_stays_below() {
-        let mut rng = Rng::new(7);
+        let mut rng = SearchRng::new(7);
         assert!((0..1000).all(|_| rng.below(3) < 3));
         assert_eq!(rng.below(0), 0);
     }

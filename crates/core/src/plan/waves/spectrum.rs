@@ -18,7 +18,7 @@
 //! Only plain arithmetic is used, in one order, so the answer is the same on every machine.
 
 use super::conflict_graph::ConflictGraph;
-use super::rng::Rng;
+use super::rng::SearchRng;
 
 /// Vectors that are filtered side by side.
 const LANES: usize = 4;
@@ -190,7 +190,7 @@ impl Graph {
 
     /// Vectors of numbers drawn evenly from -1/2 to 1/2.
     fn drawn(&self) -> Vec<Lanes> {
-        let mut rng = Rng::new(SEED);
+        let mut rng = SearchRng::new(SEED);
         let mut number = || (rng.next() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
         let mut vectors: Vec<Lanes> = (0..self.units())
             .map(|_| std::array::from_fn(|_| number()))

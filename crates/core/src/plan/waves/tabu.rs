@@ -9,7 +9,7 @@
 use super::conflict_graph::{Clause, ConflictGraph};
 use super::list::List;
 use super::problem::cap_at;
-use super::rng::Rng;
+use super::rng::SearchRng;
 use super::wave_usage::Room;
 use super::{Effort, Tenure};
 
@@ -146,7 +146,7 @@ impl<'a> Tabu<'a> {
 
     /// The best move that is not tabu, or that leads to less excess than ever seen; among equals one
     /// at random. Only units that something hurts are moved.
-    fn choose(&self, now: u32, best: i64, rng: &mut Rng) -> Option<Move> {
+    fn choose(&self, now: u32, best: i64, rng: &mut SearchRng) -> Option<Move> {
         let mut choice = Choice {
             now,
             to_beat: best - self.excess,
@@ -170,7 +170,7 @@ impl<'a> Tabu<'a> {
 
     /// Looks at all moves of one unit.
     #[inline]
-    fn look_at(&self, unit: u32, choice: &mut Choice, rng: &mut Rng) {
+    fn look_at(&self, unit: u32, choice: &mut Choice, rng: &mut SearchRng) {
         let own = self.wave_of[unit as usize];
         let row = unit as usize * self.count..(unit as usize + 1) * self.count;
         let pains = &self.pain[row.clone()];
@@ -356,7 +356,7 @@ impl Choice {
         u32::try_from(most).ok()
     }
 
-    fn offer(&mut self, offered: Move, rng: &mut Rng) {
+    fn offer(&mut self, offered: Move, rng: &mut SearchRng) {
         if let Some(found) = self.found
             && found.change <= offered.change
         {

@@ -5,7 +5,7 @@
 //! nothing beside it. Each walk that somebody else might do is done here too, so that no answer has more
 //! waves than it.
 
-use super::conflict_graph::{ConflictGraph, Level};
+use super::conflict_graph::{ConflictGraph, DomainLevel};
 use super::open_wave::Forming;
 use super::problem::cap_at;
 
@@ -35,7 +35,7 @@ pub(super) fn each(ties: &ConflictGraph, mut fewest: usize, mut offer: impl FnMu
 /// One domain of the level after another; within it, each wave takes whoever fits, in order.
 fn domain_by_domain(
     ties: &ConflictGraph,
-    level: &Level,
+    level: &DomainLevel,
     caps: &[u32],
     fewest: usize,
 ) -> Option<Vec<Vec<u32>>> {

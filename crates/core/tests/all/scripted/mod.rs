@@ -16,7 +16,9 @@ use stagger_core::model::{
     BudgetsBuilder, Condition, Door, Gate, GoingBack, GuardSpec, Ix, Part, Phase, Policy, Reason, Revision,
     Snapshot, StageSpec, StepSpec, Unit, UnitId, UnitState, Verdict, Width,
 };
-use stagger_core::run::{Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, Seen};
+use stagger_core::run::{
+    Action, Answer, Command, Decision, Effect, Entry, Event, Outcome, Run, TimedObservation,
+};
 
 pub const OLD: &str = "16";
 pub const NEW: &str = "18";
@@ -258,7 +260,7 @@ impl World {
         let as_of = self.run.seq();
         self.run.next(
             self.now(),
-            Some(Seen {
+            Some(TimedObservation {
                 snapshot: &seen,
                 as_of,
             }),

@@ -15,7 +15,7 @@ use stagger_core::run::{Action, Answer};
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::Clock;
 use stagger_engine::cluster::{Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord};
-use stagger_engine::driver::{Driver, Listener, Parts};
+use stagger_engine::driver::{Driver, DriverParts, Listener};
 use stagger_engine::lease::Lease;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::JournalStore;
@@ -276,8 +276,8 @@ pub(crate) fn parts(
     world: &Arc<OneUnit>,
     folder: &tempfile::TempDir,
     store: impl FnOnce(SqliteStore) -> Box<dyn JournalStore>,
-) -> Parts {
-    Parts {
+) -> DriverParts {
+    DriverParts {
         backend: Arc::clone(world) as Arc<dyn Backend>,
         store: store(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
         clock: Arc::clone(&world.clock) as Arc<dyn Clock>,

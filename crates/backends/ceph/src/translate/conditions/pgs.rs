@@ -1,17 +1,17 @@
 //! The conditions on placement groups.
 
-use stagger_core::model::Verdict;
+use stagger_core::model::{Fact, Verdict};
 
-use super::{Found, some, yes};
+use super::{VerdictReason, some, yes};
+use crate::facts::CephFacts;
 use crate::facts::pg::{Pg, PgMap};
 use crate::facts::pg_state::PgState;
-use crate::facts::{Facts, Known};
 
 /// `pgs-known`, `pg-stats-fresh`, `pgs-clean` and `pgs-not-degraded`.
-pub(super) fn all(facts: &Facts) -> Vec<(&'static str, Found)> {
+pub(super) fn all(facts: &CephFacts) -> Vec<(&'static str, VerdictReason)> {
     let pgs = match &facts.pgs {
-        Known::Yes(pgs) => pgs,
-        Known::No(why) => {
+        Fact::Yes(pgs) => pgs,
+        Fact::No(why) => {
             let unknown = || {
                 (
                     Verdict::Unknown,
@@ -40,7 +40,7 @@ fn named<'a>(pgs: impl Iterator<Item = Pg<'a>>) -> String {
     some(pgs.map(|pg| format!("{} {}", pg.id, pg.state)))
 }
 
-fn known(facts: &Facts, pgs: &PgMap) -> Found {
+fn known(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
     let open: Vec<Pg<'_>> = pgs.iter().filter(|pg| !pg.state.settled()).collect();
     if !open.is_empty() {
         let why = format!(
@@ -74,14 +74,14 @@ fn known(facts: &Facts, pgs: &PgMap) -> Found {
 struct CameUp<'a> {
     /// By number.
     near: Vec<Option<u32>>,
-    facts: &'a Facts,
+    facts: &'a CephFacts,
 }
 
 /// Numbers of OSDs are small unless somebody has chosen them; from here on they are searched for.
 const FAR: u32 = 1 << 20;
 
 impl<'a> CameUp<'a> {
-    fn of(facts: &'a Facts) -> Self {
+    fn of(facts: &'a CephFacts) -> Self {
         let near = facts.osds.osds.range(..FAR);
         let mut found = vec![None; near.clone().next_back().map_or(0, |(last, _)| *last as usize + 1)];
         for (id, osd) in near.filter(|(_, osd)| osd.up) {
@@ -101,7 +101,7 @@ impl<'a> CameUp<'a> {
 
 /// For some seconds a manager may show a group as it was before one of its OSDs went down and came back.
 /// A report made after that OSD came up cannot be from before.
-fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
+fn fresh(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
     let came_up = CameUp::of(facts);
     let old: Vec<Pg<'_>> = pgs
         .iter()
@@ -125,7 +125,13 @@ fn fresh(facts: &Facts, pgs: &PgMap) -> Found {
     (Verdict::Unknown, why)
 }
 
-fn every(pgs: &PgMap, what: &str, holds: fn(PgState) -> bool, known: &Found, fresh: &Found) -> Found {
+fn every(
+    pgs: &PgMap,
+    what: &str,
+    holds: fn(PgState) -> bool,
+    known: &VerdictReason,
+    fresh: &VerdictReason,
+) -> VerdictReason {
     let bad: Vec<Pg<'_>> = pgs
         .iter()
         .filter(|pg| pg.state.settled() && !holds(pg.state))

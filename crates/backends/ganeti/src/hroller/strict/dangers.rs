@@ -6,10 +6,14 @@ use super::StrictOptions;
 use super::placement::free_memory;
 use crate::hroller::RebootGroup;
 use crate::hroller::differences::listed;
-use crate::model::{Cluster, Instance, Template};
+use crate::model::{GanetiCluster, Instance, Template};
 
 /// A sentence for each way in which these groups are unsafe, with the names that it concerns.
-pub(super) fn dangers(cluster: &Cluster, options: &StrictOptions, groups: &[RebootGroup]) -> Vec<String> {
+pub(super) fn dangers(
+    cluster: &GanetiCluster,
+    options: &StrictOptions,
+    groups: &[RebootGroup],
+) -> Vec<String> {
     let by_name: BTreeMap<&str, u32> = cluster
         .nodes
         .iter()
@@ -53,7 +57,7 @@ pub(super) fn dangers(cluster: &Cluster, options: &StrictOptions, groups: &[Rebo
     words
 }
 
-fn running<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a Instance> {
+fn running<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a Instance> {
     let goes = |instance: &&Instance| {
         instance.status.may_run()
             && !instance.forthcoming
@@ -63,7 +67,7 @@ fn running<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a Instance
 }
 
 /// Instances on the disks of a node that goes.
-fn local<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
+fn local<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let on_one = |instance: &&Instance| matches!(instance.template, Template::Plain | Template::File);
     let running = running(cluster, sets);
     running
@@ -74,7 +78,7 @@ fn local<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
 }
 
 /// DRBD instances whose other node cannot take them.
-fn alone<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
+fn alone<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let alone = |instance: &&Instance| {
         instance.template == Template::Drbd
             && instance
@@ -89,7 +93,7 @@ fn alone<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
 }
 
 /// Secondaries to which a group migrates more than they have free.
-fn full<'a>(cluster: &'a Cluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
+fn full<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let free = free_memory(cluster);
     let mut full = BTreeSet::new();
     for set in sets {

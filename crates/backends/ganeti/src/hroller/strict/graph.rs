@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fmt::Write as _;
 
-use crate::model::{Cluster, Template};
+use crate::model::{GanetiCluster, Template};
 
 /// One way of colouring, and the nodes of each colour.
 #[derive(Debug)]
@@ -27,7 +27,11 @@ pub(super) struct Graph {
 impl Graph {
     /// Edges between the two nodes of each DRBD instance, and, but for an offline maintenance, between all nodes whose
     /// instances have a secondary in common. `None` where no node is meant.
-    pub(super) fn new(cluster: &Cluster, chosen: &BTreeSet<u32>, offline_maintenance: bool) -> Option<Self> {
+    pub(super) fn new(
+        cluster: &GanetiCluster,
+        chosen: &BTreeSet<u32>,
+        offline_maintenance: bool,
+    ) -> Option<Self> {
         let (first, last) = (*chosen.first()?, *chosen.last()?);
         let mut adjacent: Vec<Vec<usize>> = vec![Vec::new(); (last - first) as usize + 1];
         let meant = |node: u32| chosen.contains(&node);
@@ -141,7 +145,7 @@ impl Graph {
 }
 
 /// For each node that is a secondary: the primaries of its instances, each once, that of the last instance first.
-fn behind_secondaries(cluster: &Cluster) -> Vec<Vec<u32>> {
+fn behind_secondaries(cluster: &GanetiCluster) -> Vec<Vec<u32>> {
     let mut behind: Vec<Vec<u32>> = vec![Vec::new(); cluster.nodes.len()];
     let mut met = BTreeSet::new();
     for instance in cluster

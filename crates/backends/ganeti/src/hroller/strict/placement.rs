@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::model::{Cluster, GroupIx, Instance, Status, Template};
+use crate::model::{GanetiCluster, GroupIx, Instance, Status, Template};
 
 /// What has to leave a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,33 +19,33 @@ pub(super) enum Kind {
 
 /// What has no place, for a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Stuck {
-    kind: StuckKind,
+pub(super) struct UnplacedInstance {
+    kind: UnplacedKind,
     node: String,
     instance: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StuckKind {
+enum UnplacedKind {
     Placed(Kind),
     Migrated,
 }
 
-impl fmt::Display for Stuck {
+impl fmt::Display for UnplacedInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, node, instance } = self;
         match kind {
-            StuckKind::Placed(Kind::NonRedundant) => {
+            UnplacedKind::Placed(Kind::NonRedundant) => {
                 write!(
                     f,
                     "instance {instance} of node {node} fits on no other node of its group"
                 )
             }
-            StuckKind::Placed(Kind::Secondaries) => write!(
+            UnplacedKind::Placed(Kind::Secondaries) => write!(
                 f,
                 "the second copy of instance {instance} on node {node} fits on no other node of its group"
             ),
-            StuckKind::Migrated => {
+            UnplacedKind::Migrated => {
                 write!(
                     f,
                     "instance {instance} of node {node} does not fit on its secondary node"
@@ -57,15 +57,15 @@ impl fmt::Display for Stuck {
 
 /// Where every instance is, and what every node has left.
 #[derive(Debug, Clone)]
-pub(super) struct State {
-    nodes: Vec<Left>,
+pub(super) struct PlacementState {
+    nodes: Vec<FreeResources>,
     /// By instance: its primary and its secondary.
     places: Vec<(u32, Option<u32>)>,
 }
 
 /// What a node has left. hroller mistakes one node for another while it replaces secondaries, so each says who it is.
 #[derive(Debug, Clone)]
-struct Left {
+struct FreeResources {
     node: u32,
     group: GroupIx,
     memory: i64,
@@ -77,7 +77,7 @@ struct Left {
     secondaries: Vec<usize>,
 }
 
-impl Left {
+impl FreeResources {
     fn add_primary(&mut self, at: usize, instance: &Instance) -> bool {
         let memory = self.memory - memory(instance);
         let disk = self.disk - disk(instance);
@@ -165,12 +165,12 @@ fn signed(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-impl State {
+impl PlacementState {
     /// As the cluster is. Memory that a node does not have free, and no instance uses, is nobody's.
-    pub(super) fn new(cluster: &Cluster) -> Self {
-        let mut nodes: Vec<Left> = (0_u32..)
+    pub(super) fn new(cluster: &GanetiCluster) -> Self {
+        let mut nodes: Vec<FreeResources> = (0_u32..)
             .zip(&cluster.nodes)
-            .map(|(at, node)| Left {
+            .map(|(at, node)| FreeResources {
                 node: at,
                 group: node.group,
                 memory: 0,
@@ -210,7 +210,7 @@ impl State {
     }
 
     /// As `--print-moves` has them: instances that are elsewhere than before, but for a mere swap of their two nodes.
-    pub(super) fn moves_since(&self, cluster: &Cluster, before: &Self) -> Vec<String> {
+    pub(super) fn moves_since(&self, cluster: &GanetiCluster, before: &Self) -> Vec<String> {
         let name = |node: u32| {
             let who = self.nodes[node as usize].node;
             cluster.nodes[who as usize].name.as_str()
@@ -239,7 +239,7 @@ impl State {
     }
 
     /// What has to leave a node, in the order in which it is placed.
-    fn to_leave(&self, cluster: &Cluster, kind: Kind, node: u32) -> Vec<usize> {
+    fn to_leave(&self, cluster: &GanetiCluster, kind: Kind, node: u32) -> Vec<usize> {
         let left = &self.nodes[node as usize];
         match kind {
             Kind::NonRedundant => {
@@ -253,7 +253,7 @@ impl State {
     }
 
     /// Puts an instance, or its second copy, on a node, if that has room.
-    fn put(&mut self, cluster: &Cluster, kind: Kind, at: usize, to: u32, before: &mut Before) -> bool {
+    fn put(&mut self, cluster: &GanetiCluster, kind: Kind, at: usize, to: u32, before: &mut Before) -> bool {
         let instance = &cluster.instances[at];
         let (primary, secondary) = self.places[at];
         let mut new = self.nodes[to as usize].clone();
@@ -287,7 +287,7 @@ impl State {
         true
     }
 
-    fn set(&mut self, node: u32, left: Left, before: &mut Before) {
+    fn set(&mut self, node: u32, left: FreeResources, before: &mut Before) {
         let old = std::mem::replace(&mut self.nodes[node as usize], left);
         before.nodes.push((node, old));
     }
@@ -303,7 +303,13 @@ impl State {
     }
 
     /// Places all that has to leave a node on the first of the targets with room, or nothing of it.
-    fn clear(&mut self, cluster: &Cluster, kind: Kind, node: u32, targets: &[u32]) -> Result<(), Stuck> {
+    fn clear(
+        &mut self,
+        cluster: &GanetiCluster,
+        kind: Kind,
+        node: u32,
+        targets: &[u32],
+    ) -> Result<(), UnplacedInstance> {
         let group = self.nodes[node as usize].group;
         let targets: Vec<u32> = targets
             .iter()
@@ -317,8 +323,8 @@ impl State {
                 .any(|target| self.put(cluster, kind, at, *target, &mut before));
             if !placed {
                 self.undo(before);
-                return Err(Stuck {
-                    kind: StuckKind::Placed(kind),
+                return Err(UnplacedInstance {
+                    kind: UnplacedKind::Placed(kind),
                     node: cluster.nodes[node as usize].name.clone(),
                     instance: cluster.instances[at].name.clone(),
                 });
@@ -331,7 +337,7 @@ impl State {
 /// What was before some changes.
 #[derive(Debug, Default)]
 struct Before {
-    nodes: Vec<(u32, Left)>,
+    nodes: Vec<(u32, FreeResources)>,
     places: Vec<(usize, (u32, Option<u32>))>,
 }
 
@@ -340,12 +346,12 @@ struct Before {
 /// # Errors
 /// What has no place even where its node goes alone.
 pub(super) fn clear_in_parts(
-    cluster: &Cluster,
-    start: &State,
+    cluster: &GanetiCluster,
+    start: &PlacementState,
     kind: Kind,
     nodes: &[u32],
     targets: &[u32],
-) -> Result<Vec<(Vec<u32>, State)>, Stuck> {
+) -> Result<Vec<(Vec<u32>, PlacementState)>, UnplacedInstance> {
     let mut parts = Vec::new();
     let mut rest = nodes.to_vec();
     while !rest.is_empty() {
@@ -378,7 +384,11 @@ pub(super) fn clear_in_parts(
 ///
 /// # Errors
 /// One whose secondary has no room.
-pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -> Result<(), Stuck> {
+pub(super) fn migrate_off(
+    cluster: &GanetiCluster,
+    state: &mut PlacementState,
+    nodes: &[u32],
+) -> Result<(), UnplacedInstance> {
     let mirrored = |at: &usize| cluster.instances[*at].template == Template::Drbd;
     let instances: Vec<usize> = nodes
         .iter()
@@ -394,8 +404,8 @@ pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -
     for at in instances {
         let instance = &cluster.instances[at];
         let (primary, secondary) = state.places[at];
-        let stuck = || Stuck {
-            kind: StuckKind::Migrated,
+        let stuck = || UnplacedInstance {
+            kind: UnplacedKind::Migrated,
             node: cluster.nodes[primary as usize].name.clone(),
             instance: instance.name.clone(),
         };
@@ -415,8 +425,8 @@ pub(super) fn migrate_off(cluster: &Cluster, state: &mut State, nodes: &[u32]) -
 }
 
 /// Unused memory by node, for who warns: what is free by the report and by the sum, the lesser.
-pub(super) fn free_memory(cluster: &Cluster) -> BTreeMap<u32, i64> {
-    let state = State::new(cluster);
+pub(super) fn free_memory(cluster: &GanetiCluster) -> BTreeMap<u32, i64> {
+    let state = PlacementState::new(cluster);
     (0_u32..)
         .zip(state.nodes.iter().map(|left| left.memory))
         .collect()

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use stagger_core::model::UnitId;
 
 use crate::model::{
-    AllocPolicy, Cluster, Group, GroupIx, Instance, Ipolicy, MOST, Node, NodeIx, Resources, Spec, Status,
-    Template,
+    AllocPolicy, GanetiCluster, GanetiNode, GroupIx, Instance, Ipolicy, MOST, NodeGroup, NodeIx, Resources,
+    Spec, Status, Template,
 };
 
 /// What is wrong in a file, and where.
@@ -28,7 +28,7 @@ const SECTIONS: [&str; 4] = ["groups", "nodes", "instances", "tags of the cluste
 /// # Errors
 /// The first line that cannot be read, and why: too few sections or fields, a word or number that is none, a
 /// name that is given twice or refers to nothing.
-pub fn read(text: &str) -> Result<Cluster, TextError> {
+pub fn read(text: &str) -> Result<GanetiCluster, TextError> {
     let sections = sections(text);
     if sections.len() < SECTIONS.len() {
         return Err(TextError {
@@ -42,7 +42,7 @@ pub fn read(text: &str) -> Result<Cluster, TextError> {
             ),
         });
     }
-    let mut cluster = Cluster::default();
+    let mut cluster = GanetiCluster::default();
     let mut groups = Names::new("group");
     let mut by_uuid = BTreeMap::new();
     for line in &sections[0] {
@@ -227,7 +227,7 @@ impl Names {
     }
 }
 
-fn group(line: &Line<'_>) -> Result<Group, TextError> {
+fn group(line: &Line<'_>) -> Result<NodeGroup, TextError> {
     line.at_least("a group", 4)?;
     let word = line.field(2);
     let alloc_policy = AllocPolicy::of_word(word).ok_or_else(|| {
@@ -239,7 +239,7 @@ fn group(line: &Line<'_>) -> Result<Group, TextError> {
     if line.field(1).is_empty() {
         return Err(line.wrong("UUID", "it is empty"));
     }
-    Ok(Group {
+    Ok(NodeGroup {
         name: line.name(0, "name")?,
         uuid: line.field(1).to_owned(),
         alloc_policy,
@@ -249,7 +249,7 @@ fn group(line: &Line<'_>) -> Result<Group, TextError> {
     })
 }
 
-fn node(line: &Line<'_>, groups: &BTreeMap<String, GroupIx>) -> Result<Node, TextError> {
+fn node(line: &Line<'_>, groups: &BTreeMap<String, GroupIx>) -> Result<GanetiNode, TextError> {
     line.at_least("a node", 9)?;
     let name = line.name(0, "name")?;
     let (offline, master) = match line.field(7) {
@@ -263,7 +263,7 @@ fn node(line: &Line<'_>, groups: &BTreeMap<String, GroupIx>) -> Result<Node, Tex
         .get(uuid)
         .ok_or_else(|| line.wrong("group", format!("there is no group with the UUID {uuid:?}")))?;
     let resources = resources(line)?;
-    Ok(Node {
+    Ok(GanetiNode {
         name,
         resources,
         offline,

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::model::{Cluster, Group, Instance, Ipolicy, Node, Spec};
+use crate::model::{GanetiCluster, GanetiNode, Instance, Ipolicy, NodeGroup, Spec};
 
 /// The cluster in Ganeti's text format. What the format has no word for is written as its nearest: a node that
 /// is drained, or carries no instances, as offline; one that says nothing of itself with `?`.
-pub fn write(cluster: &Cluster) -> String {
+pub fn write(cluster: &GanetiCluster) -> String {
     let mut text = String::new();
     for group in &cluster.groups {
         add_group(&mut text, group);
@@ -35,8 +35,8 @@ pub fn write(cluster: &Cluster) -> String {
     text
 }
 
-fn add_group(text: &mut String, group: &Group) {
-    let Group {
+fn add_group(text: &mut String, group: &NodeGroup) {
+    let NodeGroup {
         name,
         uuid,
         alloc_policy,
@@ -48,7 +48,7 @@ fn add_group(text: &mut String, group: &Group) {
     let _ = writeln!(text, "{name}|{uuid}|{}|{tags}|{networks}", alloc_policy.word());
 }
 
-fn add_node(text: &mut String, node: &Node, cluster: &Cluster) {
+fn add_node(text: &mut String, node: &GanetiNode, cluster: &GanetiCluster) {
     let flag = match node {
         node if node.offline || node.drained || !node.vm_capable => "Y",
         node if node.master => "M",
@@ -79,7 +79,7 @@ fn add_node(text: &mut String, node: &Node, cluster: &Cluster) {
     );
 }
 
-fn add_instance(text: &mut String, instance: &Instance, cluster: &Cluster) {
+fn add_instance(text: &mut String, instance: &Instance, cluster: &GanetiCluster) {
     let secondary = instance
         .secondary
         .map_or("", |secondary| cluster.node(secondary).name.as_str());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Open, Osd, Wanted};
+use super::{DesiredBudgets, EvictableOsds, OsdState};
 
 /// A look older than this says nothing: while all is well there is one every five seconds.
 const STALE: SignedDuration = SignedDuration::from_secs(15);
@@ -20,7 +20,7 @@ pub struct Observation {
     /// The OSDs that are down or leaving, and the failure domain of each OSD.
     down: BTreeSet<u32>,
     domains: BTreeMap<u32, String>,
-    open: Open,
+    open: EvictableOsds,
     blocked: BTreeMap<String, String>,
     /// When `noout` goes, by domain.
     noout: BTreeMap<String, Timestamp>,
@@ -38,7 +38,7 @@ pub struct Recovery {
 
 /// An answer about one OSD.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvictionVerdict {
     /// Nobody misses it.
     Allowed,
     /// It is proven, and Ceph's oracle has the last word: may it stop together with these, which were let go since?
@@ -55,8 +55,13 @@ pub enum Verdict {
 
 impl Observation {
     /// What was decided by a look that began `at`.
-    pub fn new(at: Timestamp, osds: &[Osd], wanted: &Wanted, recovery: Option<Recovery>) -> Self {
-        let domain = |osd: &Osd| Some((osd.id, osd.domain.clone()?));
+    pub fn new(
+        at: Timestamp,
+        osds: &[OsdState],
+        wanted: &DesiredBudgets,
+        recovery: Option<Recovery>,
+    ) -> Self {
+        let domain = |osd: &OsdState| Some((osd.id, osd.domain.clone()?));
         Self {
             at,
             down: osds
@@ -73,9 +78,9 @@ impl Observation {
     }
 
     /// Whether `osd` may go beside `granted`: those whose eviction was granted since this look began.
-    pub fn may_go(&self, osd: u32, granted: &BTreeSet<u32>, now: Timestamp) -> Verdict {
+    pub fn may_go(&self, osd: u32, granted: &BTreeSet<u32>, now: Timestamp) -> EvictionVerdict {
         if self.down.contains(&osd) {
-            return Verdict::Allowed;
+            return EvictionVerdict::Allowed;
         }
         let age = now.duration_since(self.at);
         if age > STALE {
@@ -83,21 +88,21 @@ impl Observation {
                 "the cluster was last observed {} s ago, which is too old to prove that an eviction is safe",
                 age.as_secs()
             );
-            return Verdict::Denied { why };
+            return EvictionVerdict::Denied { why };
         }
         let with: BTreeSet<u32> = granted.iter().copied().filter(|other| *other != osd).collect();
         match &self.open {
             // One was proven, whichever it is.
-            Open::Any => match with.first() {
-                None => Verdict::IfCephAgrees { with },
-                Some(other) => Verdict::Denied {
+            EvictableOsds::Any => match with.first() {
+                None => EvictionVerdict::IfCephAgrees { with },
+                Some(other) => EvictionVerdict::Denied {
                     why: format!(
                         "osd.{other} was let go just now, and one at a time is proven; it is looked at again within seconds"
                     ),
                 },
             },
-            Open::Only(open) if open.contains(&osd) => Verdict::IfCephAgrees { with },
-            Open::Only(_) => Verdict::Denied {
+            EvictableOsds::Only(open) if open.contains(&osd) => EvictionVerdict::IfCephAgrees { with },
+            EvictableOsds::Only(_) => EvictionVerdict::Denied {
                 why: self.why_not(osd),
             },
         }
@@ -137,11 +142,11 @@ fn about(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Budget;
+    use super::super::OsdDisruptionBudget;
     use super::*;
 
-    fn osd(id: u32, serves: bool) -> Osd {
-        Osd {
+    fn osd(id: u32, serves: bool) -> OsdState {
+        OsdState {
             id,
             domain: Some(format!("host{}", id / 2)),
             serves,
@@ -159,18 +164,18 @@ mod tests {
     /// Of host0 one is down, and the other one may go.
     fn draining(recovery: Option<Recovery>) -> Observation {
         let open = BTreeSet::from([1]);
-        let wanted = Wanted {
-            budget: Some(Budget {
+        let wanted = DesiredBudgets {
+            budget: Some(OsdDisruptionBudget {
                 without: open.clone(),
                 max_unavailable: 0,
             }),
-            open: Open::Only(open),
+            open: EvictableOsds::Only(open),
             blocked: BTreeMap::from([(
                 "host1".to_owned(),
                 "osd.0 down (host0 may go on draining)".to_owned(),
             )]),
             noout: BTreeMap::from([("host0".to_owned(), seconds(1800))]),
-            ..Wanted::default()
+            ..DesiredBudgets::default()
         };
         let osds = [osd(0, false), osd(1, true), osd(2, true), osd(3, true)];
         Observation::new(seconds(0), &osds, &wanted, recovery)
@@ -179,18 +184,21 @@ mod tests {
     #[test]
     fn what_is_let_go_is_left_to_ceph_beside_what_went_since() {
         let seen = draining(None);
-        assert_eq!(seen.may_go(0, &BTreeSet::new(), seconds(1)), Verdict::Allowed);
+        assert_eq!(
+            seen.may_go(0, &BTreeSet::new(), seconds(1)),
+            EvictionVerdict::Allowed
+        );
         let with = BTreeSet::from([7]);
         assert_eq!(
             seen.may_go(1, &BTreeSet::from([1, 7]), seconds(1)),
-            Verdict::IfCephAgrees { with }
+            EvictionVerdict::IfCephAgrees { with }
         );
     }
 
     #[test]
     fn who_may_not_go_is_told_why_and_until_when() {
         let why = |recovery| match draining(recovery).may_go(2, &BTreeSet::new(), seconds(1)) {
-            Verdict::Denied { why } => why,
+            EvictionVerdict::Denied { why } => why,
             other => panic!("{other:?}"),
         };
         let waits = "osd.0 down (host0 may go on draining)";
@@ -215,29 +223,31 @@ mod tests {
     #[test]
     fn where_any_one_may_go_the_second_waits_for_the_next_look() {
         let osds = [osd(0, true), osd(2, true)];
-        let seen = Observation::new(seconds(0), &osds, &Wanted::default(), None);
+        let seen = Observation::new(seconds(0), &osds, &DesiredBudgets::default(), None);
         let nobody = BTreeSet::new();
         assert_eq!(
             seen.may_go(0, &nobody, seconds(1)),
-            Verdict::IfCephAgrees {
+            EvictionVerdict::IfCephAgrees {
                 with: BTreeSet::new()
             }
         );
         // Its own eviction was granted, and it asks again.
         assert_eq!(
             seen.may_go(0, &BTreeSet::from([0]), seconds(1)),
-            Verdict::IfCephAgrees {
+            EvictionVerdict::IfCephAgrees {
                 with: BTreeSet::new()
             }
         );
         let second = seen.may_go(2, &BTreeSet::from([0]), seconds(1));
-        assert!(matches!(second, Verdict::Denied { why } if why.contains("osd.0 was let go just now")));
+        assert!(
+            matches!(second, EvictionVerdict::Denied { why } if why.contains("osd.0 was let go just now"))
+        );
     }
 
     #[test]
     fn an_old_look_says_nothing() {
         let seen = draining(None);
         let old = seen.may_go(1, &BTreeSet::new(), seconds(16));
-        assert!(matches!(old, Verdict::Denied { why } if why.contains("last observed 16 s ago")));
+        assert!(matches!(old, EvictionVerdict::Denied { why } if why.contains("last observed 16 s ago")));
     }
 }

@@ -1,12 +1,12 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use stagger_ceph::api::{Answer, ApiError, Whom};
+use stagger_ceph::api::{CephAnswer, CephApiError, QueryTarget};
 use stagger_core::model::{Code, PartName, Reason, Revision};
 use stagger_core::run::{Entry, Event, Run, Start};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::disruption::drains::{Open, Osd, Wanted};
+use crate::disruption::drains::{DesiredBudgets, EvictableOsds, OsdState};
 
 /// A Ceph that says yes or no, when it may.
 struct Ceph {
@@ -31,7 +31,7 @@ impl Ceph {
 
 #[async_trait]
 impl CephApi for Ceph {
-    async fn command(&self, _whom: Whom, command: Value) -> Result<Answer, ApiError> {
+    async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let ids: Vec<&str> = command["ids"]
             .as_array()
             .unwrap()
@@ -42,7 +42,7 @@ impl CephApi for Ceph {
         self.asked.lock().unwrap().push(question);
         self.may_answer.acquire().await.unwrap().forget();
         let yes = *self.yes.lock().unwrap();
-        Ok(Answer {
+        Ok(CephAnswer {
             rc: if yes { 0 } else { 16 },
             out: json!({ "ok_to_stop": yes }).to_string().into_bytes(),
             err: if yes { String::new() } else { "unsafe".to_owned() },
@@ -65,8 +65,8 @@ fn unit(name: &str) -> UnitId {
 
 /// Four OSDs that serve, of which these may go.
 fn open(osds: impl IntoIterator<Item = u32>, at: Timestamp) -> Evidence {
-    let all: Vec<Osd> = (0..4)
-        .map(|id| Osd {
+    let all: Vec<OsdState> = (0..4)
+        .map(|id| OsdState {
             id,
             domain: Some(format!("host{id}")),
             serves: true,
@@ -76,9 +76,9 @@ fn open(osds: impl IntoIterator<Item = u32>, at: Timestamp) -> Evidence {
             replaced: false,
         })
         .collect();
-    let wanted = Wanted {
-        open: Open::Only(osds.into_iter().collect()),
-        ..Wanted::default()
+    let wanted = DesiredBudgets {
+        open: EvictableOsds::Only(osds.into_iter().collect()),
+        ..DesiredBudgets::default()
     };
     Evidence::Observed {
         observation: Observation::new(at, &all, &wanted, None),

@@ -12,7 +12,7 @@ use stagger_ceph::facts::mds::FsMap;
 use stagger_core::model::UnitId;
 use stagger_engine::cluster::{BackendError, Call};
 
-use super::{Parts, RookBackend, WRITES};
+use super::{RookBackend, RookBackendParts, WRITES};
 use crate::api::cluster::CephCluster;
 use crate::api::daemons::kind_of;
 use crate::api::failed;
@@ -32,7 +32,7 @@ impl RookBackend {
     /// What Rook has done of its part. Whether it runs is asked only while something is missing.
     pub(super) async fn rook_progress(&self, filesystems: &FsMap) -> Result<RookProgress, BackendError> {
         let image = self.image_and_rook().await?;
-        let Parts {
+        let RookBackendParts {
             client,
             namespace,
             watched,
@@ -61,7 +61,7 @@ impl RookBackend {
 
     /// The image with what Rook makes of it. Whether Rook runs is asked only while it has not taken up what a run beside it has written.
     async fn image_and_rook(&self) -> Result<ClusterImage, BackendError> {
-        let Parts {
+        let RookBackendParts {
             client,
             namespace,
             watched,
@@ -88,7 +88,7 @@ impl RookBackend {
 
     /// Why Rook may write what a wave changes too.
     pub(super) async fn rook_may_write(&self) -> Result<Option<String>, BackendError> {
-        let Parts {
+        let RookBackendParts {
             client,
             namespace,
             watched,
@@ -142,7 +142,7 @@ impl RookBackend {
 
     /// A step beside Rook.
     pub(super) async fn beside_step(&self, call: &Call, step: beside::Step) -> Result<String, BackendError> {
-        let Parts {
+        let RookBackendParts {
             watched,
             memory,
             namespace,

@@ -8,7 +8,7 @@ use crate::api::names::DO_NOT_RECONCILE;
 
 /// What Rook makes of the image that a CephCluster names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RookWord {
+pub enum RookImageStatus {
     /// It has asked it for its release, and goes by it.
     TakenUp,
     /// No operator of Rook's runs: it looks at it when one is started.
@@ -23,7 +23,7 @@ pub struct ClusterImage {
     /// What it names.
     pub named: Option<String>,
     /// What Rook makes of that.
-    pub word: RookWord,
+    pub word: RookImageStatus,
 }
 
 impl ClusterImage {
@@ -33,12 +33,12 @@ impl ClusterImage {
         let word = match &named {
             Some(named) if !is_taken_up(cluster) => {
                 if rook_runs {
-                    RookWord::NotTakenUp(why_not(cluster, named))
+                    RookImageStatus::NotTakenUp(why_not(cluster, named))
                 } else {
-                    RookWord::NobodyLooks
+                    RookImageStatus::NobodyLooks
                 }
             }
-            Some(_) | None => RookWord::TakenUp,
+            Some(_) | None => RookImageStatus::TakenUp,
         };
         Self { named, word }
     }
@@ -46,8 +46,8 @@ impl ClusterImage {
     /// Why a run may not go on to change daemons to it, if it may not.
     pub fn not_taken_up(&self) -> Option<&str> {
         match &self.word {
-            RookWord::NotTakenUp(why) => Some(why),
-            RookWord::TakenUp | RookWord::NobodyLooks => None,
+            RookImageStatus::NotTakenUp(why) => Some(why),
+            RookImageStatus::TakenUp | RookImageStatus::NobodyLooks => None,
         }
     }
 }
@@ -123,14 +123,14 @@ mod tests {
         assert!(why(&named).contains("has not taken up ceph:20.2.5 yet"));
         // It goes through its daemons, all of which are kept from it.
         let taken = cluster(NEW, &json!({}), &status(NEW, ("True", "Configuring Ceph OSDs")));
-        assert_eq!(ClusterImage::of(&taken, true).word, RookWord::TakenUp);
+        assert_eq!(ClusterImage::of(&taken, true).word, RookImageStatus::TakenUp);
         // What fails later is no matter of the image.
         let failed = cluster(
             NEW,
             &json!({}),
             &status(NEW, ("False", "failed to start ceph osds")),
         );
-        assert_eq!(ClusterImage::of(&failed, true).word, RookWord::TakenUp);
+        assert_eq!(ClusterImage::of(&failed, true).word, RookImageStatus::TakenUp);
         // It was made by Rook a moment ago, and nobody has looked.
         assert!(why(&cluster(NEW, &json!({}), &Value::Null)).contains("not taken up"));
     }
@@ -153,7 +153,7 @@ mod tests {
         assert!(why(&named).contains("take the label off"));
         // Rook before 1.18.9 does not look at the label.
         let taken = cluster(NEW, &labels, &status(NEW, ("True", "")));
-        assert_eq!(ClusterImage::of(&taken, true).word, RookWord::TakenUp);
+        assert_eq!(ClusterImage::of(&taken, true).word, RookImageStatus::TakenUp);
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn is_starting(unit: &UnitId, deployment: &Arc<Deployment>, filesystems: &FsMap)
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use stagger_ceph::facts::mds::{Filesystem, Server};
+    use stagger_ceph::facts::mds::{Filesystem, MetadataServer};
     use stagger_ceph::translate::Baseline;
 
     use super::*;
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn map(active: &[&str], standbys: &[&str]) -> FsMap {
-        let server = |name: &&str| Server {
+        let server = |name: &&str| MetadataServer {
             name: (*name).to_owned(),
             state: "up:active".to_owned(),
             laggy: false,

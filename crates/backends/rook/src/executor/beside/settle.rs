@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use stagger_core::model::UnitId;
 
-use super::{Beside, Daemons, is_rooks};
+use super::{CoexistenceState, Daemons, is_rooks};
 use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
@@ -14,7 +14,7 @@ use crate::executor::managed_fields::{HELD_BY, holder, template_image};
 
 /// What is to be done about daemons that are held though no run is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Settle {
+pub(crate) enum SettleAction {
     /// None is.
     Nothing,
     /// Rook gets these back.
@@ -32,8 +32,8 @@ pub(crate) fn settle(
     needs: bool,
     daemons: &Daemons,
     cluster_image: Option<&str>,
-    last: Option<(&Beside, &Goal)>,
-) -> Settle {
+    last: Option<(&CoexistenceState, &Goal)>,
+) -> SettleAction {
     let held: Vec<(&UnitId, &Arc<Deployment>)> = daemons
         .iter()
         .filter(|(_, deployment)| deployment.labels().contains_key(HELD_BY))
@@ -53,10 +53,10 @@ pub(crate) fn settle(
         .map(|(unit, _)| (*unit).clone())
         .collect();
     if !back.is_empty() {
-        return Settle::LetGo(back);
+        return SettleAction::LetGo(back);
     }
     let Some((first, _)) = held.first() else {
-        return Settle::Nothing;
+        return SettleAction::Nothing;
     };
     if let Some((beside, wish)) = last
         && let Some(before) = &beside.image_before
@@ -66,9 +66,9 @@ pub(crate) fn settle(
             .filter(|(unit, _)| !is_rooks(beside.mds_by_rook, unit))
             .all(|(unit, deployment)| is_of(unit, deployment, before))
     {
-        return Settle::ImageBefore(before.clone());
+        return SettleAction::ImageBefore(before.clone());
     }
-    Settle::Stay(format!(
+    SettleAction::Stay(format!(
         "{} daemons, of which {first} is one, run another image than the CephCluster names ({}), and Rook is kept from them by \
          the label {DO_NOT_RECONCILE}. `stagger resume` continues with them; without `updates` in spec.manage, Rook does",
         held.len(),

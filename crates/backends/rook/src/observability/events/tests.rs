@@ -6,7 +6,7 @@ use stagger_core::model::{Code, Reason};
 
 use super::*;
 use crate::api::maintenance::desired;
-use crate::provision::Where;
+use crate::provision::JobTarget;
 
 fn blocked(reason: &str, message: &str) -> ClusterStatus {
     ClusterStatus {
@@ -17,7 +17,7 @@ fn blocked(reason: &str, message: &str) -> ClusterStatus {
     }
 }
 
-fn reasons(news: &[News]) -> Vec<&str> {
+fn reasons(news: &[EventRecord]) -> Vec<&str> {
     news.iter().map(|news| news.reason).collect()
 }
 
@@ -77,8 +77,8 @@ fn of_agents_people_hear_the_beginning_and_the_end() {
 fn what_is_not_done_about_new_osds_is_told_once() {
     let with = |message: &str, removal: Option<&str>| ClusterStatus {
         provisioning: Some(Provisioning {
-            remarks: vec![Remark {
-                at: Where::Node("n1".to_owned()),
+            remarks: vec![ProvisioningWarning {
+                at: JobTarget::Node("n1".to_owned()),
                 reason: "PrepareFailed",
                 message: message.to_owned(),
             }],
@@ -120,21 +120,21 @@ fn what_is_wrong_with_an_object_is_told_once() {
     assert_eq!(of_status(&later, &ClusterStatus::default()), []);
 }
 
-fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> Drained {
+fn drains(draining: &[&str], noout: &[&str], waiting: &[&str]) -> DrainStatus {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
     let until = Timestamp::UNIX_EPOCH;
-    Drained {
+    DrainStatus {
         why: "osd.1 down".to_owned(),
         draining: names(draining),
         waiting: names(waiting),
         noout: names(noout).into_iter().map(|name| (name, until)).collect(),
-        ..Drained::default()
+        ..DrainStatus::default()
     }
 }
 
 #[test]
 fn a_drain_is_told_when_it_begins_blocks_another_and_is_over() {
-    let none = Drained::default();
+    let none = DrainStatus::default();
     let one = drains(&["a"], &["a"], &[]);
     let two = drains(&["a"], &["a"], &["b"]);
     assert_eq!(
@@ -177,7 +177,7 @@ fn entry(seq: u64, event: Value) -> Entry {
 #[test]
 fn of_a_journal_a_person_hears_what_matters() {
     let told = |seq, event| of_journal(&entry(seq, event), "ceph 16 to 18", None);
-    let reason = |news: Option<News>| news.map(|news| news.reason);
+    let reason = |news: Option<EventRecord>| news.map(|news| news.reason);
     let taken = json!({ "event": "lease-taken", "fence": 2, "holder": "b@host" });
     assert_eq!(told(2, taken.clone()), None);
     assert_eq!(
@@ -220,7 +220,7 @@ fn of_a_journal_a_person_hears_what_matters() {
 fn fields_that_do_not_do_what_they_say_are_told() {
     let cluster = json!({ "skipUpgradeChecks": true, "storage": { "osdMaxUpdatesInParallel": 4 } });
     let ours = json!({ "updatePolicy": { "osds": { "maxInParallelPerCluster": 2 } } });
-    let news = of_settings(&Settings::read(&desired(cluster, ours), true));
+    let news = of_settings(&PolicySettings::read(&desired(cluster, ours), true));
     assert_eq!(reasons(&news), ["ChecksAreSkipped", "FieldRemarked"]);
     assert!(
         news.iter().any(|news| news
@@ -228,7 +228,7 @@ fn fields_that_do_not_do_what_they_say_are_told() {
             .contains("spec.updatePolicy.osds.maxInParallelPerCluster")),
         "{news:?}"
     );
-    let empty = Settings::read(&desired(json!({}), json!({})), true);
+    let empty = PolicySettings::read(&desired(json!({}), json!({})), true);
     assert_eq!(of_settings(&empty), []);
 }
 
@@ -243,10 +243,10 @@ fn a_note_fits() {
 fn drains_survive_the_status() {
     let drained = drains(&["a"], &["a"], &["b"]);
     let value = serde_json::to_value(&drained).unwrap();
-    assert_eq!(serde_json::from_value::<Drained>(value).unwrap(), drained);
+    assert_eq!(serde_json::from_value::<DrainStatus>(value).unwrap(), drained);
     let old: BTreeMap<String, Value> = BTreeMap::new();
     assert_eq!(
-        serde_json::from_value::<Drained>(json!(old)).unwrap(),
-        Drained::default()
+        serde_json::from_value::<DrainStatus>(json!(old)).unwrap(),
+        DrainStatus::default()
     );
 }

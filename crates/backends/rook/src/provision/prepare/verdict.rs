@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use sha2::{Digest as _, Sha256};
 
 use super::device::{Content, Label};
-use crate::provision::Where;
+use crate::provision::JobTarget;
 
 /// An OSD that the cluster knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ClusterOsd {
     pub(super) id: u32,
     /// It has never been up.
     pub(super) never_ran: bool,
@@ -18,7 +18,7 @@ pub(super) struct Known {
 
 /// What is to be done about a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DeviceVerdict {
     /// An OSD is to be made on it, or finished.
     Make,
     /// One of this cluster is on it.
@@ -38,9 +38,9 @@ pub(super) fn verdict(
     label: Option<&Label>,
     fsid: &str,
     uuid: &str,
-    known: &BTreeMap<String, Known>,
-) -> Verdict {
-    let refuse = |why: String| Verdict::Refuse(why);
+    known: &BTreeMap<String, ClusterOsd>,
+) -> DeviceVerdict {
+    let refuse = |why: String| DeviceVerdict::Refuse(why);
     let own = known.get(uuid);
     match (content, label) {
         (Content::Other, _) => refuse(
@@ -59,12 +59,12 @@ pub(super) fn verdict(
             }
             let there = known.get(&label.osd_uuid);
             match there {
-                Some(osd) if label.mkfs_done == "yes" => Verdict::There {
+                Some(osd) if label.mkfs_done == "yes" => DeviceVerdict::There {
                     id: osd.id,
                     uuid: label.osd_uuid.clone(),
                 },
-                Some(osd) if label.osd_uuid == uuid && osd.never_ran => Verdict::Make,
-                None if label.osd_uuid == uuid && label.mkfs_done != "yes" => Verdict::Make,
+                Some(osd) if label.osd_uuid == uuid && osd.never_ran => DeviceVerdict::Make,
+                None if label.osd_uuid == uuid && label.mkfs_done != "yes" => DeviceVerdict::Make,
                 _ => refuse(format!(
                     "it holds osd.{}, {}, which this cluster does not know (any more); wipe it, and it is prepared \
                      anew",
@@ -73,8 +73,8 @@ pub(super) fn verdict(
             }
         }
         (Content::Empty, _) => match own {
-            None => Verdict::Make,
-            Some(osd) if osd.never_ran => Verdict::Make,
+            None => DeviceVerdict::Make,
+            Some(osd) if osd.never_ran => DeviceVerdict::Make,
             Some(osd) => refuse(format!(
                 "it is empty, and osd.{} was on it and is still known: a new disk in the place of an old one? Remove \
                  that OSD first (`ceph osd purge`)",
@@ -86,11 +86,11 @@ pub(super) fn verdict(
 
 /// The UUID of the OSD on a device of a node, or on the volume of a claim, whatever node that is on (a UUID of
 /// version 8, RFC 9562).
-pub(super) fn uuid_of(fsid: &str, at: &Where, device: &str) -> String {
+pub(super) fn uuid_of(fsid: &str, at: &JobTarget, device: &str) -> String {
     let parts = match at {
-        Where::Node(node) => [fsid, node, device],
+        JobTarget::Node(node) => [fsid, node, device],
         // No device of a node has such a path.
-        Where::Claim(claim) => [fsid, claim, "claim"],
+        JobTarget::Claim(claim) => [fsid, claim, "claim"],
     };
     let mut hasher = Sha256::new();
     for part in parts {
@@ -128,11 +128,11 @@ mod tests {
         }
     }
 
-    fn of(content: Content, label: Option<&Label>, known: &[(&str, bool)]) -> Verdict {
+    fn of(content: Content, label: Option<&Label>, known: &[(&str, bool)]) -> DeviceVerdict {
         let known = known
             .iter()
             .map(|(uuid, never_ran)| {
-                let known = Known {
+                let known = ClusterOsd {
                     id: 3,
                     never_ran: *never_ran,
                 };
@@ -144,13 +144,13 @@ mod tests {
 
     #[test]
     fn only_what_is_empty_or_begun_by_us_is_written_to() {
-        let refused = |verdict: Verdict| matches!(verdict, Verdict::Refuse(_));
-        assert_eq!(of(Content::Empty, None, &[]), Verdict::Make);
-        assert_eq!(of(Content::Empty, None, &[("own", true)]), Verdict::Make);
+        let refused = |verdict: DeviceVerdict| matches!(verdict, DeviceVerdict::Refuse(_));
+        assert_eq!(of(Content::Empty, None, &[]), DeviceVerdict::Make);
+        assert_eq!(of(Content::Empty, None, &[("own", true)]), DeviceVerdict::Make);
         assert!(refused(of(Content::Empty, None, &[("own", false)])));
         assert!(refused(of(Content::Other, None, &[])));
         assert!(refused(of(Content::BlueStore, None, &[("own", true)])));
-        let there = Verdict::There {
+        let there = DeviceVerdict::There {
             id: 3,
             uuid: "u".to_owned(),
         };
@@ -161,8 +161,11 @@ mod tests {
         // Killed in the midst of it: before and after the cluster was written down.
         for fsid in ["", FSID] {
             let begun = Some(&label("own", fsid, false));
-            assert_eq!(of(Content::BlueStore, begun, &[("own", true)]), Verdict::Make);
-            assert_eq!(of(Content::BlueStore, begun, &[]), Verdict::Make);
+            assert_eq!(
+                of(Content::BlueStore, begun, &[("own", true)]),
+                DeviceVerdict::Make
+            );
+            assert_eq!(of(Content::BlueStore, begun, &[]), DeviceVerdict::Make);
         }
         // Another cluster's, a purged one's, somebody else's half.
         assert!(refused(of(
@@ -194,8 +197,8 @@ mod tests {
 
     #[test]
     fn a_device_always_gets_the_same_uuid_and_no_other_gets_it() {
-        let node = |name: &str| Where::Node(name.to_owned());
-        let claim = |name: &str| Where::Claim(name.to_owned());
+        let node = |name: &str| JobTarget::Node(name.to_owned());
+        let claim = |name: &str| JobTarget::Claim(name.to_owned());
         let one = uuid_of("f", &node("n1"), "/dev/sdb");
         assert_eq!(one, uuid_of("f", &node("n1"), "/dev/sdb"));
         assert_eq!(one.len(), 36);

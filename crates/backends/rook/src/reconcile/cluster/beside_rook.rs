@@ -10,7 +10,7 @@ use crate::api::daemons::kind_of;
 use crate::api::maintenance::{Desired, FINALIZER, Manage};
 use crate::api::rook_operator;
 use crate::executor::backend::{set_image, stays_kept};
-use crate::executor::beside::{self, Beside, Settle};
+use crate::executor::beside::{self, CoexistenceState, SettleAction};
 use crate::executor::goal::Goal;
 use crate::executor::handback;
 use crate::executor::managed_fields;
@@ -31,7 +31,7 @@ impl ClusterReconciler {
         desired: &Desired,
         wish: &Goal,
         differing: &[UnitId],
-    ) -> Result<Option<Beside>, Blocked> {
+    ) -> Result<Option<CoexistenceState>, Blocked> {
         let Shared { client, .. } = &self.shared;
         let runs = rook_operator::running(client, &self.namespace, &self.watched).await?;
         if let Some(why) = &runs
@@ -87,7 +87,7 @@ impl ClusterReconciler {
             .map(|(beside, _)| beside);
         // Of a run that goes on where another ended, it is what that one found.
         let goes_on = before.filter(|_| named.as_ref() == Some(&wish.image));
-        Ok(Some(Beside {
+        Ok(Some(CoexistenceState {
             holder: desired.name(),
             image_before: goes_on.map_or_else(|| named.clone(), |before| before.image_before.clone()),
             mds_by_rook: runs.is_some(),
@@ -115,8 +115,8 @@ impl ClusterReconciler {
         );
         let mut stays = BTreeMap::new();
         match settle {
-            Settle::Nothing => {}
-            Settle::LetGo(units) => {
+            SettleAction::Nothing => {}
+            SettleAction::LetGo(units) => {
                 for unit in units {
                     if let Some(deployment) = daemons.get(&unit) {
                         handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
@@ -125,7 +125,7 @@ impl ClusterReconciler {
                     }
                 }
             }
-            Settle::ImageBefore(image) => {
+            SettleAction::ImageBefore(image) => {
                 let last = self.last.as_ref().and_then(Last::beside);
                 let from = last.map(|(_, wish)| wish.image.as_str());
                 let by = format!("{}-taken-back", desired.name());
@@ -138,7 +138,7 @@ impl ClusterReconciler {
                 )
                 .await?;
             }
-            Settle::Stay(why) => drop(stays.insert(self.name.clone(), why)),
+            SettleAction::Stay(why) => drop(stays.insert(self.name.clone(), why)),
         }
         self.writer.trouble(STAYS, stays);
         Ok(())

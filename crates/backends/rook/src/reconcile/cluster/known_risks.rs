@@ -1,17 +1,17 @@
 //! What known risks mean for an update that is to be begun.
 
-use stagger_risks::{Applies, Finding};
+use stagger_risks::{Applies, RiskFinding};
 
 use crate::observability::blocked::Blocked;
-use crate::observability::events::{self, News};
+use crate::observability::events::{self, EventRecord};
 
 /// The Events that tell of those which apply, or may.
 ///
 /// # Errors
 /// One of them refuses, and is not accepted by its id: nothing is begun.
-pub(super) fn told(found: &[Finding]) -> Result<Vec<News>, Blocked> {
+pub(super) fn told(found: &[RiskFinding]) -> Result<Vec<EventRecord>, Blocked> {
     let refusing = found.iter().filter(|finding| finding.refuses());
-    let refusing: Vec<String> = refusing.map(Finding::sentence).collect();
+    let refusing: Vec<String> = refusing.map(RiskFinding::sentence).collect();
     if !refusing.is_empty() {
         return Err(Blocked::for_now(
             "KnownRisk",
@@ -32,34 +32,34 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use serde_json::json;
-    use stagger_risks::{Cluster, Known, Metadata, System, Way, ceph, judge, shipped};
+    use stagger_risks::{ClusterAnswer, Metadata, RiskFacts, System, UpgradePath, ceph, judge, shipped};
 
     use super::*;
 
     /// What is found on the way from 16.2.15 to a release, of OSDs with BlueStore.
-    fn found(to: &str, metadata: Known<Vec<Metadata>>, accepted: &[&str]) -> Vec<Finding> {
-        let way = Way {
+    fn found(to: &str, metadata: ClusterAnswer<Vec<Metadata>>, accepted: &[&str]) -> Vec<RiskFinding> {
+        let way = UpgradePath {
             system: System::Ceph,
             running: BTreeSet::from([Some("16.2.15".to_owned())]),
             to: Some(to.to_owned()),
         };
-        let cluster = Cluster {
+        let cluster = RiskFacts {
             metadata: BTreeMap::from([("osd".to_owned(), metadata)]),
-            daemons: Known::Yes(BTreeMap::from([("osd".to_owned(), 3)])),
-            settings: Known::Yes(Vec::new()),
-            ..Cluster::unknown("it was not asked")
+            daemons: ClusterAnswer::Yes(BTreeMap::from([("osd".to_owned(), 3)])),
+            settings: ClusterAnswer::Yes(Vec::new()),
+            ..RiskFacts::unknown("it was not asked")
         };
         let accepted: BTreeSet<String> = accepted.iter().map(|&id| id.to_owned()).collect();
         judge(&shipped().unwrap(), &way, &cluster, &accepted)
     }
 
-    fn bluestore() -> Known<Vec<Metadata>> {
+    fn bluestore() -> ClusterAnswer<Vec<Metadata>> {
         let answer = json!([{ "id": 0, "osd_objectstore": "bluestore" }]).to_string();
         ceph::metadata("osd", answer.as_bytes())
     }
 
     /// The Event that tells of one of them.
-    fn event(found: &[Finding], id: &str) -> News {
+    fn event(found: &[RiskFinding], id: &str) -> EventRecord {
         let one = found.iter().find(|finding| finding.id == id).unwrap();
         events::known_risk(one.sentence())
     }
@@ -85,7 +85,7 @@ mod tests {
             told_of.contains(&event(&warns, "ceph-19.2.0-balancer")),
             "{told_of:?}"
         );
-        let may = found("18.2.5", Known::No("it gave no answer".to_owned()), &[]);
+        let may = found("18.2.5", ClusterAnswer::No("it gave no answer".to_owned()), &[]);
         assert_eq!(told(&may).unwrap(), [event(&may, "ceph-18.2.5-bluefs")]);
     }
 }

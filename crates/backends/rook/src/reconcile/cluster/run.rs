@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use stagger_ceph::backend::CephBackend;
-use stagger_ceph::facts::Facts;
+use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::osd::StretchMode;
 use stagger_ceph::facts::release::{self, Version};
 use stagger_ceph::target::{TargetPolicy, target};
@@ -21,7 +21,7 @@ use stagger_engine::artifacts::Artifacts;
 use stagger_engine::clock::SystemClock;
 use stagger_engine::cluster::Backend;
 use stagger_engine::drive::{Signal, Signals, Stopped, drive};
-use stagger_engine::driver::{Driver, Parts};
+use stagger_engine::driver::{Driver, DriverParts};
 use stagger_engine::lease::Lease;
 use stagger_engine::supervisor::{self, Identity};
 use stagger_gates::{MeasuredBackend, Measures};
@@ -33,10 +33,10 @@ use crate::api::maintenance::Desired;
 use crate::api::pod;
 use crate::api::pod_revision::{PodRevision, RevisionCatalog};
 use crate::executor::backend::{self, RookBackend};
-use crate::executor::beside::{self, Beside, ClusterImage, RookProgress};
+use crate::executor::beside::{self, ClusterImage, CoexistenceState, RookProgress};
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
-use crate::executor::memory::Memory;
+use crate::executor::memory::RookMemory;
 use crate::executor::snapshot::{one_gateway_each, permitted, snapshot, units_of};
 use crate::executor::{image_release, migrations, skip_checks};
 use crate::journal::CommandQueue;
@@ -44,9 +44,9 @@ use crate::observability::blocked::Blocked;
 use crate::observability::events;
 use crate::observability::health::Pulse;
 use crate::observability::last_run;
-use crate::observability::writer::Writer;
+use crate::observability::writer::StatusWriter;
 use crate::reconcile::Shared;
-use crate::reconcile::commands::Wishes;
+use crate::reconcile::commands::OperatorCommands;
 
 /// So many journals are kept.
 const JOURNALS: usize = 10;
@@ -63,7 +63,7 @@ struct PlannedRun {
     ceph: CephBackend,
     target: Target,
     policy: Policy,
-    memory: Memory,
+    memory: RookMemory,
     topology: Topology,
 }
 
@@ -74,7 +74,7 @@ impl ClusterReconciler {
         desired: &Arc<Desired>,
         wish: &Goal,
         differing: &[UnitId],
-        beside: Option<Beside>,
+        beside: Option<CoexistenceState>,
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
         let release = self.release(desired, &wish.image).await?;
@@ -148,7 +148,7 @@ impl ClusterReconciler {
         wish: &Goal,
         version: &Version,
         differing: &[UnitId],
-        beside: Option<Beside>,
+        beside: Option<CoexistenceState>,
     ) -> Result<Option<PlannedRun>, Blocked> {
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
@@ -173,7 +173,7 @@ impl ClusterReconciler {
         if let Some(beside) = &beside {
             beside::place(&mut target, beside.mds_by_rook, release_changes).map_err(internal)?;
         }
-        let memory = Memory {
+        let memory = RookMemory {
             beside,
             ..self.memory(&facts, &release, wish)?
         };
@@ -222,7 +222,7 @@ impl ClusterReconciler {
     async fn no_known_risk(
         &self,
         ceph: &CephBackend,
-        facts: &Facts,
+        facts: &CephFacts,
         seen: &Snapshot,
         release: &str,
         desired: &Desired,
@@ -239,7 +239,7 @@ impl ClusterReconciler {
     }
 
     /// The newest release that a daemon runs.
-    fn newest(&self, facts: &Facts) -> Result<Option<Version>, Blocked> {
+    fn newest(&self, facts: &CephFacts) -> Result<Option<Version>, Blocked> {
         let units = units_of(facts, None, &self.watched, &BTreeMap::new())?;
         let revisions = units.iter().filter_map(|unit| unit.revision.as_ref());
         Ok(revisions
@@ -248,7 +248,7 @@ impl ClusterReconciler {
     }
 
     /// Whether a daemon runs another release than that: else it is only a new revision of the same.
-    fn is_another_release(&self, facts: &Facts, release: &str) -> Result<bool, Blocked> {
+    fn is_another_release(&self, facts: &CephFacts, release: &str) -> Result<bool, Blocked> {
         let units = units_of(facts, None, &self.watched, &BTreeMap::new())?;
         let of_wanted = format!("{release}-");
         Ok(units
@@ -258,7 +258,7 @@ impl ClusterReconciler {
     }
 
     /// The stages and steps, with the revisions of pods, and how bold to be.
-    fn target(&self, facts: &Facts, release: &str, wish: &Goal) -> Result<(Target, Policy), Blocked> {
+    fn target(&self, facts: &CephFacts, release: &str, wish: &Goal) -> Result<(Target, Policy), Blocked> {
         if !wish.skip_checks {
             let mut target = target_of(facts, release, wish, wish.health())?;
             if let Some(measures) = self.measures()? {
@@ -286,7 +286,7 @@ impl ClusterReconciler {
     }
 
     /// How things are before a run: also what every revision stands for, so that it can be brought back.
-    fn memory(&self, facts: &Facts, release: &str, wish: Goal) -> Result<Memory, Blocked> {
+    fn memory(&self, facts: &CephFacts, release: &str, wish: Goal) -> Result<RookMemory, Blocked> {
         let units = units_of(facts, None, &self.watched, &wish.pods)?;
         let mut book = RevisionCatalog::new();
         // A daemon whose Deployment is unclear has none, and is left alone for that.
@@ -314,7 +314,7 @@ impl ClusterReconciler {
             let made = wish.made(kind, release);
             book.insert(revision(&made)?, made);
         }
-        Ok(Memory {
+        Ok(RookMemory {
             baseline: Baseline::of(facts, &units),
             book,
             wish,
@@ -325,11 +325,11 @@ impl ClusterReconciler {
     fn backend(
         &self,
         ceph: CephBackend,
-        memory: Memory,
+        memory: RookMemory,
         desired: watch::Receiver<Arc<Desired>>,
     ) -> Result<Arc<dyn Backend>, Blocked> {
         let writer = Arc::clone(&self.writer);
-        let backend = Arc::new(RookBackend::new(backend::Parts {
+        let backend = Arc::new(RookBackend::new(backend::RookBackendParts {
             ceph,
             client: self.shared.client.clone(),
             namespace: self.namespace.clone(),
@@ -359,8 +359,8 @@ impl ClusterReconciler {
             .map_err(|why| Blocked::for_now("GatesUnusable", why))
     }
 
-    fn parts(&self, backend: &Arc<dyn Backend>) -> Parts {
-        Parts {
+    fn parts(&self, backend: &Arc<dyn Backend>) -> DriverParts {
+        DriverParts {
             backend: Arc::clone(backend),
             store: Box::new(self.store()),
             clock: Arc::new(SystemClock),
@@ -377,12 +377,13 @@ impl ClusterReconciler {
     ) -> Result<(), Blocked> {
         let store = self.store();
         let replayed = supervisor::replay(&store, run).await?;
-        let memory: Memory = serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
-            Blocked::until_changed(
-                "JournalUnreadable",
-                format!("run {run} keeps no memory of Rook: {error}"),
-            )
-        })?;
+        let memory: RookMemory =
+            serde_json::from_value(replayed.start().baseline.clone()).map_err(|error| {
+                Blocked::until_changed(
+                    "JournalUnreadable",
+                    format!("run {run} keeps no memory of Rook: {error}"),
+                )
+            })?;
         if memory.beside.is_none() {
             self.no_other_operator().await?;
         }
@@ -404,7 +405,7 @@ impl ClusterReconciler {
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let mut signals = OperatorSignals {
-            wishes: Wishes::new(wish, self.writer.told().heard),
+            wishes: OperatorCommands::new(wish, self.writer.told().heard),
             asked: &self.asked,
             writer: &self.writer,
             pulse: &mut self.pulse,
@@ -432,9 +433,9 @@ impl ClusterReconciler {
 
 /// What changes in the CephMaintenance while a run is carried out.
 struct OperatorSignals<'a> {
-    wishes: Wishes,
+    wishes: OperatorCommands,
     asked: &'a CommandQueue,
-    writer: &'a Writer,
+    writer: &'a StatusWriter,
     pulse: &'a mut Pulse,
     poll: Duration,
     told: &'a mut watch::Receiver<Arc<Desired>>,
@@ -512,7 +513,7 @@ fn spans_sites(mode: Option<StretchMode>) -> Option<String> {
 }
 
 /// The stages and steps; their revisions are those of pods.
-fn target_of(facts: &Facts, release: &str, wish: &Goal, health: HealthPolicy) -> Result<Target, Blocked> {
+fn target_of(facts: &CephFacts, release: &str, wish: &Goal, health: HealthPolicy) -> Result<Target, Blocked> {
     if let Some(why) = spans_sites(facts.osds.stretch_mode) {
         return Err(Blocked::for_now("Refused", why));
     }

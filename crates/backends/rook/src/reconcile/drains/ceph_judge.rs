@@ -12,7 +12,7 @@ use crate::disruption::drains::{Groups, Judge};
 
 /// What `status` says, as far as it is asked.
 #[derive(Deserialize)]
-pub(super) struct Status {
+pub(super) struct DrainCephStatus {
     osdmap: OsdMap,
     pgmap: PgMap,
     /// The monitors that are in the quorum.
@@ -41,7 +41,7 @@ struct InState {
     state_name: String,
 }
 
-impl Status {
+impl DrainCephStatus {
     /// The epoch of the map of OSDs, if all of them are up and all placement groups are clean.
     pub(super) fn well_at(&self) -> Option<u64> {
         let mut states = self.pgmap.pgs_by_state.iter();
@@ -162,14 +162,14 @@ mod tests {
                 env!("CARGO_MANIFEST_DIR")
             );
             let text = std::fs::read_to_string(&file).unwrap();
-            let status: Status = serde_json::from_str(&text).unwrap();
+            let status: DrainCephStatus = serde_json::from_str(&text).unwrap();
             assert!(status.well_at().is_some(), "{file}");
             assert_eq!(status.quorum_names.len(), 3, "{file}");
             let down = text.replacen("\"num_up_osds\":", "\"num_up_osds\":1", 1);
-            let status: Status = serde_json::from_str(&down).unwrap();
+            let status: DrainCephStatus = serde_json::from_str(&down).unwrap();
             assert_eq!(status.well_at(), None, "{file}");
             let degraded = text.replacen("active+clean", "active+undersized+degraded", 1);
-            let status: Status = serde_json::from_str(&degraded).unwrap();
+            let status: DrainCephStatus = serde_json::from_str(&degraded).unwrap();
             assert_eq!(status.well_at(), None, "{file}");
         }
     }

@@ -11,10 +11,10 @@ use crate::api::daemons::{self, osd_of};
 use crate::api::eviction_api::{self, Evictee};
 use crate::api::names;
 use crate::api::objects::Pod;
-use crate::disruption::drains::{Osd, fixed};
+use crate::disruption::drains::{OsdState, fixed};
 
 /// The OSDs, with their failure domains of a level.
-pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
+pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<OsdState> {
     let label = names::topology(level.unwrap_or("host"));
     let (found, _) = watched.daemons();
     let mut osds = Vec::new();
@@ -38,7 +38,7 @@ pub(super) fn osds(watched: &ObjectCache, level: Option<&str>) -> Vec<Osd> {
         let bound = pods
             .iter()
             .find_map(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()));
-        osds.push(Osd {
+        osds.push(OsdState {
             id,
             domain: deployment.labels().get(&label).cloned(),
             serves: daemons::serves(&deployment),

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 use serde_json::json;
-use stagger_ceph::api::{CephApi, Whom};
+use stagger_ceph::api::{CephApi, QueryTarget};
 use stagger_ceph::facts::osd::OsdMap;
 use stagger_ceph::facts::tree::CrushTree;
 use stagger_engine::cluster::BackendError;
 
-use super::Drains;
-use crate::disruption::drains::Wanted;
+use super::DrainReconciler;
+use crate::disruption::drains::DesiredBudgets;
 use crate::disruption::state_map::{self, StateMap};
 
 const NOOUT: &str = "noout";
@@ -45,12 +45,12 @@ impl Change {
     }
 }
 
-impl Drains {
+impl DrainReconciler {
     /// First written down, then set; first taken back, then forgotten. What is written is written under the version that
     /// was read: who slept while another operator wrote gets no further than that.
     pub(super) async fn ensure_noout(
         &mut self,
-        wanted: &Wanted,
+        wanted: &DesiredBudgets,
         there: Option<&BTreeSet<String>>,
         kept: &mut StateMap,
     ) -> Result<(), BackendError> {
@@ -128,7 +128,7 @@ async fn noout(api: &dyn CephApi, how: &str, who: &[String]) -> Result<(), Backe
     }
     tracing::info!(how, ?who, "noout");
     let command = json!({ "prefix": format!("osd {how}"), "flags": "noout", "who": who });
-    api.ask(Whom::Mon, command)
+    api.ask(QueryTarget::Mon, command)
         .await
         .map(|_| ())
         .map_err(|error| BackendError::transient(format!("osd {how} noout"), error.to_string()))
@@ -138,7 +138,7 @@ async fn noout(api: &dyn CephApi, how: &str, who: &[String]) -> Result<(), Backe
 async fn of_the_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<String>, BackendError> {
     let tried = "look for failure domains in the CRUSH map";
     let tree = api
-        .ask(Whom::Mon, json!({ "prefix": "osd tree" }))
+        .ask(QueryTarget::Mon, json!({ "prefix": "osd tree" }))
         .await
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
     let tree = CrushTree::read(&tree, "osd tree")
@@ -163,7 +163,7 @@ mod tests {
     use axum::routing::get;
     use http::StatusCode;
     use serde_json::Value;
-    use stagger_ceph::api::{Answer, ApiError};
+    use stagger_ceph::api::{CephAnswer, CephApiError};
 
     use super::*;
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[async_trait]
     impl CephApi for Ceph {
-        async fn command(&self, _: Whom, command: Value) -> Result<Answer, ApiError> {
+        async fn command(&self, _: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
             if command["prefix"] != "osd tree" {
                 let text = format!("{} {}", command["prefix"].as_str().unwrap(), command["who"]);
                 self.told.lock().unwrap().push(text);
@@ -184,7 +184,7 @@ mod tests {
                 { "id": -1, "name": "default", "type": "root", "children": [-2] },
                 { "id": -2, "name": "n1", "type": "host", "children": [] },
             ] });
-            Ok(Answer {
+            Ok(CephAnswer {
                 rc: 0,
                 out: tree.to_string().into_bytes(),
                 err: String::new(),

@@ -6,13 +6,13 @@ use stagger_engine::cluster::BackendError;
 use tokio::time::Instant;
 
 use super::daemons::waiting;
-use super::{DRAIN_BLOCKED, Drains, NOT_SEEN_TO, PATIENCE};
+use super::{DRAIN_BLOCKED, DrainReconciler, NOT_SEEN_TO, PATIENCE};
 use crate::api::names;
 use crate::disruption::budgets;
-use crate::disruption::drains::{Open, Osd, Wanted};
-use crate::observability::status::Drained;
+use crate::disruption::drains::{DesiredBudgets, EvictableOsds, OsdState};
+use crate::observability::status::DrainStatus;
 
-impl Drains {
+impl DrainReconciler {
     /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.
     pub(super) fn tell_unclear(&self) {
         let (_, wrong) = self.watched.daemons();
@@ -72,10 +72,10 @@ impl Drains {
     }
 
     /// The OSDs of which nobody knows with which others they may go.
-    pub(super) fn tell_unplaced(&self, osds: &[Osd], level: Option<&str>) {
+    pub(super) fn tell_unplaced(&self, osds: &[OsdState], level: Option<&str>) {
         let level = level.unwrap_or_default();
         let label = names::topology(level);
-        let why = |osd: &Osd| {
+        let why = |osd: &OsdState| {
             let id = osd.id;
             let name = format!("{}-{id}", names::OSD_APP);
             let why = format!(
@@ -90,12 +90,12 @@ impl Drains {
         self.writer.trouble("OsdUnplaced", unplaced.map(why).collect());
     }
 
-    pub(super) fn tell(&self, wanted: &Wanted, osds: &[Osd]) {
+    pub(super) fn tell(&self, wanted: &DesiredBudgets, osds: &[OsdState]) {
         let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
         let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
-        let is_free = |osd: &Osd| match &wanted.open {
-            Open::Any => true,
-            Open::Only(open) => open.contains(&osd.id),
+        let is_free = |osd: &OsdState| match &wanted.open {
+            EvictableOsds::Any => true,
+            EvictableOsds::Only(open) => open.contains(&osd.id),
         };
         let waiting: BTreeSet<String> = osds
             .iter()
@@ -106,7 +106,7 @@ impl Drains {
         // Of a domain that is waited for it is known what keeps just that one.
         let first = waiting.first().and_then(|domain| wanted.blocked.get(domain));
         let why = first.or_else(|| wanted.blocked.values().next());
-        let told = something.then(|| Drained {
+        let told = something.then(|| DrainStatus {
             blocked: wanted.blocked.keys().take(20).cloned().collect(),
             blocked_count: wanted.blocked.len(),
             why: why.cloned().unwrap_or_default(),

@@ -17,13 +17,13 @@ fn desired() -> Desired {
     desired
 }
 
-async fn drains(api: &FakeApi, desired: &Desired) -> Drains {
+async fn drains(api: &FakeApi, desired: &Desired) -> DrainReconciler {
     let client = api.client();
     let shared = shared(&client);
     let (writer, metrics) = writer(&shared, &desired.maintenance);
     let watched = Arc::new(ObjectCache::begin(&client, "n", shared.nodes()));
     watched.seen().await;
-    Drains::new(shared, "n", "c", watched, writer, metrics)
+    DrainReconciler::new(shared, "n", "c", watched, writer, metrics)
 }
 
 fn pod(id: u32, goes: bool) -> Value {
@@ -50,7 +50,7 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
     let desired = desired();
     let mut drains = drains(&api, &desired).await;
     let wave = Some(BTreeSet::from([0]));
-    let waits = |drains: &Drains| drains.writer.exposed().waits_for(&wave);
+    let waits = |drains: &DrainReconciler| drains.writer.exposed().waits_for(&wave);
 
     // The webhook is off, or the API server could not be told of it.
     let next = drains.pass(&desired, wave.clone()).await.unwrap();

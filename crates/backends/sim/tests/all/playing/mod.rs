@@ -12,7 +12,7 @@ use stagger_conformance::listener::JournalPrinter;
 use stagger_core::run::Ending;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::sqlite::SqliteStore;
-use stagger_sim::{Pace, Scenario, SimEnding, SimReport, simulate};
+use stagger_sim::{ClockSpeed, Scenario, SimEnding, SimReport, simulate};
 
 /// Nothing is kept: the folder is one that cannot be made, and collecting is allowed to fail.
 pub fn artifacts() -> Artifacts {
@@ -21,7 +21,14 @@ pub fn artifacts() -> Artifacts {
 
 pub fn play(scenario: &Scenario) -> SimReport {
     let store = Box::new(SqliteStore::in_memory().unwrap());
-    simulate(scenario, store, artifacts(), Box::new(JournalPrinter), Pace::Fast).unwrap()
+    simulate(
+        scenario,
+        store,
+        artifacts(),
+        Box::new(JournalPrinter),
+        ClockSpeed::Fast,
+    )
+    .unwrap()
 }
 
 /// The ending in one word, with the stable word of its reason.

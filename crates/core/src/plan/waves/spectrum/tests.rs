@@ -2,7 +2,7 @@ use super::at_least;
 use crate::plan::waves::conflict_graph::ConflictGraph;
 use crate::plan::waves::exact;
 use crate::plan::waves::problem::Problem;
-use crate::plan::waves::rng::Rng;
+use crate::plan::waves::rng::SearchRng;
 
 fn graph(units: u32, pairs: impl IntoIterator<Item = (u32, u32)>) -> ConflictGraph {
     let mut problem = Problem {
@@ -48,7 +48,7 @@ fn graphs_whose_bound_is_known() {
 /// Graphs that are made of classes without pairs inside never need more waves than classes.
 #[test]
 fn never_more_than_a_split_that_is_known() {
-    let mut rng = Rng::new(5);
+    let mut rng = SearchRng::new(5);
     for round in 0..120 {
         let classes = 2 + rng.below(6);
         let units = 40 + rng.below(400);
@@ -68,7 +68,7 @@ fn never_more_than_a_split_that_is_known() {
 
 #[test]
 fn never_more_than_trying_all_splits_finds() {
-    let mut rng = Rng::new(7);
+    let mut rng = SearchRng::new(7);
     for _ in 0..3000 {
         let units = 2 + rng.below(exact::UNITS - 1);
         let share = 1 + rng.below(9);
@@ -90,7 +90,7 @@ fn a_small_part_hides_nothing() {
 /// What a map of placement groups gives, where the largest clique has six or seven.
 #[test]
 fn a_map_of_a_thousand_needs_nine() {
-    let mut rng = Rng::new(42);
+    let mut rng = SearchRng::new(42);
     let mut problem = Problem {
         units: 1000,
         ..Problem::default()

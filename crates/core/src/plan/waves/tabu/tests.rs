@@ -1,12 +1,12 @@
 use super::Tabu;
 use crate::plan::waves::conflict_graph::ConflictGraph;
 use crate::plan::waves::problem::{DomainRule, Problem, Wide};
-use crate::plan::waves::rng::Rng;
+use crate::plan::waves::rng::SearchRng;
 
 /// After any moves, the tables say what counting anew says.
 #[test]
 fn tables_stay_true() {
-    let mut rng = Rng::new(1);
+    let mut rng = SearchRng::new(1);
     for _ in 0..200 {
         let ties = random_ties(&mut rng);
         let count = 3;
@@ -67,7 +67,7 @@ fn counted(ties: &ConflictGraph, wave_of: &[u32]) -> i64 {
     excess
 }
 
-fn random_ties(rng: &mut Rng) -> ConflictGraph {
+fn random_ties(rng: &mut SearchRng) -> ConflictGraph {
     let units = 4 + rng.below(8);
     let mut problem = Problem {
         units,
