@@ -12,13 +12,13 @@
 
 mod container;
 mod devices;
+mod fake_pods;
 mod fields;
 mod keys;
 mod logs;
 mod mounts;
 pub(crate) mod network;
 mod nodes;
-mod played;
 mod pod;
 mod pod_logs;
 mod probe;
@@ -258,9 +258,9 @@ fn see(shared: &Arc<Shared>, known: &mut Known, mut pod: Pod) {
     let status = pod.status.get_or_insert_default();
     status.host_ip = Some(node.address().to_string());
     status.pod_ip = own.map(|own| own.to_string()).or_else(|| status.host_ip.clone());
-    if let Some(words) = played::is_played(&shared.settings.images, &pod) {
+    if let Some(words) = fake_pods::is_fake(&shared.settings.images, &pod) {
         let words = words.to_owned();
-        tokio::spawn(played::play(Arc::clone(shared), pod, words));
+        tokio::spawn(fake_pods::serve(Arc::clone(shared), pod, words));
         return;
     }
     if let Some((told, _)) = known.pods.get(&uid) {

@@ -25,11 +25,11 @@ pub use second_build::SecondBuild;
 pub use spec::{FILE_SYSTEM, OBJECT_STORE, POOL, RookSpec};
 
 use crate::ceph::is_clean;
+use crate::ceph_in_pods::{Place, maintenance};
 use crate::command::{output, run, say};
 use crate::files::put;
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
-use crate::laid_out::{Place, maintenance};
 use crate::load::Load;
 use crate::loop_devices;
 use crate::node::{Agent, Node, Settings};
@@ -114,8 +114,8 @@ impl RookCluster {
             rooks,
             spec,
         };
-        let laid_out = this.lay_out(&devices);
-        laid_out.inspect_err(|_| say(this.tail()))?;
+        let ceph_in_pods = this.lay_out(&devices);
+        ceph_in_pods.inspect_err(|_| say(this.tail()))?;
         Ok(this)
     }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::ceph_in_pods::rights_in;
 use stagger_e2e::command::output;
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::{Plane, definitions};
-use stagger_e2e::laid_out::rights_in;
 use stagger_e2e::sandbox::Sandbox;
 use stagger_e2e::stagger::binary;
 

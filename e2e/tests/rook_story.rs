@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 use stagger_e2e::case::Phases;
+use stagger_e2e::ceph_in_pods::{ASKED_ABOUT_EVICTIONS, CephInPods, NAMESPACE, Operator, in_pods};
 use stagger_e2e::command::run;
-use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, LaidOut, NAMESPACE, Operator, in_pods};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 use stagger_e2e::stagger::binary;
@@ -36,7 +36,7 @@ fn an_upgrade_by_the_operator_and_drains() -> Result<()> {
 }
 
 /// 18 to 20, and the leader is killed while OSDs are down.
-fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phases) -> Result<()> {
+fn upgraded(cluster: &CephInPods, operators: &mut Vec<Operator>, phases: &mut Phases) -> Result<()> {
     let image = cluster.image(Release::Reef)?;
     cluster.wait_ready(&image, Duration::from_mins(1))?;
     // Another task makes them, and Kubernetes counts pods in its own time.
@@ -116,7 +116,7 @@ fn upgraded(cluster: &LaidOut, operators: &mut Vec<Operator>, phases: &mut Phase
 }
 
 /// What whoever has a kubeconfig reads of the run: that the laws held though its leader was killed, each event, and a page.
-fn read_from_afar(cluster: &LaidOut) -> Result<()> {
+fn read_from_afar(cluster: &CephInPods) -> Result<()> {
     let said = |words: &[&str]| said_afar(cluster, words);
     let verified = said(&["verify"])?;
     ensure!(verified.starts_with("HOLDS   every law"), "{verified}");
@@ -141,7 +141,7 @@ fn read_from_afar(cluster: &LaidOut) -> Result<()> {
 }
 
 /// What `stagger` says to whoever has a kubeconfig.
-fn said_afar(cluster: &LaidOut, words: &[&str]) -> Result<String> {
+fn said_afar(cluster: &CephInPods, words: &[&str]) -> Result<String> {
     let mut command = cluster.ceph.sandbox().command(binary()?);
     let kubeconfig = cluster.plane.kubeconfig();
     command
@@ -152,7 +152,7 @@ fn said_afar(cluster: &LaidOut, words: &[&str]) -> Result<String> {
 }
 
 /// A node is drained by `kubectl drain`; another waits for it.
-fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
+fn drained(cluster: &CephInPods, phases: &mut Phases) -> Result<()> {
     // Once an upgrade is over groups are balanced again, which may put them elsewhere.
     cluster
         .ceph
@@ -213,7 +213,7 @@ fn drained(cluster: &LaidOut, phases: &mut Phases) -> Result<()> {
 }
 
 /// What a person reads of a drain: an Event of the CephMaintenance, and what `stagger status` prints.
-fn people_hear_of_the_drain(cluster: &LaidOut, node: &str) -> Result<()> {
+fn people_hear_of_the_drain(cluster: &CephInPods, node: &str) -> Result<()> {
     let began = format!("{node} is being drained; noout is on it until ");
     cluster.wait_told("an Event tells of the drain", Duration::from_secs(30), |_| {
         Ok(cluster.all("events")?.iter().any(|event| {
@@ -235,7 +235,7 @@ fn people_hear_of_the_drain(cluster: &LaidOut, node: &str) -> Result<()> {
 }
 
 /// What `kubectl drain` prints of a node whose OSDs may not go: it asks again and again, and is told why not.
-fn refused(cluster: &LaidOut, node: &str, seconds: u32) -> Result<String> {
+fn refused(cluster: &CephInPods, node: &str, seconds: u32) -> Result<String> {
     let Err(error) = cluster.drain(node, seconds) else {
         bail!("{node} was drained");
     };

@@ -217,15 +217,26 @@ pub(crate) struct Row {
 }
 
 /// Everything that was run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) rows: Vec<Row>,
+    begun: Instant,
     /// Stands before each line, where other things run beside it; else empty.
     lane: &'static str,
 }
 
 /// What stands before each line of something that runs beside others, and what it is.
 type Lane<'a> = (&'static str, &'a (dyn Fn(&mut Report) -> Result<()> + Sync));
+
+impl Default for Report {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            begun: Instant::now(),
+            lane: "",
+        }
+    }
+}
 
 impl Report {
     /// Runs things side by side, each in a report of its own whose lines begin with its name; then their rows stand here, in
@@ -235,8 +246,8 @@ impl Report {
             let running = lanes.map(|(lane, run)| {
                 scope.spawn(move || {
                     let mut own = Self {
-                        rows: Vec::new(),
                         lane,
+                        ..Self::default()
                     };
                     run(&mut own).map(|()| own.rows)
                 })
@@ -354,18 +365,19 @@ impl Report {
             ..
         } in &self.rows
         {
-            say(&format!(
-                "  {:<6} {:>6.0} s  {name}",
-                outcome.word(),
-                took.as_secs_f64()
-            ));
+            say(&format!("  {:<6} {:>6}  {name}", outcome.word(), minutes(*took)));
             for line in why {
                 say(&format!("                  | {line}"));
             }
         }
         let count = |outcome| self.rows.iter().filter(|row| row.outcome == outcome).count();
         let total: Duration = self.rows.iter().map(|row| row.took).sum();
-        say(&format!("  {:<6} {:>6.0} s  in all", "", total.as_secs_f64()));
+        say(&format!(
+            "  {:<6} {:>6}  by the clock; {} added up",
+            "",
+            minutes(self.begun.elapsed()),
+            minutes(total)
+        ));
         match count(Outcome::Known) {
             0 => {}
             known => say(&format!("{known} not run again")),
@@ -379,6 +391,12 @@ impl Report {
         .ok();
         !self.has_failures()
     }
+}
+
+/// Minutes and seconds: `12:07`.
+fn minutes(took: Duration) -> String {
+    let seconds = took.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
 /// So many of the last lines are looked through for the reason of a failure.

@@ -275,7 +275,7 @@ pub(crate) fn path(cli: &Cli) -> Result<PathBuf, CliError> {
     let usual = PLACES.iter().map(PathBuf::from);
     usual.into_iter().find(|path| path.exists()).ok_or_else(|| {
         CliError::usage(format!("there is no configuration at {}", PLACES.join(" or ")))
-            .hint("docs/guides/ceph.md shows one; --config names another place")
+            .hint("`stagger config init ceph|ganeti|ironic --out stagger.toml` writes one; --config names another place")
     })
 }
 

@@ -229,6 +229,6 @@ mod tests {
         now.title = "ceph 16.2.15 to 18.2.8".to_owned();
         assert_eq!(differences(&usual(), &now).len(), 1);
         now.cluster = "prod".parse().unwrap();
-        assert!(differences(&usual(), &now)[0].contains("of the cluster lab, and this is prod"));
+        assert!(differences(&usual(), &now)[0].contains("for the cluster lab; this is prod"));
     }
 }

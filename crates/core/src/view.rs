@@ -267,7 +267,7 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (RunVerdict, String) {
             (RunVerdict::Held, reason.to_string())
         }
         Some(reason) => (RunVerdict::Running, reason.to_string()),
-        None => (RunVerdict::Running, "running".to_owned()),
+        None => (RunVerdict::Running, "in progress".to_owned()),
     }
 }
 

@@ -583,9 +583,7 @@ async fn a_later_schema_is_worked_on_if_it_serves_this_program() {
     let error = SqliteStore::open(&path).unwrap_err();
     assert!(matches!(error, StoreError::OtherSchema { .. }), "{error}");
     assert!(
-        error
-            .to_string()
-            .contains("serves programs that know revision 99"),
+        error.to_string().contains("needs programs that know revision 99"),
         "{error}"
     );
 }
@@ -697,7 +695,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
         .unwrap();
         let error = PostgresStore::open(&address).await.unwrap_err();
         assert!(
-            error.to_string().contains("serves programs that know revision 9"),
+            error.to_string().contains("needs programs that know revision 9"),
             "{error}"
         );
     });

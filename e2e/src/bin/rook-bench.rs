@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use stagger_e2e::played::bench;
+use stagger_e2e::fake_ceph::bench;
 
 /// Measures what the operator costs on a large cluster that is only played.
 #[derive(Debug, Parser)]

@@ -110,8 +110,51 @@ fn hosts_are_rebooted_under_load() -> Result<()> {
         let since = ["plan", "reboot", "--since", "2020-01-01T00:00:00Z"];
         let again = machine.call(&since)?.expect(1)?;
         ensure!(again.said.contains("has booted since"), "{}", again.said);
-        verify::is_healthy(cluster)
+        verify::is_healthy(cluster)?;
+        phases.lap("no host is rebooted twice");
+        osds_are_restarted(cluster, &machine)
     })
+}
+
+/// The OSDs of two hosts are restarted once each, by a run whose process is killed on the way, and no other daemon is.
+fn osds_are_restarted(cluster: &Cluster, machine: &Machine) -> Result<()> {
+    let hosts = ["host1", "host5"];
+    let mut wanted = BTreeSet::new();
+    for entry in fs::read_dir(cluster.dir().join("host-of")).context("reading where daemons are")? {
+        let path = entry?.path();
+        let daemon = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let host = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        if daemon.starts_with("osd.") && hosts.contains(&host.trim()) {
+            wanted.insert(daemon);
+        }
+    }
+    ensure!(!wanted.is_empty(), "no OSD is on {hosts:?}");
+    let mut run = machine.start(&["run", "restart", "--daemons", "osd", "--host", &hosts.join(",")])?;
+    machine.stop_when(&run, "a host in its turn", LIMIT, |journal| {
+        Ok(journal.visits("host"))
+    })?;
+    run.kill()?;
+    machine
+        .resume_to_the_end(LIMIT)?
+        .expect(0)
+        .with_context(|| machine.history_tail(60))?;
+    let visits = fs::read_to_string(cluster.dir().join("visits")).context("reading what was restarted")?;
+    let mut begun: Vec<&str> = visits
+        .lines()
+        .filter_map(|line| line.strip_prefix("begin "))
+        .collect();
+    say(format!("   restarted: {begun:?}"));
+    begun.sort_unstable();
+    ensure!(
+        begun.iter().copied().eq(wanted.iter().map(String::as_str)),
+        "restarted were {begun:?}, and wanted {wanted:?}"
+    );
+    verify::nothing_is_left(cluster)?;
+    verify::is_healthy(cluster)
 }
 
 /// The run holds and names the host; once that is back, it goes on by a person's word.

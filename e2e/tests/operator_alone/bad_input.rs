@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::ceph_in_pods::{ASKED_ABOUT_EVICTIONS, rights_to_provision, webhook};
 use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
-use stagger_e2e::laid_out::{ASKED_ABOUT_EVICTIONS, rights_to_provision, webhook};
 use stagger_e2e::node::{Agent, Image, Node, Settings};
 use stagger_e2e::sandbox::Sandbox;
 

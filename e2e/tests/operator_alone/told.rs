@@ -9,7 +9,7 @@ use stagger_e2e::folder::Folder;
 use stagger_e2e::kubernetes::Plane;
 use stagger_e2e::sandbox::Sandbox;
 
-use stagger_e2e::laid_out::rights_to_provision;
+use stagger_e2e::ceph_in_pods::rights_to_provision;
 
 use crate::{NAMESPACE, Operator, PORT, World, deployed};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::laid_out::Operator;
+use stagger_e2e::ceph_in_pods::Operator;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 
 use crate::{AGENT, held, named};

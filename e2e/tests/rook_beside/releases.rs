@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use stagger_e2e::laid_out::ASKED_ABOUT_EVICTIONS;
+use stagger_e2e::ceph_in_pods::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::rook_cluster::{RookSpec, beside_rook};
 use stagger_e2e::rook_program::RookRelease;
 use stagger_e2e::roots::Release;

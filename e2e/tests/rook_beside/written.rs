@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::{Daemon, Kind};
+use stagger_e2e::ceph_in_pods;
 use stagger_e2e::command::say;
-use stagger_e2e::laid_out;
 use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 
 use crate::AGENT;
@@ -38,7 +38,7 @@ fn what_rook_writes() -> Result<()> {
         phases.lap("told what Rook writes");
         let mut differences = BTreeMap::new();
         for (kind, one) in &written {
-            let imitated = laid_out::imitation(&daemon(*kind)?);
+            let imitated = ceph_in_pods::imitation(&daemon(*kind)?);
             differences.insert(kind.to_string(), differs(one, &imitated));
         }
         let known: Value = serde_json::from_str(DIFFERENCES).context("reading the known differences")?;
@@ -69,7 +69,7 @@ fn written(cluster: &RookCluster) -> Result<BTreeMap<Kind, Value>> {
             .iter()
             .find(|one| one["metadata"]["labels"]["app"] == app)
             .with_context(|| format!("Rook has written no {app}"))?;
-        written.insert(kind, laid_out::told_of(found));
+        written.insert(kind, ceph_in_pods::told_of(found));
     }
     Ok(written)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator};
 use stagger_e2e::command::{run, say};
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator};
 use stagger_e2e::roots::Release;
 
 use crate::{ask_for, on_18};
@@ -16,7 +16,7 @@ const PORT: &str = "19283";
 const WHILE: Duration = Duration::from_mins(1);
 
 /// Requests to the API server so far, by verb.
-fn requests(cluster: &LaidOut) -> Result<BTreeMap<String, f64>> {
+fn requests(cluster: &CephInPods) -> Result<BTreeMap<String, f64>> {
     let ask = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{PORT}; \
          printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::out_of_reach;
-use stagger_e2e::laid_out::{LaidOut, Operator};
+use stagger_e2e::ceph_in_pods::{CephInPods, Operator};
 use stagger_e2e::rados::{Rados, Target};
 use stagger_e2e::roots::Release;
 
@@ -39,7 +39,7 @@ fn every_node_in_turn() -> Result<()> {
 }
 
 /// `kubectl drain`, while it is looked at each moment that no placement group has lost what it needs.
-fn drain_watched(cluster: &LaidOut, node: &str) -> Result<()> {
+fn drain_watched(cluster: &CephInPods, node: &str) -> Result<()> {
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| cluster.drain(node, 180));
         while !drain.is_finished() {
@@ -53,7 +53,7 @@ fn drain_watched(cluster: &LaidOut, node: &str) -> Result<()> {
 }
 
 /// None has fewer copies than its pool asks for.
-fn every_group_serves(cluster: &LaidOut) -> Result<()> {
+fn every_group_serves(cluster: &CephInPods) -> Result<()> {
     let status = cluster.ceph.rados().mon("status")?;
     let lost = out_of_reach(&status)?;
     ensure!(lost.is_empty(), "data is out of reach: {lost:?}");
@@ -61,7 +61,7 @@ fn every_group_serves(cluster: &LaidOut) -> Result<()> {
 }
 
 /// Waits until every placement group is active, with as many copies as its pool serves with.
-fn wait_until_active(cluster: &LaidOut) -> Result<()> {
+fn wait_until_active(cluster: &CephInPods) -> Result<()> {
     let limit = Duration::from_mins(1);
     let waited = cluster
         .ceph
@@ -118,7 +118,7 @@ fn operator_restarted_in_mid_drain() -> Result<()> {
 }
 
 /// A node is drained in vain: the budget keeps the pod of each of its OSDs, and each is the same as before.
-fn kept_by_the_budget(cluster: &LaidOut, node: &str) -> Result<()> {
+fn kept_by_the_budget(cluster: &CephInPods, node: &str) -> Result<()> {
     let before = pods_of_osds(cluster, node)?;
     ensure!(!before.is_empty(), "no OSD is on {node}");
     let Err(refused) = cluster.drain(node, 10) else {
@@ -142,7 +142,7 @@ fn kept_by_the_budget(cluster: &LaidOut, node: &str) -> Result<()> {
 }
 
 /// The pods of OSDs on a node that are not about to go, with their uids.
-fn pods_of_osds(cluster: &LaidOut, node: &str) -> Result<BTreeMap<String, String>> {
+fn pods_of_osds(cluster: &CephInPods, node: &str) -> Result<BTreeMap<String, String>> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let pods = cluster.all("pods")?;
     let found = pods.iter().filter(|pod| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for, images};
@@ -41,7 +41,7 @@ fn of_one_deployment_are_updated_by_kubernetes() -> Result<()> {
 
 /// Waits until Ceph tells of two gateways, of a version like that and of no other: it forgets those that have
 /// ended only after a while.
-fn wait_versions(cluster: &LaidOut, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
+fn wait_versions(cluster: &CephInPods, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
     cluster.wait_told(&format!("two gateways {what}"), Duration::from_mins(2), |_| {
         let told = cluster.ceph.rados().mon("versions")?;
         let gateways: BTreeMap<String, u64> =
@@ -52,7 +52,7 @@ fn wait_versions(cluster: &LaidOut, what: &str, is: impl Fn(&str) -> bool) -> Re
 }
 
 /// The later of the two pods was made when the earlier one was ready, and both are.
-fn ensure_one_after_the_other(cluster: &LaidOut) -> Result<()> {
+fn ensure_one_after_the_other(cluster: &CephInPods) -> Result<()> {
     let of_gateways = [
         "get",
         "pods",

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 use crate::{from_18_to_20, on_18, wait_for_osds};
 
 /// Asks for OSDs on these disks of these nodes.
-fn ask_for_disks(cluster: &LaidOut, disks: &[(&str, &[&str])]) -> Result<()> {
+fn ask_for_disks(cluster: &CephInPods, disks: &[(&str, &[&str])]) -> Result<()> {
     let nodes: Vec<Value> = disks
         .iter()
         .map(|(node, disks)| {
@@ -28,14 +28,14 @@ fn ask_for_disks(cluster: &LaidOut, disks: &[(&str, &[&str])]) -> Result<()> {
 }
 
 /// The OSDs that are up, by number.
-fn up(cluster: &LaidOut) -> Result<BTreeSet<u64>> {
+fn up(cluster: &CephInPods) -> Result<BTreeSet<u64>> {
     let dump = cluster.ceph.rados().mon("osd dump")?;
     let osds = dump["osds"].as_array().context("no osds")?;
     let up = osds.iter().filter(|osd| osd["up"] == 1);
     Ok(up.filter_map(|osd| osd["osd"].as_u64()).collect())
 }
 
-fn wait_up(cluster: &LaidOut, count: usize, limit: Duration) -> Result<BTreeSet<u64>> {
+fn wait_up(cluster: &CephInPods, count: usize, limit: Duration) -> Result<BTreeSet<u64>> {
     cluster.wait_told(&format!("{count} OSDs are up"), limit, |_| {
         Ok(up(cluster)?.len() == count)
     })?;
@@ -43,7 +43,7 @@ fn wait_up(cluster: &LaidOut, count: usize, limit: Duration) -> Result<BTreeSet<
 }
 
 /// No Job, no report is left.
-fn is_settled(cluster: &LaidOut) -> Result<bool> {
+fn is_settled(cluster: &CephInPods) -> Result<bool> {
     let reports = cluster.all("configmaps")?;
     let reports = reports
         .iter()
@@ -52,7 +52,7 @@ fn is_settled(cluster: &LaidOut) -> Result<bool> {
 }
 
 /// Where an OSD is in the CRUSH map.
-fn host_of(cluster: &LaidOut, osd: u64) -> Result<String> {
+fn host_of(cluster: &CephInPods, osd: u64) -> Result<String> {
     let tree = cluster.ceph.rados().mon("osd tree")?;
     let nodes = tree["nodes"].as_array().context("no tree")?;
     let host = nodes.iter().find(|node| {
@@ -224,7 +224,7 @@ fn a_prepare_job_that_never_finishes() -> Result<()> {
     )
 }
 
-fn set_flag(cluster: &LaidOut, flag: &str, set: bool) -> Result<()> {
+fn set_flag(cluster: &CephInPods, flag: &str, set: bool) -> Result<()> {
     let prefix = if set { "osd set" } else { "osd unset" };
     let set = cluster
         .ceph
@@ -301,7 +301,7 @@ fn osds_that_are_out_go_when_that_is_safe() -> Result<()> {
 const CLASS: &str = "disks";
 
 /// Puts a new disk into a node, as a volume that a claim may have.
-fn new_volume(cluster: &LaidOut, node: &str, name: &str) -> Result<()> {
+fn new_volume(cluster: &CephInPods, node: &str, name: &str) -> Result<()> {
     let path = cluster.new_disk(node, name)?;
     let on_node = json!({ "key": "kubernetes.io/hostname", "operator": "In", "values": [node] });
     let volume = json!({
@@ -316,7 +316,7 @@ fn new_volume(cluster: &LaidOut, node: &str, name: &str) -> Result<()> {
 }
 
 /// Asks for sets of OSDs: each with its name, how many, and whether they may move.
-fn ask_for_sets(cluster: &LaidOut, sets: &[(&str, u32, bool)]) -> Result<()> {
+fn ask_for_sets(cluster: &CephInPods, sets: &[(&str, u32, bool)]) -> Result<()> {
     let spec = json!({
         "storageClassName": CLASS, "volumeMode": "Block", "accessModes": ["ReadWriteOnce"],
         "resources": { "requests": { "storage": "1Gi" } },
@@ -334,7 +334,7 @@ fn ask_for_sets(cluster: &LaidOut, sets: &[(&str, u32, bool)]) -> Result<()> {
 }
 
 /// The Deployments of OSDs on claims, by OSD.
-fn on_claims(cluster: &LaidOut) -> Result<BTreeMap<u64, Value>> {
+fn on_claims(cluster: &CephInPods) -> Result<BTreeMap<u64, Value>> {
     let on_claim = |one: Value| {
         let labels = &one["metadata"]["labels"];
         labels["ceph.rook.io/pvc"].as_str()?;
@@ -349,7 +349,7 @@ fn on_claims(cluster: &LaidOut) -> Result<BTreeMap<u64, Value>> {
 }
 
 /// Waits until that many OSDs are up and nothing is left to do, and looks at those on claims.
-fn wait_settled(cluster: &LaidOut, osds: usize, on: usize) -> Result<BTreeMap<u64, Value>> {
+fn wait_settled(cluster: &CephInPods, osds: usize, on: usize) -> Result<BTreeMap<u64, Value>> {
     wait_up(cluster, osds, Duration::from_mins(4))?;
     cluster.wait_told("nothing is left to do", Duration::from_mins(2), |status| {
         Ok(status["provisioning"].is_null() && is_settled(cluster)?)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::spec::EC_POOL;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
@@ -22,7 +22,7 @@ fn wave(run: &Value) -> BTreeSet<u64> {
 }
 
 /// The OSDs of each placement group that is erasure-coded.
-fn erasure_coded(cluster: &LaidOut) -> Result<Vec<BTreeSet<u64>>> {
+fn erasure_coded(cluster: &CephInPods) -> Result<Vec<BTreeSet<u64>>> {
     let mut rados = cluster.ceph.rados();
     let answer = rados.command(Target::Mgr, "pg ls-by-pool", json!({ "poolstr": EC_POOL }))?;
     let groups = answer["pg_stats"].as_array().context("no placement groups")?;
@@ -33,14 +33,14 @@ fn erasure_coded(cluster: &LaidOut) -> Result<Vec<BTreeSet<u64>>> {
 }
 
 /// The same release by another name is asked for: the shortest way to waves.
-fn ask_for_revision(cluster: &LaidOut) -> Result<String> {
+fn ask_for_revision(cluster: &CephInPods) -> Result<String> {
     let image = format!("{}-again", cluster.image(Release::Reef)?);
     ask_for(cluster, &image)?;
     Ok(image)
 }
 
 /// The run ends, and every daemon has the image.
-fn ensure_ends_well(cluster: &LaidOut, image: &str) -> Result<()> {
+fn ensure_ends_well(cluster: &CephInPods, image: &str) -> Result<()> {
     let status = cluster.wait_ready(image, Duration::from_mins(8))?;
     ensure!(status["run"]["verdict"] == "done", "{status:#}");
     let now = images(cluster)?;
@@ -92,7 +92,7 @@ fn osd_pod_evicted_in_mid_wave() -> Result<()> {
 }
 
 /// Evicts an OSD of an open wave: its number, and the pod that it had.
-fn evicted(cluster: &LaidOut) -> Result<(u64, Value)> {
+fn evicted(cluster: &CephInPods) -> Result<(u64, Value)> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_mins(2) {
         for osd in wave(&wait_for_osds(cluster)?) {

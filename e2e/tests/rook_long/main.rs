@@ -16,13 +16,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator, in_pods};
 use stagger_e2e::roots::Release;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_node-agent");
 
 /// A case on release 18 alone, with an operator that has nothing to do yet.
-fn on_18(name: &str, work: impl FnOnce(&LaidOut, Operator, &mut Phases) -> Result<()>) -> Result<()> {
+fn on_18(name: &str, work: impl FnOnce(&CephInPods, Operator, &mut Phases) -> Result<()>) -> Result<()> {
     in_pods(name, AGENT, Release::Reef, &[Release::Reef], |cluster, phases| {
         let operator = Operator::start(cluster, "one", Release::Reef)?;
         cluster.wait_ready(&cluster.image(Release::Reef)?, Duration::from_mins(1))?;
@@ -33,7 +33,7 @@ fn on_18(name: &str, work: impl FnOnce(&LaidOut, Operator, &mut Phases) -> Resul
 /// A case in which an operator has been asked to go from release 18 to 20; `work` gets the image of 20.
 fn from_18_to_20(
     name: &str,
-    work: impl FnOnce(&LaidOut, Operator, &str, &mut Phases) -> Result<()>,
+    work: impl FnOnce(&CephInPods, Operator, &str, &mut Phases) -> Result<()>,
 ) -> Result<()> {
     let releases = [Release::Reef, Release::Tentacle];
     in_pods(name, AGENT, Release::Reef, &releases, |cluster, phases| {
@@ -46,7 +46,7 @@ fn from_18_to_20(
 }
 
 /// Waits until a wave of OSDs is open, and gives the document of its run.
-fn wait_for_osds(cluster: &LaidOut) -> Result<Value> {
+fn wait_for_osds(cluster: &CephInPods) -> Result<Value> {
     let status = cluster.wait_told("a wave of OSDs is open", Duration::from_mins(4), |status| {
         if status["phase"] == "Blocked" {
             bail!("it is blocked: {status:#}");
@@ -57,12 +57,12 @@ fn wait_for_osds(cluster: &LaidOut) -> Result<Value> {
 }
 
 /// The images of all daemons' pods.
-fn images(cluster: &LaidOut) -> Result<BTreeSet<String>> {
+fn images(cluster: &CephInPods) -> Result<BTreeSet<String>> {
     images_of(cluster, |_| true)
 }
 
 /// The images of the pods with such labels.
-fn images_of(cluster: &LaidOut, which: impl Fn(&Value) -> bool) -> Result<BTreeSet<String>> {
+fn images_of(cluster: &CephInPods, which: impl Fn(&Value) -> bool) -> Result<BTreeSet<String>> {
     Ok(cluster
         .all("pods")?
         .iter()
@@ -73,7 +73,7 @@ fn images_of(cluster: &LaidOut, which: impl Fn(&Value) -> bool) -> Result<BTreeS
 }
 
 /// Asks for an image, and for quick waves.
-fn ask_for(cluster: &LaidOut, image: &str) -> Result<()> {
+fn ask_for(cluster: &CephInPods, image: &str) -> Result<()> {
     cluster.patch_cluster(&json!({ "spec": {
         "cephVersion": { "image": image },
         "updatePolicy": {

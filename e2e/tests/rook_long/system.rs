@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, NEXT_STAGGER_IMAGE, Operator, STAGGER_IMAGE, in_pods};
+use stagger_e2e::ceph_in_pods::{
+    CephInPods, NAMESPACE, NEXT_STAGGER_IMAGE, Operator, STAGGER_IMAGE, in_pods,
+};
 use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for};
@@ -17,7 +19,7 @@ const NODES: usize = 12;
 const NEXT: &str = "99.0.0";
 
 /// The agents that are ready and not ending: the image of each, by node.
-fn agents(cluster: &LaidOut) -> Result<BTreeMap<String, String>> {
+fn agents(cluster: &CephInPods) -> Result<BTreeMap<String, String>> {
     let pods = cluster.all("pods")?;
     let is_ready = |pod: &Value| {
         let conditions = pod["status"]["conditions"].as_array();
@@ -45,14 +47,14 @@ fn are_all_of(agents: &BTreeMap<String, String>, image: &str) -> bool {
 }
 
 /// The Deployments that ask for an image.
-fn with_image(cluster: &LaidOut, image: &str) -> Result<usize> {
+fn with_image(cluster: &CephInPods, image: &str) -> Result<usize> {
     let all = cluster.all("deployments")?;
     let asks = |one: &&Value| one["spec"]["template"]["spec"]["containers"][0]["image"] == image;
     Ok(all.iter().filter(asks).count())
 }
 
 /// What each node has listed of its devices.
-fn listed_devices(cluster: &LaidOut) -> Result<BTreeMap<String, Vec<Value>>> {
+fn listed_devices(cluster: &CephInPods) -> Result<BTreeMap<String, Vec<Value>>> {
     let mut found = BTreeMap::new();
     for map in cluster.all("configmaps")? {
         if let Some(text) = map["data"]["devices.json"].as_str() {
@@ -67,7 +69,7 @@ fn listed_devices(cluster: &LaidOut) -> Result<BTreeMap<String, Vec<Value>>> {
 }
 
 /// A pod says something and is gone; its words are kept on its node.
-fn last_words_are_kept(cluster: &LaidOut) -> Result<()> {
+fn last_words_are_kept(cluster: &CephInPods) -> Result<()> {
     let name = "rook-ceph-crashes";
     cluster.apply(
         "somebody",

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::ceph::CephSpec;
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods, in_pods_of, maintenance, rights_in};
+use stagger_e2e::ceph_in_pods::{
+    CephInPods, NAMESPACE, Operator, in_pods, in_pods_of, maintenance, rights_in,
+};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
@@ -49,7 +51,7 @@ fn leader_killed_three_times() -> Result<()> {
 }
 
 /// A leader whose Lease goes to somebody else ends itself, in the midst of a run: its Deployment starts it again.
-fn ensure_it_ends_without_lease(cluster: &LaidOut, mut leader: Operator) -> Result<()> {
+fn ensure_it_ends_without_lease(cluster: &CephInPods, mut leader: Operator) -> Result<()> {
     let somebody = json!({ "spec": { "holderIdentity": "somebody" } }).to_string();
     let patch = [
         "patch",
@@ -79,7 +81,7 @@ fn ensure_it_ends_without_lease(cluster: &LaidOut, mut leader: Operator) -> Resu
 }
 
 /// The daemons of a kind whose containers were started more than once, by their ids.
-fn restarted(cluster: &LaidOut, kind: &str) -> Result<BTreeSet<String>> {
+fn restarted(cluster: &CephInPods, kind: &str) -> Result<BTreeSet<String>> {
     let pods = cluster.all("pods")?;
     let of_kind = pods
         .iter()
@@ -197,7 +199,7 @@ fn new_image_crash_loops_at_mons() -> Result<()> {
 }
 
 /// Asks for an image and waits until it was given up; meanwhile one monitor at most is away.
-fn ensure_one_mon_is_hit(cluster: &LaidOut, image: &str) -> Result<Value> {
+fn ensure_one_mon_is_hit(cluster: &CephInPods, image: &str) -> Result<Value> {
     ask_for(cluster, image)?;
     let mut hit = BTreeSet::new();
     let status = cluster.wait_told("it was given up", Duration::from_mins(10), |status| {
@@ -214,7 +216,7 @@ fn ensure_one_mon_is_hit(cluster: &LaidOut, image: &str) -> Result<Value> {
 }
 
 /// The same as at first, when it was blocked before.
-fn wait_ready_again(cluster: &LaidOut, image: &str) -> Result<()> {
+fn wait_ready_again(cluster: &CephInPods, image: &str) -> Result<()> {
     cluster.wait_told("all are on that image again", Duration::from_mins(5), |status| {
         let message = status["message"].as_str().unwrap_or_default();
         Ok(status["phase"] == "Ready" && message.ends_with(image))
@@ -250,7 +252,7 @@ fn another_image_in_mid_upgrade() -> Result<()> {
 }
 
 /// The OSDs of the only placement group of a pool.
-fn osds_of(cluster: &LaidOut, pool: &str) -> Result<BTreeSet<String>> {
+fn osds_of(cluster: &CephInPods, pool: &str) -> Result<BTreeSet<String>> {
     let answer = cluster
         .ceph
         .rados()
@@ -403,14 +405,14 @@ fn rgw_and_mon_count_changed_in_mid_upgrade() -> Result<()> {
 }
 
 /// What a budget says; `None`: there is no such budget.
-fn may_go(cluster: &LaidOut, name: &str, field: &str) -> Result<Option<u64>> {
+fn may_go(cluster: &CephInPods, name: &str, field: &str) -> Result<Option<u64>> {
     let all = cluster.all("poddisruptionbudgets")?;
     let found = all.iter().find(|one| one["metadata"]["name"] == name);
     Ok(found.and_then(|found| found["spec"][field].as_u64()))
 }
 
 /// As Rook does where a store has other `instances`.
-fn scale_gateway(cluster: &LaidOut, replicas: u32) -> Result<()> {
+fn scale_gateway(cluster: &CephInPods, replicas: u32) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
     let name = "deployment/rook-ceph-rgw-store-b";
     cluster
@@ -420,7 +422,7 @@ fn scale_gateway(cluster: &LaidOut, replicas: u32) -> Result<()> {
 }
 
 /// As Rook does where a cluster has fewer monitors.
-fn without_monitor_e(cluster: &LaidOut) -> Result<()> {
+fn without_monitor_e(cluster: &CephInPods) -> Result<()> {
     let map = cluster.get("configmap", "rook-ceph-mon-endpoints")?;
     let all = map["data"]["data"].as_str().context("no endpoints")?;
     let fewer: Vec<&str> = all.split(',').filter(|one| !one.starts_with("e=")).collect();
@@ -484,7 +486,7 @@ fn two_ceph_clusters() -> Result<()> {
 const SILENT: &str = "rook-silent";
 
 /// A cluster with a monitor and two OSDs that are none, and nobody at the monitors' address.
-fn silent_cluster(cluster: &LaidOut, old: &str, new: &str) -> Result<()> {
+fn silent_cluster(cluster: &CephInPods, old: &str, new: &str) -> Result<()> {
     let meta = |name: &str| json!({ "name": name, "namespace": SILENT });
     let daemon = |kind: &str, id: &str| {
         let labels = json!({

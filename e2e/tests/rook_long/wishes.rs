@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use stagger_e2e::laid_out::{LaidOut, NAMESPACE, Operator, in_pods};
+use stagger_e2e::ceph_in_pods::{CephInPods, NAMESPACE, Operator, in_pods};
 use stagger_e2e::rados::Target;
 use stagger_e2e::roots::Release;
 
 use crate::{AGENT, ask_for, on_18};
 
 /// The memory limit of each daemon's pod, and the pod's own number.
-fn limits(cluster: &LaidOut, app: &str) -> Result<BTreeMap<String, Value>> {
+fn limits(cluster: &CephInPods, app: &str) -> Result<BTreeMap<String, Value>> {
     let pods = cluster.all("pods")?;
     let of_app = pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == app);
     of_app

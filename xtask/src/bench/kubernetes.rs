@@ -1,4 +1,4 @@
-//! The operator on 1,000 OSD Deployments: a real API server, a Ceph that is only played (`e2e/src/played.rs`).
+//! The operator on 1,000 OSD Deployments: a real API server, a Ceph that is only played (`e2e/src/fake_ceph.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

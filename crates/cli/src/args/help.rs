@@ -98,7 +98,12 @@ pub(crate) fn command_here(kind: Option<&str>) -> Command {
     let command = hide(of_their_kind(with_examples(Cli::command())), commands);
     let command = WITH_GOALS.into_iter().fold(command, |all, name| {
         all.mut_subcommand(name, |looks| {
-            let looks = hide(looks, goals);
+            let mut looks = hide(looks, goals);
+            if kind == Some("ganeti") {
+                // The usual one is of an upgrade.
+                let what = if name == "explain" { " node3" } else { "" };
+                looks = looks.after_help(format!("Example: stagger {name}{what} reboot --needs-reboot"));
+            }
             ALL_GOALS.into_iter().fold(looks, |looks, goal| {
                 looks.mut_subcommand(goal, |goal| {
                     goal.mut_args(|flag| {

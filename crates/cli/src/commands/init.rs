@@ -320,9 +320,18 @@ mod tests {
     use super::*;
     use crate::config;
 
+    /// The configuration, each command of which can be read by a shell.
     fn taken(text: &str) -> config::Config {
-        config::parse(text, Path::new("stagger.toml"))
-            .unwrap_or_else(|error| panic!("{}\n{text}", error.text()))
+        let config = config::parse(text, Path::new("stagger.toml"))
+            .unwrap_or_else(|error| panic!("{}\n{text}", error.text()));
+        for template in config.templates() {
+            let read = std::process::Command::new("sh")
+                .args(["-n", "-c", &template.command])
+                .output()
+                .unwrap();
+            assert!(read.status.success(), "{}: {}", template.key, template.command);
+        }
+        config
     }
 
     #[test]

@@ -78,10 +78,10 @@ pub(crate) fn plan(
     let (units, terms) = (snapshot.units().len(), snapshot.terms());
     let _ = writeln!(
         text,
-        "{}  {}   {units} {}s, {}\n",
+        "{}  {}   {}, {}\n",
         plan.cluster,
         plan.title,
-        terms.unit,
+        counted(units, &terms.unit),
         snapshot.generation()
     );
     if plan.is_empty() && plan.left_alone.is_empty() {

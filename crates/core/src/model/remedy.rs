@@ -14,7 +14,7 @@ impl Code {
                 "more members of that budget serving, or a lower min_size where that is safe for your data"
             }
             Self::UnitDown => {
-                "starting it, or removing it from the cluster; an OSD that is marked out is not waited for"
+                "starting it, or removing it from the cluster; one that its cluster has taken out is not waited for"
             }
             Self::UnitUnknown | Self::RevisionUnknown => {
                 "an observation that shows it: see the conditions in `stagger observe`"

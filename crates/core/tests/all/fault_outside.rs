@@ -182,7 +182,11 @@ fn it_is_held_by_name_and_the_wave_stays() {
     let [Event::Held { reason }] = &events[..] else {
         panic!("{events:?}");
     };
-    assert!(reason.detail.starts_with("osd.1 served"), "{}", reason.detail);
+    assert!(
+        reason.detail.starts_with("osd.1 failed outside the open wave"),
+        "{}",
+        reason.detail
+    );
     // It waits without an end, and without writing the same again.
     let waits = run.next(100 * TIMEOUT, UnitState::Down, Verdict::No);
     assert!(matches!(waits, Decision::Wait { until: None, .. }), "{waits:?}");

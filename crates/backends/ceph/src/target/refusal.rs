@@ -64,8 +64,8 @@ fn known_release(release: &str, units: &[Unit], reasons: &mut Vec<Reason>) -> Op
             return Some(one.clone());
         }
         format!(
-            "{release:?} is Ceph {major} ({name}), and not which version of it: write one like {major}.2.1; `apt-cache madison \
-             ceph-common` or `dnf --showduplicates list ceph-common` on a host lists those that can be had"
+            "{release:?} names a release, Ceph {major} ({name}), and not which version of it: give one like {major}.2.1, or set \
+             `versions` in [software.all], and the newest that every host can install is taken"
         )
     } else {
         let known = release::known();
@@ -318,7 +318,9 @@ fn releases(
     }
     let demanded = require.unwrap_or(0).max(min_mon);
     if major < demanded {
-        let why = format!("the cluster demands release {demanded}, and no daemon of {wanted} would join it");
+        let why = format!(
+            "{wanted} would be a downgrade: the cluster demands release {demanded}, and no daemon of {wanted} would join it"
+        );
         reasons.push(Reason::of_backend("release-too-low", why));
         return;
     }

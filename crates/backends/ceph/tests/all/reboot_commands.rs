@@ -2,7 +2,7 @@
 
 use stagger_ceph::config::Reboot;
 use stagger_ceph::reboot::HostTask;
-use stagger_core::model::Phase;
+use stagger_core::model::{Kind, Phase};
 use stagger_core::run::Action;
 use stagger_engine::cluster::{Call, Executor as _};
 use stagger_engine::hosts::Hosts;
@@ -235,6 +235,53 @@ async fn a_command_in_a_host_s_turn_is_run_until_it_ends_well_and_then_never_aga
     let backend = process_that(&world, &reboot, &machines, other);
     backend.perform(&nth(4), &visit("host.host1")).await.unwrap();
     assert_eq!(machines.reboots().len(), 6);
+}
+
+/// A host's daemons are restarted by their own commands, once; those that another run asks for are restarted again.
+#[tokio::test]
+async fn the_daemons_of_a_host_are_restarted_once_in_its_turn() {
+    let (world, machines) = (world(&["x1", "x0"]), Machines::new());
+    let reboot = machines.reboot("exit 99");
+    let with = |token: &str| {
+        let task = HostTask::Restart {
+            kinds: vec![Kind::new("osd").unwrap()],
+            token: token.to_owned(),
+        };
+        process_that(&world, &reboot, &machines, task)
+    };
+    let visit = |host: &str| {
+        let Action::Visit {
+            unit, phase, moves, ..
+        } = change(host)
+        else {
+            panic!("a visit")
+        };
+        Action::Visit {
+            unit,
+            phase,
+            moves,
+            revision: "maintained".parse().unwrap(),
+        }
+    };
+    let first = with("t1");
+    let told = first.perform(&call(), &visit("host.host1")).await.unwrap();
+    assert!(told.starts_with("done after"), "{told}");
+    let once = machines.reboots();
+    assert!(
+        !once.is_empty()
+            && once
+                .iter()
+                .all(|line| line.starts_with("osd.") && line.ends_with(" on host1")),
+        "{once:?}"
+    );
+    drop(first);
+    let second = with("t1");
+    let told = second.perform(&nth(2), &visit("host.host1")).await.unwrap();
+    assert_eq!(told, "it was done already");
+    assert_eq!(machines.reboots(), once);
+    let other = with("t2");
+    other.perform(&nth(3), &visit("host.host1")).await.unwrap();
+    assert_eq!(machines.reboots().len(), 2 * once.len());
 }
 
 #[test]

@@ -217,6 +217,10 @@ pub(crate) fn process_that(
     settings.hosts.folder = machines.path().join("stagger");
     settings.hosts.timeout = 20;
     settings.cluster.poll = 1;
+    settings.software.all.restart = Some(format!(
+        "echo {{kind}}.{{id}} on {{host}} >>{}/reboots",
+        machines.path().display()
+    ));
     let facts = facts();
     // What a host tells whose command has not been run.
     let before = match task {

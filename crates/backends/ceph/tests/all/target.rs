@@ -156,7 +156,9 @@ fn a_release_may_be_written_in_other_ways() {
     let refused = target(&recorded("16.2.15"), "reef", &TargetPolicy::default()).unwrap_err();
     let why = &refused.0[0].detail;
     assert!(
-        why.contains("\"reef\" is Ceph 18 (reef), and not which version of it: write one like 18.2.1"),
+        why.contains(
+            "\"reef\" names a release, Ceph 18 (reef), and not which version of it: give one like 18.2.1"
+        ),
         "{why}"
     );
 }

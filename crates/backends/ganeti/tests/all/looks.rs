@@ -139,7 +139,7 @@ async fn what_cannot_move_or_has_no_place_is_named() {
     let why = enter(&drained, "n2", &visits, &PlannedMoves::default())
         .unwrap_err()
         .to_string();
-    assert!(why.contains("by others"), "{why}");
+    assert!(why.contains("not by stagger"), "{why}");
 
     let away = facts(|world| {
         world.add("web", "drbd", "n2", Some("n3"));

@@ -108,10 +108,10 @@ fn release_notes_announce_the_locks() {
     ];
     assert_eq!(
         lint(&files, &manifest(), None).notes(),
-        "## Locks of the schema upgrade to 6.3, on PostgreSQL\n\n - `nodes`: adding the column fake takes ACCESS \
-         EXCLUSIVE: no reads or writes for an instant (`1.sql`)\n - `nodes`: creating the index i takes SHARE: no writes \
-         while all its rows are gone through; CREATE INDEX CONCURRENTLY, outside of a transaction (`1.sql`)\n\n ## Locks \
-         of the schema upgrade to ocata, on PostgreSQL\n\n - `traits`: adding the column note takes ACCESS EXCLUSIVE: no \
+        "## Locks of the schema upgrade to 6.3, on PostgreSQL\n\n- `nodes`: adding the column fake takes ACCESS \
+         EXCLUSIVE: no reads or writes for an instant (`1.sql`)\n- `nodes`: creating the index i takes SHARE: no writes \
+         while all its rows are gone through; CREATE INDEX CONCURRENTLY, outside of a transaction (`1.sql`)\n\n## Locks \
+         of the schema upgrade to ocata, on PostgreSQL\n\n- `traits`: adding the column note takes ACCESS EXCLUSIVE: no \
          reads or writes for an instant (`3.sql`)"
     );
     assert_eq!(judged("CREATE TABLE t (a TEXT)").notes(), "");

@@ -195,8 +195,8 @@ fn release_notes_tell_what_was_accepted() {
     let text = "-- stagger: allow unknown-statement: no service asks for it\nDROP VIEW busy;\nALTER TABLE nodes ADD COLUMN a TEXT";
     assert_eq!(
         judged(text).notes(),
-        "## Locks of the schema upgrade to ocata, on PostgreSQL\n\n - `nodes`: adding the column a takes ACCESS \
-         EXCLUSIVE: no reads or writes for an instant (`0007.sql`)\n\n ## Accepted in the schema upgrade to ocata\n\n - \
+        "## Locks of the schema upgrade to ocata, on PostgreSQL\n\n- `nodes`: adding the column a takes ACCESS \
+         EXCLUSIVE: no reads or writes for an instant (`0007.sql`)\n\n## Accepted in the schema upgrade to ocata\n\n- \
          unknown-statement: no rule knows whether this is safe: DROP VIEW busy; accepted: no service asks for it \
          (`0007.sql`)"
     );

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{LaidOut, NAMESPACE, deployments};
+use super::{CephInPods, NAMESPACE, deployments};
 use crate::ceph::Kind;
 use crate::rados::Target;
 use crate::roots::Release;
 
-impl LaidOut {
+impl CephInPods {
     /// `kubectl drain`, for at most so many seconds.
     ///
     /// # Errors

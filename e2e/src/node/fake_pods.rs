@@ -13,13 +13,13 @@ use super::status::{ContainerState, status, time};
 use super::{Image, Shared};
 
 /// The last words of a pod that is only played, if it is.
-pub(super) fn is_played<'a>(images: &'a BTreeMap<String, Image>, pod: &Pod) -> Option<&'a str> {
+pub(super) fn is_fake<'a>(images: &'a BTreeMap<String, Image>, pod: &Pod) -> Option<&'a str> {
     let first = pod.spec.as_ref()?.containers.first()?;
     images.get(first.image.as_ref()?)?.played.as_deref()
 }
 
 /// Does what the pod as it was seen asks for: it becomes ready, it ends, or it goes.
-pub(super) async fn play(shared: Arc<Shared>, pod: Pod, words: String) {
+pub(super) async fn serve(shared: Arc<Shared>, pod: Pod, words: String) {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let name = pod.metadata.name.clone().unwrap_or_default();
     let api: Api<Pod> = Api::namespaced(shared.client.clone(), &namespace);
@@ -102,8 +102,8 @@ mod tests {
             ..Image::default()
         };
         let images = BTreeMap::from([("i".to_owned(), image), ("j".to_owned(), Image::default())]);
-        assert_eq!(is_played(&images, &pod("Always")), Some("18"));
-        assert_eq!(is_played(&BTreeMap::new(), &pod("Always")), None);
+        assert_eq!(is_fake(&images, &pod("Always")), Some("18"));
+        assert_eq!(is_fake(&BTreeMap::new(), &pod("Always")), None);
     }
 
     #[test]

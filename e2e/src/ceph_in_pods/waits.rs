@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::{LaidOut, NAMESPACE};
+use super::{CephInPods, NAMESPACE};
 use crate::command::say;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(400);
 
-impl LaidOut {
+impl CephInPods {
     /// Waits until the CephMaintenance's status is as it should be, and gives it. Each new message is printed.
     ///
     /// # Errors

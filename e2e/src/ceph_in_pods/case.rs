@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::LaidOut;
+use super::CephInPods;
 use crate::case::{Phases, case, loaded};
 use crate::ceph::CephSpec;
 use crate::command::say;
@@ -20,7 +20,7 @@ pub fn in_pods(
     agent: &str,
     release: Release,
     releases: &[Release],
-    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
+    work: impl FnOnce(&CephInPods, &mut Phases) -> Result<()>,
 ) -> Result<()> {
     in_pods_of(CephSpec::default(), name, agent, release, releases, work)
 }
@@ -35,11 +35,11 @@ pub fn in_pods_of(
     agent: &str,
     release: Release,
     releases: &[Release],
-    work: impl FnOnce(&LaidOut, &mut Phases) -> Result<()>,
+    work: impl FnOnce(&CephInPods, &mut Phases) -> Result<()>,
 ) -> Result<()> {
     case(name, || {
         let mut phases = Phases::begin();
-        let cluster = LaidOut::start(release, spec, releases, Path::new(agent))?;
+        let cluster = CephInPods::start(release, spec, releases, Path::new(agent))?;
         phases.lap("Ceph in pods");
         let result = loaded(&cluster.ceph, &mut phases, |phases| work(&cluster, phases));
         if result.is_err() {

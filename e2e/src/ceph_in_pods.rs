@@ -11,7 +11,7 @@ mod disks;
 mod drained;
 mod gateways;
 mod operator;
-mod told;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ pub const NEXT_STAGGER_IMAGE: &str = "stagger:next";
 
 /// A cluster laid out. Dropping it ends all of it.
 #[derive(Debug)]
-pub struct LaidOut {
+pub struct CephInPods {
     // In this order they end: the agent and the plane before the sandbox that they run in.
     /// The kubelets.
     pub agent: Agent,
@@ -52,7 +52,7 @@ pub struct LaidOut {
     pub ceph: Cluster,
 }
 
-impl LaidOut {
+impl CephInPods {
     /// Makes one on `release`; `releases` are at hand as images.
     ///
     /// # Errors

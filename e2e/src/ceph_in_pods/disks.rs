@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::{LaidOut, node_folder};
+use super::{CephInPods, node_folder};
 
 /// Where they are, as the node sees it.
 const FOLDER: &str = "var/lib/disks";
 /// As large as those of the other OSDs.
 const SIZE: u64 = 1 << 30;
 
-impl LaidOut {
+impl CephInPods {
     /// Puts a new, empty disk into a node, and gives its path there.
     ///
     /// # Errors

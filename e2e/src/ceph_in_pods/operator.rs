@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::{LaidOut, NAMESPACE, STAGGER_IMAGE};
+use super::{CephInPods, NAMESPACE, STAGGER_IMAGE};
 use crate::command::{last_lines, run};
 use crate::kubernetes::Plane;
 use crate::roots::Release;
@@ -29,7 +29,7 @@ impl Operator {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start(cluster: &LaidOut, name: &str, release: Release) -> Result<Self> {
+    pub fn start(cluster: &CephInPods, name: &str, release: Release) -> Result<Self> {
         Self::start_with(cluster, name, release, &[])
     }
 
@@ -37,7 +37,7 @@ impl Operator {
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn start_with(cluster: &LaidOut, name: &str, release: Release, more: &[&str]) -> Result<Self> {
+    pub fn start_with(cluster: &CephInPods, name: &str, release: Release, more: &[&str]) -> Result<Self> {
         let place = Place {
             sandbox: cluster.ceph.sandbox(),
             plane: &cluster.plane,
@@ -103,7 +103,7 @@ impl Operator {
     ///
     /// # Errors
     /// None of them does.
-    pub fn leader(cluster: &LaidOut, of: &[Self]) -> Result<usize> {
+    pub fn leader(cluster: &CephInPods, of: &[Self]) -> Result<usize> {
         let lease = cluster.get("lease", "stagger-operator")?;
         let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
         of.iter()
@@ -115,7 +115,7 @@ impl Operator {
     ///
     /// # Errors
     /// The server refuses one.
-    pub fn rights(cluster: &LaidOut) -> Result<()> {
+    pub fn rights(cluster: &CephInPods) -> Result<()> {
         rights_to_provision(&cluster.plane)
     }
 

@@ -4,10 +4,10 @@
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use super::{LaidOut, NAMESPACE};
+use super::{CephInPods, NAMESPACE};
 use crate::ceph::{Daemon, Kind, rgw_address};
 
-impl LaidOut {
+impl CephInPods {
     /// Makes the two gateways one Deployment of two pods, on the nodes and at the addresses that they had, which
     /// Kubernetes updates one after the other.
     ///
