@@ -407,11 +407,31 @@ fn read_as_toml<T: serde::de::DeserializeOwned>(text: &str, path: &Path) -> Resu
             .replace("expected u32", "expected a whole number from 0 up");
         let words = words.replace("expected u64", "expected a whole number from 0 up");
         refused.causes.push(words.replace('\n', "\n    "));
-        match nearest(&message) {
-            Some(known) => refused.hint(format!("did you mean `{known}`?")),
-            None => refused,
+        match (nearest(&message), line_of(&message, text)) {
+            (Some(known), _) => refused.hint(format!("did you mean `{known}`?")),
+            (None, Some(line)) => refused.hint(line),
+            (None, None) => refused,
         }
     })
+}
+
+/// The line that has the value of which the message says no more than that it is in `[cluster]`, if there is but one.
+fn line_of(message: &str, text: &str) -> Option<String> {
+    message.lines().find(|line| line.ends_with("| [cluster]"))?;
+    let (_, after) = message
+        .split_once("invalid value: ")
+        .or_else(|| message.split_once("invalid type: "))?;
+    let (value, _) = after.split_once('`')?.1.split_once('`')?;
+    let has = |line: &str| {
+        line.split_once('=')
+            .is_some_and(|(_, given)| given.split('#').next().unwrap_or_default().trim() == value)
+    };
+    let mut found = text.lines().zip(1..).filter(|(line, _)| has(line));
+    let (line, number) = found.next()?;
+    found
+        .next()
+        .is_none()
+        .then(|| format!("line {number}: {}", line.trim()))
 }
 
 /// The known key nearest to the unknown one that the message names.
@@ -451,6 +471,13 @@ mod tests {
             config.ceph().unwrap().hosts.folder,
             Path::new("/var/lib/stagger/lab")
         );
+    }
+
+    /// What is in a table with a kind is refused as a whole by the parser: the line is found by its value.
+    #[test]
+    fn a_value_that_cannot_be_is_named_with_its_line() {
+        let told = refused("lock_expires = -30   # seconds\n");
+        assert!(told.contains("line 4: lock_expires = -30"), "{told}");
     }
 
     #[test]

@@ -30,9 +30,9 @@ const GENERAL: &[Planted] = &[
         says: "la b",
     },
     Planted {
-        good: "[cluster]",
-        bad: "[clutser]",
-        says: "did you mean `cluster`?",
+        good: "",
+        bad: "[polcy]\nmax_in_parallel = 1",
+        says: "did you mean `policy`?",
     },
     Planted {
         good: "lock_expires = ",
