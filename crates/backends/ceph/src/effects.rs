@@ -220,8 +220,25 @@ impl OnHosts<'_> {
                 last_words(&ran.output)
             )
         };
-        Err(BackendError::permanent(tried, why))
+        let failed = BackendError::permanent(tried, why);
+        Err(match cure(kind, id, &ran.output) {
+            Some(cure) => failed.hint(cure),
+            None => failed,
+        })
     }
+}
+
+/// What helps a monitor that does not start since it has not recorded which release its cluster demands. It records that when it
+/// processes a new monitor map, and not if it learned the map from another monitor while it was out of the quorum
+/// (`MonmapMonitor::update_from_paxos` returns before).
+fn cure(kind: &str, id: &str, output: &str) -> Option<String> {
+    (kind == "mon" && output.contains("you should first upgrade to")).then(|| {
+        format!(
+            "mon.{id} has not recorded the release that the cluster demands: its file `min_mon_release` is behind. A monitor records it \
+             with the next change of the monitor map, as `ceph mon set-weight {id} 1` is one and `ceph mon set-weight {id} 0` another; \
+             then start the same run again"
+        )
+    })
 }
 
 /// A step of the procedure.
@@ -244,4 +261,19 @@ pub(crate) async fn step(api: &dyn CephApi, step: &str) -> Result<String, Backen
         .await
         .map_err(|e| api_error(&tried, &e))?;
     Ok(format!("require_osd_release is {name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen in a story on a busy machine: a monitor that was out of the quorum when the others had all come to 18.
+    #[test]
+    fn a_monitor_that_has_not_recorded_the_release_has_a_cure() {
+        let said = "you should first upgrade to 17 (quincy) or 18 (reef)";
+        let told = cure("mon", "c", said).unwrap();
+        assert!(told.contains("`ceph mon set-weight c 1`"), "{told}");
+        assert_eq!(cure("osd", "1", said), None);
+        assert_eq!(cure("mon", "c", "address in use"), None);
+    }
 }
