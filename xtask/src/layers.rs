@@ -102,7 +102,7 @@ const IMPURE: [&str; 9] = [
 ];
 
 /// What the core's code must not name, however it is imported or renamed.
-const IMPURE_PATHS: [&[&str]; 7] = [
+const IMPURE_PATHS: [&[&str]; 14] = [
     &["std", "fs"],
     &["std", "env"],
     &["std", "net"],
@@ -110,6 +110,15 @@ const IMPURE_PATHS: [&[&str]; 7] = [
     &["std", "thread"],
     &["std", "time", "Instant"],
     &["std", "time", "SystemTime"],
+    &["std", "os"],
+    &["std", "io", "stdin"],
+    &["std", "io", "stdout"],
+    &["std", "io", "stderr"],
+    // That of each process is another one.
+    &["std", "hash", "RandomState"],
+    &["std", "collections", "hash_map", "RandomState"],
+    // That of the machine.
+    &["jiff", "tz", "TimeZone", "system"],
 ];
 
 /// Words that the core's sources must not say, its tests included.
@@ -232,7 +241,7 @@ pub(crate) fn layers() -> Result<()> {
         bail!("stagger-core reaches {found}: the core decides, and never asks the world");
     }
     words(&root().join("crates/core/src"))?;
-    modules(root())
+    modules(root()).map(drop)
 }
 
 fn words(folder: &Path) -> Result<()> {
@@ -264,6 +273,9 @@ fn words(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What is impure under whatever name of what is before it: a clock, and the time zone of the machine.
+const IMPURE_ENDS: [&str; 2] = ["now", "system"];
+
 /// Whether a path leads to the world: to what is impure or a part of it, to all around it, or to a clock under any name.
 fn is_impure(path: &[String]) -> bool {
     let leads = |impure: &&[&str]| {
@@ -271,8 +283,11 @@ fn is_impure(path: &[String]) -> bool {
         path.iter().zip(impure.iter()).all(|(one, other)| one == other)
             && (shorter == impure.len() || path.first().is_some_and(|first| first == "std"))
     };
-    let tells_time = path.len() > 1 && path.last().is_some_and(|last| last == "now");
-    tells_time || IMPURE_PATHS.iter().any(leads)
+    let is_of_the_machine = path.len() > 1
+        && path
+            .last()
+            .is_some_and(|last| IMPURE_ENDS.contains(&last.as_str()));
+    is_of_the_machine || IMPURE_PATHS.iter().any(leads)
 }
 
 #[cfg(test)]
@@ -290,6 +305,15 @@ mod tests {
             "use std::{time::{Duration, Instant as I}};",
             "fn f() { ::std::process::exit(1) }",
             "use jiff::Timestamp as T; fn f() -> T { T::now() }",
+            "use std::io::*;",
+            "use std::io::{self, Read};",
+            "fn f() -> usize { ::std::io::stdin().lines().count() }",
+            "use std::io::stderr as e;",
+            "use std::os::unix::fs::MetadataExt as _;",
+            "use std::collections::hash_map::{Entry, RandomState};",
+            "use std::hash::{Hash, RandomState};",
+            "fn f() -> jiff::tz::TimeZone { jiff::tz::TimeZone::system() }",
+            "use jiff::tz::TimeZone as Z; fn f() -> Z { Z::system() }",
         ] {
             let named = paths(code).unwrap();
             assert!(named.iter().any(|path| is_impure(path)), "{code}: {named:?}");
@@ -297,6 +321,8 @@ mod tests {
         for code in [
             "use std::time::Duration; use std::collections::{BTreeMap, BTreeSet};",
             "use jiff::Timestamp; fn f(now: Timestamp) -> Timestamp { now }",
+            "use std::hash::{Hash, Hasher}; use std::collections::hash_map::Entry; use std::io::Write;",
+            "use jiff::tz::TimeZone; fn f() -> TimeZone { TimeZone::UTC }",
         ] {
             let named = paths(code).unwrap();
             assert!(!named.iter().any(|path| is_impure(path)), "{code}: {named:?}");

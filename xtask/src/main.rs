@@ -34,7 +34,7 @@ cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters be
 cargo xtask bench ironic                      a real upgrade beside the same by hand; writes docs/bench-ironic.md
 cargo xtask bench versioned [--rows N]        what versions and migrations cost; writes docs/bench-versioned.md
 cargo xtask simulate --worlds N [--seed S]    random worlds against the real driver, judged by the truth
-cargo xtask layers                            who may depend on whom, and that the core is pure
+cargo xtask layers [--modules]                who may depend on whom, and that the core is pure; or only the modules, crate by crate
 cargo xtask fuzz [--seconds N] [TARGET]       what comes from outside, against the parsers; 20 s each
 cargo xtask krew PROGRAM URL FOLDER           the plugin of kubectl, packed, and its manifest: where it will be fetched from
 cargo xtask package [URL]                     a Debian package, the plugin and checksums in target/package; tried in a Debian root; the container image, tried
@@ -64,6 +64,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
             simulate::simulate(worlds.parse()?, Some(seed.parse()?))
         }
         ["layers"] => layers::layers(),
+        ["layers", "--modules"] => modules::told(report::root()),
         ["package"] => package::package(None),
         ["package", url] => package::package(Some(url)),
         ["krew", program, url, folder] => krew::krew(program, url, folder),

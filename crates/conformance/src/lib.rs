@@ -1,9 +1,10 @@
 //! What every backend has to pass.
 //!
 //! A new backend is written against this: [`lock`] has the laws of [`Lock`](stagger_engine::cluster::Lock), [`source`] that of
-//! [`Source`](stagger_engine::cluster::Source), [`guards`] those of what a run takes from a cluster for a time, and [`process`]
-//! carries a run out by one process after another, of which each may die at any touch of its journal ([`fuse`]). A backend
-//! brings what is its own: a double of its cluster, and what is well at the end.
+//! [`Source`](stagger_engine::cluster::Source), [`planner`] those of [`Planner`](stagger_engine::cluster::Planner), [`executor`] those
+//! of [`Executor`](stagger_engine::cluster::Executor), [`guards`] those of what a run takes from a cluster for a time, and
+//! [`process`] carries a run out by one process after another, of which each may die at any touch of its journal ([`fuse`]). A
+//! backend brings what is its own: a double of its cluster, and what is well at the end.
 //!
 //! Time does not pass by waiting ([`clock`], [`hasty`]): a gate that holds for minutes takes milliseconds here.
 #![allow(
@@ -14,10 +15,12 @@
 )]
 
 pub mod clock;
+pub mod executor;
 pub mod fuse;
 pub mod guards;
 pub mod hasty;
 pub mod listener;
 pub mod lock;
+pub mod planner;
 pub mod process;
 pub mod source;

@@ -6,4 +6,5 @@ mod journal;
 mod lease_is_kept;
 mod lost_answer;
 mod one_unit;
+mod rails;
 mod slow_store;

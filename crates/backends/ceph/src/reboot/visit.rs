@@ -137,6 +137,8 @@ impl HostVisit<'_> {
                     return Ok((now, told));
                 }
                 Ok(_) if send == Send::Yes && !sent => {
+                    // Monitors look at no token: whoever was overtaken is refused by the host before anything is handed over.
+                    self.shell.raise_fence(host, call.fence).await?;
                     self.hand_over().await?;
                     self.run_before(call, host, &tried).await?;
                     lost = self.send(call, host, &tried).await?;

@@ -13,7 +13,7 @@ use stagger_conformance::lock;
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
 use stagger_engine::beats::Heartbeats;
-use stagger_engine::cluster::{Call, Executor as _, Lock as _, LockError, LockRecord};
+use stagger_engine::cluster::{Call, Executor as _, Lock, LockError, LockRecord};
 use stagger_engine::supervisor::Identity;
 
 /// Monitors that keep keys and flags, and one map.
@@ -163,6 +163,9 @@ async fn its_lock_has_the_laws_of_every_lock() {
     lock::the_anchor_outlives_the_lock(&one).await;
     lock::one_writer_at_a_time(&one, &other).await;
     lock::a_silent_holder_is_waited_out(&one, &other).await;
+    let crowd: Vec<_> = (0..8).map(|_| named(&monitors, "lab", 1)).collect();
+    let crowd: Vec<&dyn Lock> = crowd.iter().map(|backend| backend as &dyn Lock).collect();
+    lock::of_a_crowd_one_has_it(&crowd, Duration::from_secs(20)).await;
 }
 
 #[tokio::test]

@@ -115,6 +115,14 @@ impl CephApi for World {
     }
 }
 
+impl World {
+    /// The managers in the order of the monitors' choice, and the keys.
+    pub(crate) fn told(&self) -> (Vec<String>, BTreeMap<String, String>) {
+        let state = self.state.lock().unwrap();
+        (state.managers.clone(), state.keys.clone())
+    }
+}
+
 /// A folder that stands for the hosts: the boot of each, and a line for each reboot.
 pub(crate) struct Machines(tempfile::TempDir);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stagger_conformance::lock;
 use stagger_core::model::RunId;
-use stagger_engine::cluster::{Lock as _, LockError};
+use stagger_engine::cluster::{Lock, LockError};
 use stagger_ganeti::lock::{hand_over, same_host};
 
 use crate::common::{Setup, claim, setup};
@@ -22,6 +22,16 @@ async fn its_lock_has_the_laws_of_every_lock() {
     let (one, other) = (setup.backend(None), setup.backend(None));
     lock::one_writer_at_a_time(&one, &other).await;
     lock::a_silent_holder_is_waited_out(&one, &other).await;
+    let crowd: Vec<_> = (0..8).map(|_| setup.backend(None)).collect();
+    let crowd: Vec<&dyn Lock> = crowd.iter().map(|backend| backend as &dyn Lock).collect();
+    lock::of_a_crowd_one_has_it(&crowd, Duration::from_secs(20)).await;
+}
+
+/// What is written may be read a moment later: whoever reads it has taken the lock in between, and has seen that.
+#[tokio::test]
+async fn the_place_of_the_journal_outlives_it() {
+    let setup = setup(World::with_nodes(2)).await;
+    lock::the_anchor_outlives_the_lock(&setup.backend(None)).await;
 }
 
 /// However two contenders' requests interleave, they never both hold it. Side by side both give up.

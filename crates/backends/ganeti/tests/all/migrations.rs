@@ -77,7 +77,7 @@ async fn one_that_cannot_go_live_is_named_with_what_would_let_it_go() {
     assert!(said.iter().any(|why| why.contains(lets)), "{said:?}");
 }
 
-fn enter_n2() -> Action {
+pub fn enter_n2() -> Action {
     let unit = |name: &str| UnitId::new(name).unwrap();
     Action::Visit {
         unit: unit("n2"),
@@ -92,7 +92,7 @@ fn enter_n2() -> Action {
     }
 }
 
-fn with_web() -> World {
+pub fn with_web() -> World {
     let mut world = World::with_nodes(3);
     world.add("web", "drbd", "n2", Some("n3"));
     world

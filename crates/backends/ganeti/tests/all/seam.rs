@@ -52,6 +52,19 @@ fn world() -> World {
     world
 }
 
+/// Recorded answers of RAPI.
+pub fn recorded_bodies() -> BTreeMap<String, Box<RawValue>> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");
+    FILES
+        .into_iter()
+        .map(|file| {
+            let body = std::fs::read_to_string(folder.join(file)).unwrap();
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            (file.to_owned(), serde_json::value::to_raw_value(&body).unwrap())
+        })
+        .collect()
+}
+
 #[tokio::test]
 async fn every_recorded_form_is_read_as_it_was_saved() {
     let setup = setup(world()).await;
@@ -61,15 +74,7 @@ async fn every_recorded_form_is_read_as_it_was_saved() {
     assert_eq!((&saved.cluster, &saved.jobs), (&now.cluster, &now.jobs));
     assert_eq!(saved.live.unwrap().nodes, now.live.unwrap().nodes);
 
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rapi");
-    let bodies: BTreeMap<String, Box<RawValue>> = FILES
-        .into_iter()
-        .map(|file| {
-            let body = std::fs::read_to_string(folder.join(file)).unwrap();
-            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
-            (file.to_owned(), serde_json::value::to_raw_value(&body).unwrap())
-        })
-        .collect();
+    let bodies = recorded_bodies();
     let described = saved_and_read(&RecordedGaneti::bodies(lab(), bodies).unwrap()).await;
     assert!(described.live.is_none() && described.at == Timestamp::UNIX_EPOCH);
 

@@ -11,7 +11,7 @@ use stagger_ironic::records::{Record, RecordState};
 use crate::common::{Setup, call, goal, setup};
 
 /// Everything as in mid-upgrade: new code everywhere, held to the old release.
-async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
+pub async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
     let backend = setup.backend(Some(goal()));
     let token = backend.lock(&claim("one"), 0).await.unwrap();
     for (seq, step) in (1..).zip(["schema", "pin"]) {
@@ -23,7 +23,7 @@ async fn in_mid_upgrade(setup: &Setup) -> (IronicBackend, u64) {
     (backend, token)
 }
 
-fn visit(unit: &str, phase: Phase, revision: &str) -> Action {
+pub fn visit(unit: &str, phase: Phase, revision: &str) -> Action {
     Action::Visit {
         unit: UnitId::new(unit).unwrap(),
         phase,
@@ -49,7 +49,7 @@ async fn turn(
     Ok(())
 }
 
-const HELD: &str = "29.0.6-pinned-2024.2";
+pub const HELD: &str = "29.0.6-pinned-2024.2";
 const FREE: &str = "29.0.6";
 
 #[tokio::test]

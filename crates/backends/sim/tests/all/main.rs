@@ -2,6 +2,7 @@
 
 mod crash;
 mod determinism;
+mod laws;
 mod playing;
 mod rehearse;
 mod scenarios;

@@ -1,7 +1,7 @@
 //! A cluster of one unit, and a driver that has begun to change it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,10 +21,9 @@ use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, Identity};
 
-/// One unit. The answer to the first enters is lost, and they land just before the next call.
-#[derive(Debug)]
+/// One unit, as one process reaches it. The answer to the first enters is lost, and they land just before the next call.
 pub(crate) struct OneUnit {
-    pub(crate) clock: Arc<Waiting>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cluster: ClusterName,
     /// How many answers are lost.
     pub(crate) lost: usize,
@@ -35,7 +34,85 @@ pub(crate) struct OneUnit {
     /// The first is not reached at all now.
     pub(crate) away: AtomicBool,
     /// Up, what it runs, and the calls made to it.
-    pub(crate) unit: Mutex<(bool, &'static str, Vec<String>)>,
+    pub(crate) unit: Arc<Mutex<(bool, &'static str, Vec<String>)>>,
+    /// What keeps late calls from doing harm, as the process believes.
+    pub(crate) fencing: Fencing,
+    /// What the unit does to that end.
+    pub(crate) rail: Arc<Rail>,
+    /// The generation of the unit in the last observation of this process.
+    pub(crate) seen: AtomicU64,
+    /// The process is stopped in its first enter, which lands so much later.
+    pub(crate) late: Option<Duration>,
+    pub(crate) stopped: tokio::sync::watch::Sender<bool>,
+}
+
+/// How the unit takes calls.
+#[derive(Debug, Default)]
+pub(crate) struct Rail {
+    /// It refuses what it should.
+    pub(crate) checks: bool,
+    /// A call carries the generation that there is when it lands, and not the one that its process had observed.
+    pub(crate) reads_late: bool,
+    /// How long each call is on its way.
+    pub(crate) takes: Duration,
+    /// The newest token of the lock.
+    pub(crate) given: AtomicU64,
+    /// The newest token that the unit has seen.
+    pub(crate) token: AtomicU64,
+    /// It grows with each change of the unit, and with each fence.
+    pub(crate) generation: AtomicU64,
+    /// Whose calls have landed, in their order.
+    pub(crate) landed: Mutex<Vec<u64>>,
+}
+
+impl Rail {
+    /// A call with that token comes to the unit.
+    fn lands(&self, fencing: Fencing, token: u64, generation: u64) -> Result<(), BackendError> {
+        let refuses = self.checks
+            && match fencing {
+                Fencing::Fenced => token < self.token.load(Ordering::Relaxed),
+                Fencing::Conditional => {
+                    !self.reads_late && generation != self.generation.load(Ordering::Relaxed)
+                }
+                Fencing::Bounded(_) => false,
+            };
+        if refuses {
+            return Err(BackendError::permanent("call u.1", "it was overtaken"));
+        }
+        self.token.fetch_max(token, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.landed.lock().unwrap().push(token);
+        Ok(())
+    }
+}
+
+impl OneUnit {
+    /// It serves on `1`.
+    pub(crate) fn new(clock: Arc<dyn Clock>, fencing: Fencing, rail: Rail) -> Self {
+        Self {
+            clock,
+            cluster: ClusterName::new("c").unwrap(),
+            lost: 0,
+            others: 0,
+            deaf: false,
+            away: AtomicBool::new(false),
+            unit: Arc::new(Mutex::new((true, "1", Vec::new()))),
+            fencing,
+            rail: Arc::new(rail),
+            seen: AtomicU64::new(0),
+            late: None,
+            stopped: tokio::sync::watch::channel(false).0,
+        }
+    }
+
+    /// The same unit, as another process reaches it.
+    pub(crate) fn of_another_process(&self) -> Self {
+        Self {
+            unit: Arc::clone(&self.unit),
+            rail: Arc::clone(&self.rail),
+            ..Self::new(Arc::clone(&self.clock), self.fencing, Rail::default())
+        }
+    }
 }
 
 /// Time that passes when somebody waits.
@@ -64,6 +141,8 @@ impl Listener for Nobody {
 #[async_trait]
 impl Executor for OneUnit {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
+        let generation = self.rail.generation.load(Ordering::Relaxed);
+        self.seen.store(generation, Ordering::Relaxed);
         let (up, runs, _) = &*self.unit.lock().unwrap();
         let unit = Unit {
             id: UnitId::new("u.1").unwrap(),
@@ -100,7 +179,7 @@ impl Executor for OneUnit {
     }
 
     fn fencing(&self, _: &Action) -> Fencing {
-        Fencing::Fenced
+        self.fencing
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
@@ -110,6 +189,20 @@ impl Executor for OneUnit {
                 "nothing here needs it",
             ));
         };
+        let generation = self.seen.load(Ordering::Relaxed);
+        let is_late = *phase == Phase::Enter && !*self.stopped.borrow();
+        let late = self.late.filter(|_| is_late);
+        if late.is_some() {
+            self.stopped.send_replace(true);
+        }
+        let way = late.unwrap_or(self.rail.takes);
+        if !way.is_zero() {
+            tokio::time::sleep(way).await;
+        }
+        self.rail.lands(self.fencing, call.fence, generation)?;
+        // What it has done itself it knows.
+        self.seen
+            .store(self.rail.generation.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut unit = self.unit.lock().unwrap();
         unit.2.push(format!("{phase:?} {}", call.seq));
         match phase {
@@ -130,6 +223,9 @@ impl Executor for OneUnit {
         if is_away && names.contains(&"u.1") {
             return Err(BackendError::transient("raise the fence", "u.1 is away"));
         }
+        self.rail.token.fetch_max(fence, Ordering::Relaxed);
+        let generation = self.rail.generation.fetch_add(1, Ordering::Relaxed) + 1;
+        self.seen.store(generation, Ordering::Relaxed);
         let raised = format!("fence {fence} on {}", names.join(" "));
         self.unit.lock().unwrap().2.push(raised);
         Ok(())
@@ -151,10 +247,18 @@ impl Lock for OneUnit {
     }
 
     async fn lock(&self, _: &LockRecord, at_least: u64) -> Result<u64, LockError> {
-        Ok(at_least + 1 + self.others)
+        let token = at_least + 1 + self.others;
+        self.rail.given.fetch_max(token, Ordering::Relaxed);
+        Ok(token)
     }
 
-    async fn renew(&self, _: &LockRecord, _: u64) -> Result<(), LockError> {
+    async fn renew(&self, _: &LockRecord, fence: u64) -> Result<(), LockError> {
+        if *self.stopped.borrow() {
+            std::future::pending::<()>().await;
+        }
+        if fence < self.rail.given.load(Ordering::Relaxed) {
+            return Err(LockError::Lost("another has it".to_owned()));
+        }
         Ok(())
     }
 
@@ -211,17 +315,23 @@ impl Begun {
         deaf: bool,
         store: impl FnOnce(SqliteStore) -> Box<dyn JournalStore>,
     ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(Waiting(Mutex::new(Timestamp::UNIX_EPOCH)));
-        let world = Arc::new(OneUnit {
-            clock: Arc::clone(&clock),
-            cluster: ClusterName::new("c").unwrap(),
+        let world = OneUnit {
             lost,
             others,
             deaf,
-            away: AtomicBool::new(false),
-            unit: Mutex::new((true, "1", Vec::new())),
-        });
+            ..OneUnit::new(clock, Fencing::Fenced, Rail::default())
+        };
+        Self::on(Arc::new(world), Policy::default(), store).await
+    }
+
+    /// A run begins on that.
+    pub(crate) async fn on(
+        world: Arc<OneUnit>,
+        policy: Policy,
+        store: impl FnOnce(SqliteStore) -> Box<dyn JournalStore>,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let parts = parts(&world, &folder, store);
         let run = RunId::new("r1").unwrap();
         let who = Identity::of_this_process();
@@ -230,7 +340,7 @@ impl Begun {
             &who,
             run,
             target(),
-            Policy::default(),
+            policy,
             serde_json::Value::Null,
             stagger_core::model::Topology::default(),
         )
@@ -280,7 +390,7 @@ pub(crate) fn parts(
     DriverParts {
         backend: Arc::clone(world) as Arc<dyn Backend>,
         store: store(SqliteStore::open(&folder.path().join("journal.db")).unwrap()),
-        clock: Arc::clone(&world.clock) as Arc<dyn Clock>,
+        clock: Arc::clone(&world.clock),
         artifacts: Artifacts::in_folder(folder.path().join("artifacts")),
         listener: Box::new(Nobody),
     }
