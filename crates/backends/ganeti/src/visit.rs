@@ -401,11 +401,11 @@ fn in_words(batch: &JobBatch) -> String {
         }
         JobBatch::Stop(names) => format!("{} run there", names.join(" ")),
         JobBatch::Replace(copies) => format!("{} second copies are there", copies.len()),
-        JobBatch::Drain { .. } => "it is not drained".to_owned(),
         JobBatch::Note(notes) if !notes.away.is_empty() || !notes.stopped.is_empty() => {
             "instances have come to it".to_owned()
         }
-        JobBatch::Note(_)
+        JobBatch::Drain { .. }
+        | JobBatch::Note(_)
         | JobBatch::Return(_)
         | JobBatch::Sync(_)
         | JobBatch::Start(_)

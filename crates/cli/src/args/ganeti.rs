@@ -11,7 +11,6 @@ use super::goal::FlagList;
 #[derive(Debug, Args, Default, Clone)]
 #[cfg_attr(test, derive(PartialEq))]
 #[group(skip)]
-#[expect(clippy::struct_field_names, reason = "called as its flag")]
 pub(crate) struct RebootArgs {
     #[command(flatten)]
     /// Which nodes, and how.

@@ -87,12 +87,13 @@ pub(crate) fn command_here(kind: Option<&str>) -> Command {
     };
     let hide = |command: Command, names: &[&str]| {
         let there = |command: &Command, name: &str| command.find_subcommand(name).is_some();
-        names
-            .iter()
-            .fold(command, |command, name| match there(&command, name) {
-                true => command.mut_subcommand(name, |one| one.hide(true)),
-                false => command,
-            })
+        names.iter().fold(command, |command, name| {
+            if there(&command, name) {
+                command.mut_subcommand(name, |one| one.hide(true))
+            } else {
+                command
+            }
+        })
     };
     let of_ganeti = flags_of_a_ganeti();
     let command = hide(of_their_kind(with_examples(Cli::command())), commands);
@@ -279,9 +280,9 @@ mod tests {
             let shown = page(Some(kind), &path);
             // A goal or a command is the first word of an indented line; a flag stands nowhere else.
             let lines = || shown.lines().filter(|line| line.starts_with("  "));
-            let has = |word: &str| match word.starts_with('-') {
-                true => shown.contains(word),
-                false => lines().any(|line| line.split_whitespace().next() == Some(word)),
+            let has = |word: &str| {
+                let is_first = |line: &str| line.split_whitespace().next() == Some(word);
+                lines().any(is_first) || word.starts_with('-') && shown.contains(word)
             };
             for word in theirs {
                 assert!(has(word), "{kind} {path:?} without {word}: {shown}");

@@ -229,7 +229,7 @@ async fn a_late_call_that_is_bounded_has_ended_before_the_next_one_acts() {
 #[tokio::test(start_paused = true)]
 async fn what_is_bounded_is_waited_out_from_the_taking_over_on() {
     let begun = Instant::now();
-    let latest = TAKEN_OVER + BOUND - Duration::from_millis(1);
+    let latest = (TAKEN_OVER + BOUND).saturating_sub(Duration::from_millis(1));
     let end = taken_over(Fencing::Bounded(BOUND), heedless(), latest).await;
     assert!(end.is_well() && !end.is_mixed(), "{end:?}");
     assert!(begun.elapsed() > TAKEN_OVER + BOUND);

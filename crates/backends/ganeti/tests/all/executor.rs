@@ -11,8 +11,11 @@ use crate::common::{Setup, call, setup};
 use crate::double::World;
 use crate::migrations::{enter_n2, with_web};
 
+/// A node: its name, its role, its tags, and how often it was rebooted.
+type NodeNow = (String, &'static str, BTreeSet<String>, u32);
+
 /// Each node's role, tags and boot, and where instances are: jobs that were refused change nothing of it.
-fn now(setup: &Setup) -> (Vec<(String, &'static str, BTreeSet<String>, u32)>, String) {
+fn now(setup: &Setup) -> (Vec<NodeNow>, String) {
     let world: &World = &setup.world();
     let nodes = world.now.nodes.iter();
     let nodes = nodes.map(|(name, node)| (name.clone(), node.role, node.tags.clone(), node.boot));

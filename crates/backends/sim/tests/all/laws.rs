@@ -94,7 +94,7 @@ fn a_silent_holder_is_followed_when_its_lock_has_expired() {
     let moment = Duration::from_millis(1);
     let story = async {
         let token = cluster.lock(&claim("dead"), 0).await.unwrap();
-        clock.pause(cluster.lock_expires() - moment).await;
+        clock.pause(cluster.lock_expires().saturating_sub(moment)).await;
         let refused = cluster.lock(&claim("heir"), 0).await;
         assert!(matches!(&refused, Err(LockError::Held(by)) if **by == claim("dead")));
         clock.pause(moment).await;
