@@ -76,8 +76,8 @@ const PLANTED: &[Planted] = &[
     },
     Planted {
         good: "doors = ",
-        bad: "doors = \"aks\" # ",
-        says: "aks",
+        bad: "doors = \"sometimes\" # ",
+        says: "sometimes",
     },
     Planted {
         good: "folder = \"",
