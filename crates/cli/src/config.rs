@@ -284,6 +284,8 @@ pub(crate) fn path(cli: &Cli) -> Result<PathBuf, CliError> {
 pub(crate) fn kind() -> Option<String> {
     let given = typed("--config").map(PathBuf::from);
     let path = given.or_else(|| PLACES.iter().map(PathBuf::from).find(|path| path.exists()))?;
+    // What can be read but once, as a pipe, is left to whoever needs it.
+    std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
     let table: toml::Table = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
     Some(table.get("cluster")?.get("kind")?.as_str()?.to_owned())
 }

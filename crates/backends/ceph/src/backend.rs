@@ -264,8 +264,9 @@ impl CephBackend {
     /// Reboots a host, or waits for it.
     async fn reboot(&self, call: &Call, unit: &UnitId, sending: Sending) -> Result<String, BackendError> {
         let tried = format!("reboot {unit}");
-        let known = host_name(unit).and_then(|host| Some((host, self.reboots()?.boots.get(host)?)));
-        let Some((host, before)) = known else {
+        let known = host_name(unit)
+            .and_then(|host| Some((host, self.memory.as_ref()?, self.reboots()?.boots.get(host)?)));
+        let Some((host, memory, before)) = known else {
             return Err(BackendError::permanent(
                 tried,
                 "its boot id before the run is not known",
@@ -285,6 +286,7 @@ impl CephBackend {
             software: &self.settings.software,
             poll: self.poll(),
             places: &self.places(),
+            ran: &memory.baseline.daemons,
             wave: &wave,
             task: &self.task(),
             handing_over: &self.handing_over,

@@ -1,8 +1,6 @@
 //! How the daemons of a host are restarted.
 
-use std::collections::BTreeMap;
-
-use stagger_core::model::{Kind, UnitId};
+use stagger_core::model::{Kind, UnitId, plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
 use stagger_engine::template::filled;
@@ -18,50 +16,65 @@ pub(crate) fn stops(kinds: &[Kind], kind: &str) -> bool {
     kinds.is_empty() || kinds.iter().any(|of| of.as_str() == kind)
 }
 
-/// The commands that restart the daemons of a host, one after another until one fails: `[software]` `restart` for each
-/// daemon, or systemd's for each kind that has none. `places`: on which host each daemon is.
+/// The commands that restart these daemons of a host, one after another until one fails: `[software]` `restart` for each
+/// daemon, or systemd's for each kind that has none. `daemons`: those that ran before the run; what was down stays down.
 ///
 /// # Errors
 /// The name of a daemon is none that a command may hold.
 pub(crate) fn commands(
     software: &SoftwareByKind,
     hosts: &Hosts,
-    places: &BTreeMap<UnitId, String>,
+    daemons: &[&UnitId],
     host: &str,
     kinds: &[Kind],
 ) -> Result<String, BackendError> {
     let mut all = Vec::new();
     for kind in KINDS.into_iter().filter(|kind| stops(kinds, kind)) {
-        let daemons = places
-            .iter()
-            .filter(|(unit, at)| *at == host && kind_and_id(unit).0 == kind);
-        let mut daemons = daemons.map(|(unit, _)| kind_and_id(unit).1).peekable();
-        if daemons.peek().is_none() {
+        let ids = daemons.iter().map(|unit| kind_and_id(unit));
+        let ids: Vec<&str> = ids.filter(|(of, _)| *of == kind).map(|(_, id)| id).collect();
+        if ids.is_empty() {
             continue;
         }
-        let Some(template) = software.of(kind).restart else {
-            let units = in_a_shell(None, hosts, &by_systemd(kind));
-            all.push(filled(&units, &[("host", host)])?);
+        if let Some(template) = software.of(kind).restart {
+            for id in ids {
+                let words = [("kind", kind), ("id", id), ("host", host), ("release", "")];
+                all.push(filled(&template, &words)?);
+            }
             continue;
-        };
-        for id in daemons {
-            let words = [("kind", kind), ("id", id), ("host", host), ("release", "")];
-            all.push(filled(&template, &words)?);
         }
+        for id in &ids {
+            plain(id).map_err(|why| {
+                BackendError::permanent(
+                    format!("restart {kind}.{id}"),
+                    format!("its name is none that a command may hold: {why}"),
+                )
+            })?;
+        }
+        let units = in_a_shell(None, hosts, &by_systemd(kind, &ids));
+        all.push(filled(&units, &[("host", host)])?);
+    }
+    if all.is_empty() {
+        return Ok("true".to_owned());
     }
     // Each in a shell of its own: one may end it, and `set -e` means nothing within a list.
     let all: Vec<String> = all.iter().map(|command| format!("({command}\n)")).collect();
     Ok(all.join(" && "))
 }
 
-/// Restarts the units of a kind that are loaded: those of packages, or of cephadm with the cluster's id in their names. That there
-/// is none is an error, since nothing would have been restarted.
-fn by_systemd(kind: &str) -> String {
-    let program = if kind == "rgw" { "radosgw" } else { kind };
+/// Restarts the units of these daemons that are loaded: those of packages, or of cephadm with the cluster's id in their names. That
+/// there is none is an error, since nothing would have been restarted. Gateways are called otherwise in their units than in the
+/// cluster: all of the host's are meant.
+fn by_systemd(kind: &str, ids: &[&str]) -> String {
+    let units: Vec<String> = if kind == "rgw" {
+        vec!["\"ceph-radosgw@*.service\" \"ceph-*@rgw.*.service\"".to_owned()]
+    } else {
+        let of = |id: &&str| format!("\"ceph-{kind}@{id}.service\" \"ceph-*@{kind}.{id}.service\"");
+        ids.iter().map(of).collect()
+    };
     format!(
-        "'units=$(systemctl list-units --all --plain --no-legend \"ceph-{program}@*.service\" \"ceph-*@{kind}.*.service\" | \
-         cut -d \" \" -f 1) && [ -n \"$units\" ] || {{ echo \"systemd has no units of {kind}\"; exit 1; }}; \
-         systemctl restart $units'"
+        "'units=$(systemctl list-units --all --plain --no-legend {} | cut -d \" \" -f 1) && [ -n \"$units\" ] || \
+         {{ echo \"systemd has no units of {kind}\"; exit 1; }}; systemctl restart $units'",
+        units.join(" ")
     )
 }
 
@@ -69,15 +82,8 @@ fn by_systemd(kind: &str) -> String {
 mod tests {
     use super::*;
 
-    fn places() -> BTreeMap<UnitId, String> {
-        let of = |unit: &str, host: &str| (UnitId::new(unit).unwrap(), host.to_owned());
-        [
-            of("osd.1", "h1"),
-            of("osd.2", "h1"),
-            of("osd.3", "h2"),
-            of("mon.a", "h1"),
-        ]
-        .into()
+    fn units(names: &[&str]) -> Vec<UnitId> {
+        names.iter().map(|name| UnitId::new(*name).unwrap()).collect()
     }
 
     #[test]
@@ -85,7 +91,9 @@ mod tests {
         let software: SoftwareByKind =
             serde_json::from_value(serde_json::json!({ "all": { "restart": "svc {kind} {id} {host}" } }))
                 .unwrap();
-        let of = |kinds: &[Kind]| commands(&software, &Hosts::default(), &places(), "h1", kinds).unwrap();
+        let ran = units(&["mon.a", "osd.1", "osd.2"]);
+        let ran: Vec<&UnitId> = ran.iter().collect();
+        let of = |kinds: &[Kind]| commands(&software, &Hosts::default(), &ran, "h1", kinds).unwrap();
         assert_eq!(
             of(&[]),
             "(svc mon a h1\n) && (svc osd 1 h1\n) && (svc osd 2 h1\n)"
@@ -106,7 +114,14 @@ mod tests {
             ..Hosts::default()
         };
         let osds = [Kind::new("osd").unwrap()];
-        let script = commands(&SoftwareByKind::default(), &there, &places(), "h1", &osds).unwrap();
+        let ran = units(&["mon.a", "osd.1", "osd.2"]);
+        let ran: Vec<&UnitId> = ran.iter().collect();
+        let script = commands(&SoftwareByKind::default(), &there, &ran, "h1", &osds).unwrap();
+        // What did not run before, as an OSD whose disk is dead, is not among them.
+        assert!(
+            script.contains("\"ceph-osd@1.service\" \"ceph-*@osd.1.service\" \"ceph-osd@2.service\""),
+            "{script}"
+        );
         let run = |units: &str| {
             std::fs::write(folder.path().join("systemctl.units"), units).unwrap();
             let path = format!("{}:/usr/bin:/bin", folder.path().display());
@@ -131,14 +146,7 @@ mod tests {
         let log = std::fs::read_to_string(folder.path().join("systemctl.log")).unwrap();
         assert_eq!(log, "restart ceph-osd@1.service ceph-osd@2.service\n");
 
-        let here = commands(
-            &SoftwareByKind::default(),
-            &Hosts::default(),
-            &places(),
-            "h1",
-            &osds,
-        )
-        .unwrap();
+        let here = commands(&SoftwareByKind::default(), &Hosts::default(), &ran, "h1", &osds).unwrap();
         assert!(
             here.starts_with("(ssh -oBatchMode=yes h1 'units=$(systemctl "),
             "{here}"

@@ -22,7 +22,7 @@ use stagger_core::model::{ClusterName, IdError, Kind, Snapshot, SnapshotError};
 
 pub use absent::absent;
 pub(crate) use absent::is_absent;
-pub use baseline::{Baseline, BaselineError};
+pub use baseline::{Baseline, BaselineDaemon, BaselineError};
 pub use budgets::{budgets, with_recovered};
 pub use bystanders::bystanders;
 pub use codes::{CAUSED, Cause};

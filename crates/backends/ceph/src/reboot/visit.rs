@@ -22,6 +22,7 @@ use crate::facts::mds::FsMap;
 use crate::facts::mgr::MgrMap;
 use crate::host_task::{HostTask, RESTARTS};
 use crate::restart;
+use crate::translate::BaselineDaemon;
 
 /// How long a standby may take to be active.
 const TAKES_OVER: Duration = Duration::from_mins(1);
@@ -39,6 +40,8 @@ pub(crate) struct HostVisit<'a> {
     pub(crate) poll: Duration,
     /// On which host each daemon is.
     pub(crate) places: &'a BTreeMap<UnitId, String>,
+    /// The daemons that ran before the run.
+    pub(crate) ran: &'a BTreeMap<UnitId, BaselineDaemon>,
     /// The hosts that go down together, this one among them.
     pub(crate) wave: &'a BTreeSet<String>,
     /// What the turn is for.
@@ -281,7 +284,12 @@ impl HostVisit<'_> {
     async fn send(&self, call: &Call, host: &str, tried: &str) -> Result<String, BackendError> {
         let mut command = filled(&self.reboot.command(self.shell), &[("host", host)])?;
         if let HostTask::Restart { kinds, .. } = self.task {
-            let restarts = restart::commands(self.software, self.shell, self.places, host, kinds)?;
+            let here = self.places.iter().filter(|(_, at)| *at == host);
+            let ran: Vec<&UnitId> = here
+                .map(|(unit, _)| unit)
+                .filter(|unit| self.ran.contains_key(*unit))
+                .collect();
+            let restarts = restart::commands(self.software, self.shell, &ran, host, kinds)?;
             command = command.replace(RESTARTS, &restarts);
         }
         let fresh = || call.holds();
