@@ -25,6 +25,7 @@ use crate::guards::{self, CephHeldGuard, GuardExpiry};
 use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{BootsBefore, CephMemory, hosts_of};
+use crate::mon_release;
 use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
@@ -432,6 +433,14 @@ impl Executor for CephBackend {
                 format!("bring {unit} back"),
                 "what was done to a host stays done",
             )),
+            Action::Visit {
+                unit,
+                phase: Phase::Enter,
+                revision,
+                ..
+            } if effects::kind_and_id(unit).0 == "mon" => {
+                mon_release::record(&*self.api, call, revision, self.poll()).await
+            }
             Action::Visit {
                 unit,
                 phase,

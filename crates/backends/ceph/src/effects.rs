@@ -228,15 +228,14 @@ impl OnHosts<'_> {
     }
 }
 
-/// What helps a monitor that does not start since it has not recorded which release its cluster demands. It records that when it
-/// processes a new monitor map, and not if it learned the map from another monitor while it was out of the quorum
-/// (`MonmapMonitor::update_from_paxos` returns before).
+/// What helps a monitor that does not start since it has not recorded the release that it ran: see [`crate::mon_release`], which
+/// is not done once another monitor is new.
 fn cure(kind: &str, id: &str, output: &str) -> Option<String> {
     (kind == "mon" && output.contains("you should first upgrade to")).then(|| {
         format!(
-            "mon.{id} has not recorded the release that the cluster demands: its file `min_mon_release` is behind. A monitor records it \
-             with the next change of the monitor map, as `ceph mon set-weight {id} 1` is one and `ceph mon set-weight {id} 0` another; \
-             then start the same run again"
+            "mon.{id} has not recorded the release that it ran: its file `min_mon_release` is behind. A monitor records it with the \
+             next change of the monitor map: run `ceph mon set-weight {id} 0` (or with the weight that `ceph mon dump -f json` \
+             shows), then start the same run again"
         )
     })
 }
@@ -272,7 +271,7 @@ mod tests {
     fn a_monitor_that_has_not_recorded_the_release_has_a_cure() {
         let said = "you should first upgrade to 17 (quincy) or 18 (reef)";
         let told = cure("mon", "c", said).unwrap();
-        assert!(told.contains("`ceph mon set-weight c 1`"), "{told}");
+        assert!(told.contains("`ceph mon set-weight c 0`"), "{told}");
         assert_eq!(cure("osd", "1", said), None);
         assert_eq!(cure("mon", "c", "address in use"), None);
     }

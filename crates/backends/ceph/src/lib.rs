@@ -23,6 +23,7 @@ pub mod health_codes;
 pub mod host_task;
 mod lock;
 pub mod memory;
+mod mon_release;
 pub mod offered;
 pub mod oktostop;
 pub mod oracle;

@@ -19,6 +19,7 @@ const BY_PLACE: &[(&str, &[&str])] = &[
     ("mds ok-to-stop", &["ids"]),
     ("mgr fail", &["who"]),
     ("mon ok-to-stop", &["ids"]),
+    ("mon set-weight", &["name", "weight"]),
     ("osd in", &["ids"]),
     ("osd metadata", &["id"]),
     ("osd new", &["uuid", "id"]),

@@ -424,6 +424,11 @@ impl Executor for RookBackend {
         match action {
             Action::Visit {
                 unit,
+                phase: Phase::Enter,
+                ..
+            } if kind_of(unit) == "mon" => self.parts.ceph.perform(call, action).await,
+            Action::Visit {
+                unit,
                 phase,
                 revision,
                 ..
