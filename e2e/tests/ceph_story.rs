@@ -160,6 +160,7 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     phases.lap("16 to 18 verified");
 
     let to = verify::version(cluster, Release::Tentacle)?;
+    was_out_of_the_quorum(cluster)?;
     monitors_first(cluster, &machine, &to)?;
     phases.lap("monitors to 20");
     let run = machine.start(&["run", "upgrade", "--to", &to])?;
@@ -180,6 +181,16 @@ fn story(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("both oracles on 20");
     Ok(())
+}
+
+/// What the last monitor has on its disk if it was out of the quorum while the others came to 18. On that 20 does not start.
+fn was_out_of_the_quorum(cluster: &Cluster) -> Result<()> {
+    let mons = cluster.spec().daemons(Kind::Mon);
+    let last = mons.last().context("there are monitors")?;
+    let file = cluster.dir().join(format!("mon.{}/min_mon_release", last.id));
+    let recorded = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+    ensure!(recorded.trim() == "18", "{} says {recorded:?}", file.display());
+    std::fs::write(&file, "16\n").with_context(|| format!("write {}", file.display()))
 }
 
 /// Monitors alone: OSDs do not come before them, nothing else is touched, and the next run takes up the rest.
