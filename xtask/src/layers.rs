@@ -71,7 +71,13 @@ const LAYERS: [(&str, &[&str]); 23] = [
     ),
     (
         "stagger-e2e",
-        &["stagger-core", "stagger-engine", "stagger-ceph", "stagger-rook"],
+        &[
+            "stagger-core",
+            "stagger-engine",
+            "stagger-conformance",
+            "stagger-ceph",
+            "stagger-rook",
+        ],
     ),
     (
         "stagger-fuzz",

@@ -1,11 +1,13 @@
-//! The laws of a lock. Each takes handles of one lock, as two processes have them.
+//! The laws of a lock. Each takes handles of one lock, as two processes have them; the last one is about the rows of which a
+//! store makes locks.
 
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use stagger_core::model::RunId;
+use stagger_core::model::{ClusterName, RunId};
 use stagger_engine::cluster::{Anchor, Lock, LockError, LockRecord};
+use stagger_engine::store::Locks;
 
 /// A process of another machine, of which nobody can tell whether it lives.
 pub fn claim(incarnation: &str) -> LockRecord {
@@ -121,4 +123,44 @@ pub async fn of_a_crowd_one_has_it(contenders: &[&dyn Lock], patience: Duration)
             "token {token}, the newest is {newest:?}"
         );
     }
+}
+
+/// The locks that a store keeps beside its journals: one has each at a time, and loses it by being late.
+///
+/// # Panics
+/// The law is broken.
+pub async fn one_has_it_at_a_time(locks: &dyn Locks) {
+    let [c, other] = ["locks-a", "locks-b"].map(|name| ClusterName::new(name).unwrap());
+    let (a, b) = (claim("a"), claim("b"));
+    let (short, long) = (Duration::from_millis(300), Duration::from_mins(1));
+    assert_eq!(locks.lock(&c, &a, 0, short).await.unwrap(), 1);
+    let held = locks.lock(&c, &b, 0, short).await.unwrap_err();
+    assert_eq!(held, LockError::Held(Box::new(a.clone())));
+    // Its own claim is no way in either: it may be of a call that was thought lost.
+    assert_eq!(
+        locks.lock(&c, &a, 0, short).await.unwrap_err(),
+        LockError::Held(Box::new(a.clone()))
+    );
+    assert_eq!(locks.lock(&other, &b, 7, long).await.unwrap(), 8);
+    locks.renew(&c, &a, 1, short).await.unwrap();
+    for (claim, fence) in [(&a, 2), (&b, 1)] {
+        let lost = locks.renew(&c, claim, fence, short).await.unwrap_err();
+        assert!(matches!(lost, LockError::Lost(_)), "{lost:?}");
+    }
+    tokio::time::sleep(short * 2).await;
+    let late = locks.renew(&c, &a, 1, short).await.unwrap_err();
+    assert!(
+        matches!(late, LockError::Lost(_)),
+        "nobody took it, and still: {late:?}"
+    );
+    assert_eq!(locks.lock(&c, &b, 0, long).await.unwrap(), 2);
+    // Who lost it gives nothing back.
+    locks.unlock(&c, &a, 1).await.unwrap();
+    assert!(locks.lock(&c, &a, 0, long).await.is_err());
+    locks.unlock(&c, &b, 2).await.unwrap();
+    assert_eq!(
+        locks.lock(&c, &a, 40, long).await.unwrap(),
+        41,
+        "the token only grows"
+    );
 }

@@ -1,227 +1,28 @@
-//! One law for every store: whatever is asked of it, it answers as lists in memory do.
+//! Stores in a file and on a server: both have the laws of every store, and what each has beside them.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
-use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgPool;
-use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
-use stagger_core::run::{Command, Entry, Event, Seq, Start, VERSION};
-use stagger_engine::cluster::{LockError, LockRecord};
+use stagger_conformance::lock::{claim, one_has_it_at_a_time};
+use stagger_conformance::store::{Damage, StorePlace, has_the_laws, it_answers_as_lists_do, start};
+use stagger_core::model::{ClusterName, RunId};
+use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_engine::database::StoreLocation;
 use stagger_engine::postgres::{self, DatabaseAddress, PostgresLocks, PostgresStore};
 use stagger_engine::sqlite::{SqliteLocks, SqliteStore};
-use stagger_engine::store::{JournalStore, Listed, Locks, Mark, StoreError};
+use stagger_engine::store::{JournalStore, Locks, StoreError};
 use stagger_versioned::store::migrate::Limits;
 
 #[path = "../../versioned/tests/all/server.rs"]
 mod server;
 use server::Server;
-
-/// A store that is lists in memory.
-#[derive(Debug, Default)]
-struct Memory {
-    clusters: BTreeMap<ClusterName, u64>,
-    runs: Vec<(Listed, Vec<Entry>)>,
-    asked: Vec<(RunId, Command, String, bool)>,
-}
-
-impl Memory {
-    fn place(&self, run: &RunId) -> Result<usize, StoreError> {
-        let place = self.runs.iter().position(|(listed, _)| listed.run == *run);
-        place.ok_or_else(|| StoreError::NoRun(run.clone()))
-    }
-
-    fn newest(&self, cluster: &ClusterName) -> u64 {
-        self.clusters.get(cluster).copied().unwrap_or(0)
-    }
-
-    fn fenced(&self, cluster: &ClusterName, ours: u64) -> Result<(), StoreError> {
-        let newest = self.newest(cluster);
-        if self.clusters.contains_key(cluster) && newest == ours {
-            return Ok(());
-        }
-        Err(StoreError::FencedOut {
-            cluster: cluster.clone(),
-            ours,
-            newest,
-        })
-    }
-}
-
-fn failed() -> StoreError {
-    StoreError::Failed {
-        tried: String::new(),
-        why: String::new(),
-    }
-}
-
-#[async_trait]
-impl JournalStore for Memory {
-    async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
-        Ok(self.newest(cluster))
-    }
-
-    async fn raise(&mut self, cluster: &ClusterName, fence: u64, _: &str) -> Result<(), StoreError> {
-        if let Some(newest) = self.clusters.get(cluster)
-            && *newest >= fence
-        {
-            return Err(StoreError::FencedOut {
-                cluster: cluster.clone(),
-                ours: fence,
-                newest: *newest,
-            });
-        }
-        self.clusters.insert(cluster.clone(), fence);
-        Ok(())
-    }
-
-    async fn begin(
-        &mut self,
-        cluster: &ClusterName,
-        fence: u64,
-        at: Timestamp,
-        start: Event,
-    ) -> Result<Entry, StoreError> {
-        self.fenced(cluster, fence)?;
-        let Event::Started(begun) = &start else {
-            return Err(failed());
-        };
-        if self.place(&begun.run).is_ok() {
-            return Err(failed());
-        }
-        let listed = Listed {
-            run: begun.run.clone(),
-            cluster: cluster.clone(),
-            started: at,
-            identity: begun.identity.clone(),
-            ended_by: None,
-        };
-        let entry = Entry {
-            seq: 1,
-            at,
-            event: start,
-        };
-        self.runs.push((listed, vec![entry.clone()]));
-        Ok(entry)
-    }
-
-    async fn append(
-        &mut self,
-        run: &RunId,
-        fence: u64,
-        after: Seq,
-        at: Timestamp,
-        events: Vec<Event>,
-    ) -> Result<Vec<Entry>, StoreError> {
-        let place = self.place(run)?;
-        self.fenced(&self.runs[place].0.cluster, fence)?;
-        let entries = &mut self.runs[place].1;
-        if entries.len() as u64 != after {
-            return Err(StoreError::MovedOn {
-                run: run.clone(),
-                expected: after,
-                found: entries.len() as u64,
-            });
-        }
-        let new: Vec<_> = (after + 1..)
-            .zip(events)
-            .map(|(seq, event)| Entry { seq, at, event })
-            .collect();
-        entries.extend(new.iter().cloned());
-        Ok(new)
-    }
-
-    async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
-        Ok(self.runs[self.place(run)?].1.clone())
-    }
-
-    async fn runs(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut listed: Vec<_> = self.runs.iter().map(|(listed, _)| listed.clone()).collect();
-        listed.sort_by(|a, b| (b.started, &b.run).cmp(&(a.started, &a.run)));
-        Ok(listed)
-    }
-
-    async fn ask(
-        &mut self,
-        run: &RunId,
-        _: Timestamp,
-        command: &Command,
-        by: &str,
-    ) -> Result<(), StoreError> {
-        self.place(run).map_err(|_| failed())?;
-        self.asked
-            .push((run.clone(), command.clone(), by.to_owned(), false));
-        Ok(())
-    }
-
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        let of_it = (1_i64..)
-            .zip(&self.asked)
-            .filter(|(_, (of, .., taken))| of == run && !taken);
-        Ok(of_it
-            .map(|(id, (_, command, by, _))| (id, command.clone(), by.clone()))
-            .collect())
-    }
-
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        let asked = (1_i64..).zip(&mut self.asked);
-        for (_, (.., taken)) in asked.filter(|(id, (of, ..))| *id <= up_to && of == run) {
-            *taken = true;
-        }
-        Ok(())
-    }
-
-    async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
-        let events = self.runs[self.place(run)?].1.len() as u64;
-        let seq = at.unwrap_or(events);
-        let sum = String::new();
-        Ok((1..=events).contains(&seq).then_some(Mark { seq, sum }))
-    }
-}
-
-/// Something asked of a store. Tokens and places are given by how far they are from the right one.
-#[derive(Debug, Clone)]
-enum Asked {
-    Fence(u8),
-    Raise(u8, i8),
-    Begin(u8, u8, i8),
-    Append(u8, i8, i8, u8),
-    Journal(u8),
-    Runs,
-    Ask(u8, bool),
-    Commands(u8),
-    /// So many of those that are open.
-    Taken(u8, u8),
-    Reopen,
-}
-
-fn any_asked() -> impl Strategy<Value = Asked> {
-    let near = || prop_oneof![6 => Just(0_i8), 1 => Just(-1), 1 => Just(1)];
-    prop_oneof![
-        1 => (0..2_u8).prop_map(Asked::Fence),
-        3 => (0..2_u8, prop_oneof![4 => Just(1_i8), 1 => Just(0), 1 => Just(-1), 1 => Just(5)])
-            .prop_map(|(c, by)| Asked::Raise(c, by)),
-        4 => (0..2_u8, 0..4_u8, near()).prop_map(|(c, r, f)| Asked::Begin(c, r, f)),
-        9 => (0..4_u8, near(), near(), 0..4_u8).prop_map(|(r, f, s, n)| Asked::Append(r, f, s, n)),
-        2 => (0..4_u8).prop_map(Asked::Journal),
-        1 => Just(Asked::Runs),
-        2 => (0..4_u8, any::<bool>()).prop_map(|(r, pause)| Asked::Ask(r, pause)),
-        2 => (0..4_u8).prop_map(Asked::Commands),
-        2 => (0..4_u8, 0..3_u8).prop_map(|(r, n)| Asked::Taken(r, n)),
-        1 => Just(Asked::Reopen),
-    ]
-}
 
 fn cluster(nth: u8) -> ClusterName {
     ClusterName::new(format!("c{nth}")).unwrap()
@@ -231,196 +32,82 @@ fn run(nth: u8) -> RunId {
     RunId::new(format!("r{nth}")).unwrap()
 }
 
-fn moved(from: u64, by: i8) -> u64 {
-    from.saturating_add_signed(by.into())
-}
+/// A file in a folder of its own.
+struct StoreFile(tempfile::TempDir);
 
-fn start(cluster: &ClusterName, run: &RunId) -> Event {
-    Event::Started(Box::new(Start {
-        version: VERSION,
-        run: run.clone(),
-        cluster: cluster.clone(),
-        identity: None,
-        target: Target {
-            title: "nothing ü".to_owned(),
-            parts: Vec::new(),
-            only: None,
-        },
-        policy: Policy::default(),
-        baseline: Value::Null,
-        topology: stagger_core::model::Topology::default(),
-    }))
-}
-
-/// What is told, without what differs between stores.
-fn told<T: Debug>(answer: Result<T, StoreError>) -> String {
-    match answer {
-        Ok(value) => format!("{value:?}"),
-        Err(StoreError::FencedOut {
-            cluster,
-            ours,
-            newest,
-        }) => format!("{cluster} fenced out: {ours}, {newest}"),
-        Err(StoreError::MovedOn { run, expected, found }) => format!("{run} moved on: {expected}, {found}"),
-        Err(StoreError::NoRun(run)) => format!("no {run}"),
-        Err(_) => "failed".to_owned(),
+impl StoreFile {
+    fn path(&self) -> PathBuf {
+        self.0.path().join("journal.db")
     }
 }
 
-/// Asks, and says what was answered. `memory` knows which tokens and places are right.
-async fn ask(store: &mut dyn JournalStore, asked: &Asked, memory: &Memory, now: i64) -> String {
-    let at = Timestamp::from_second(1_000_000_000 + now).unwrap();
-    let fence = |of: &ClusterName, by: i8| moved(memory.newest(of), by);
-    let of_run = |of: &RunId| {
-        let place = memory.place(of).ok()?;
-        Some(&memory.runs[place])
-    };
-    match asked {
-        Asked::Fence(c) => told(store.fence(&cluster(*c)).await),
-        Asked::Raise(c, by) => told(
-            store
-                .raise(&cluster(*c), fence(&cluster(*c), *by), "holder")
-                .await,
-        ),
-        Asked::Begin(c, r, by) => {
-            let (cluster, run) = (cluster(*c), run(*r));
-            told(
-                store
-                    .begin(&cluster, fence(&cluster, *by), at, start(&cluster, &run))
-                    .await,
-            )
-        }
-        Asked::Append(r, by, from, count) => {
-            let run = run(*r);
-            let (token, after) = of_run(&run).map_or((1, 1), |(listed, entries)| {
-                (fence(&listed.cluster, *by), moved(entries.len() as u64, *from))
-            });
-            let event = |nth: u8| Event::Held {
-                reason: Reason::new(Code::Paused, format!("{nth} \"quoted\" ü\n")),
-            };
-            told(
-                store
-                    .append(&run, token, after, at, (0..*count).map(event).collect())
-                    .await,
-            )
-        }
-        Asked::Journal(r) => told(store.journal(&run(*r)).await),
-        Asked::Runs => told(store.runs().await),
-        Asked::Ask(r, pause) => {
-            let command = if *pause { Command::Pause } else { Command::Abort };
-            told(store.ask(&run(*r), at, &command, "anna@ops1").await)
-        }
-        Asked::Commands(r) => {
-            let asked = store.asked(&run(*r)).await;
-            told(asked.map(|all| {
-                all.into_iter()
-                    .map(|(_, what, by)| (what, by))
-                    .collect::<Vec<_>>()
-            }))
-        }
-        Asked::Taken(r, count) => {
-            let run = run(*r);
-            let open = store.asked(&run).await.unwrap();
-            match open.get(usize::from(*count)).or(open.last()) {
-                Some((id, ..)) => told(store.taken(&run, *id).await),
-                None => String::new(),
+impl StorePlace for StoreFile {
+    type Store = SqliteStore;
+
+    async fn open(&self, _: &ClusterName) -> SqliteStore {
+        SqliteStore::open(&self.path()).unwrap()
+    }
+
+    async fn damage(&self, _: &ClusterName, run: &RunId, seq: Seq, damage: Damage) {
+        let raw = rusqlite::Connection::open(self.path()).unwrap();
+        raw.execute_batch(
+            "drop trigger if exists journal_is_append_only_1; drop trigger if exists journal_is_append_only_2;",
+        )
+        .unwrap();
+        let statement = match damage {
+            Damage::Changed => {
+                "update journal set body = replace(body, 'x', 'y') where run = ?1 and seq = ?2"
             }
-        }
-        Asked::Reopen => String::new(),
-    }
-}
-
-/// Holds a store to what lists in memory answer.
-async fn conform<S: JournalStore>(open: impl AsyncFn() -> S, all: &[Asked]) -> Result<(), TestCaseError> {
-    let mut memory = Memory::default();
-    let mut store = open().await;
-    for (now, asked) in (0_i64..).zip(all) {
-        if matches!(asked, Asked::Reopen) {
-            store = open().await;
-        }
-        let knows = Memory {
-            clusters: memory.clusters.clone(),
-            runs: memory.runs.clone(),
-            asked: Vec::new(),
+            Damage::Gone => "delete from journal where run = ?1 and seq = ?2",
         };
-        let theirs = ask(&mut store, asked, &knows, now).await;
-        let ours = ask(&mut memory, asked, &knows, now).await;
-        prop_assert_eq!(theirs, ours, "{:?}", asked);
+        let row = (run.as_str(), seq.cast_signed());
+        assert_eq!(raw.execute(statement, row).unwrap(), 1);
     }
-    Ok(())
 }
 
-fn hold(cases: u32, mut case: impl FnMut(&[Asked]) -> Result<(), TestCaseError>) {
-    let all = proptest::collection::vec(any_asked(), 1..60);
-    let mut runner = TestRunner::new(Config {
-        cases,
-        failure_persistence: None,
-        ..Config::default()
-    });
-    let case = std::cell::RefCell::new(&mut case);
-    runner
-        .run(&all, |all| {
-            let mut case = case.borrow_mut();
-            (*case)(&all)
-        })
-        .unwrap_or_else(|error| panic!("{error}"));
+/// A schema on a server.
+struct StoreSchema(DatabaseAddress);
+
+impl StoreSchema {
+    async fn on(server: &Server) -> Self {
+        let address = address(server).await;
+        postgres::upgrade(&address).await.unwrap();
+        Self(address)
+    }
+}
+
+impl StorePlace for StoreSchema {
+    type Store = PostgresStore;
+
+    async fn open(&self, _: &ClusterName) -> PostgresStore {
+        PostgresStore::open(&self.0).await.unwrap()
+    }
+
+    async fn damage(&self, _: &ClusterName, run: &RunId, seq: Seq, damage: Damage) {
+        let statement = match damage {
+            Damage::Changed => {
+                "update journal set body = replace(body, 'x', 'y') where run = $1 and seq = $2"
+            }
+            Damage::Gone => "delete from journal where run = $1 and seq = $2",
+        };
+        raw(&self.0, "alter table journal disable trigger user")
+            .await
+            .unwrap();
+        let pool = PgPool::connect(&self.0.to_string()).await.unwrap();
+        let row = sqlx::query(statement).bind(run.as_str()).bind(seq.cast_signed());
+        assert_eq!(row.execute(&pool).await.unwrap().rows_affected(), 1);
+        pool.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_the_laws_of_every_store() {
+    has_the_laws(&StoreFile(tempfile::tempdir().unwrap())).await;
 }
 
 #[test]
 fn a_file_answers_as_memory_does() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    hold(200, |all| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal.db");
-        runtime.block_on(conform(async || SqliteStore::open(&path).unwrap(), all))
-    });
-}
-
-fn claim(incarnation: &str) -> LockRecord {
-    LockRecord {
-        incarnation: incarnation.to_owned(),
-        run: run(1),
-        host: "h".to_owned(),
-        process: 1,
-        since: Timestamp::UNIX_EPOCH,
-        life: None,
-    }
-}
-
-async fn one_has_it_at_a_time(locks: &dyn Locks) {
-    let (c, other) = (cluster(0), cluster(1));
-    let (a, b) = (claim("a"), claim("b"));
-    let (short, long) = (Duration::from_millis(300), Duration::from_mins(1));
-    assert_eq!(locks.lock(&c, &a, 0, short).await.unwrap(), 1);
-    let held = locks.lock(&c, &b, 0, short).await.unwrap_err();
-    assert_eq!(held, LockError::Held(Box::new(a.clone())));
-    // Its own claim is no way in either: it may be of a call that was thought lost.
-    assert_eq!(
-        locks.lock(&c, &a, 0, short).await.unwrap_err(),
-        LockError::Held(Box::new(a.clone()))
-    );
-    assert_eq!(locks.lock(&other, &b, 7, long).await.unwrap(), 8);
-    locks.renew(&c, &a, 1, short).await.unwrap();
-    for (claim, fence) in [(&a, 2), (&b, 1)] {
-        let lost = locks.renew(&c, claim, fence, short).await.unwrap_err();
-        assert!(matches!(lost, LockError::Lost(_)), "{lost:?}");
-    }
-    tokio::time::sleep(short * 2).await;
-    let late = locks.renew(&c, &a, 1, short).await.unwrap_err();
-    assert!(
-        matches!(late, LockError::Lost(_)),
-        "nobody took it, and still: {late:?}"
-    );
-    assert_eq!(locks.lock(&c, &b, 0, long).await.unwrap(), 2);
-    // Who lost it gives nothing back.
-    locks.unlock(&c, &a, 1).await.unwrap();
-    assert!(locks.lock(&c, &a, 0, long).await.is_err());
-    locks.unlock(&c, &b, 2).await.unwrap();
-    assert_eq!(
-        locks.lock(&c, &a, 40, long).await.unwrap(),
-        41,
-        "the token only grows"
-    );
+    it_answers_as_lists_do(200, async || StoreFile(tempfile::tempdir().unwrap()));
 }
 
 #[tokio::test]
@@ -632,13 +319,14 @@ async fn raw(address: &DatabaseAddress, sql: &'static str) -> Result<u64, String
 #[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
 fn postgres_answers_as_memory_does() {
     let server = Server::start();
-    hold(60, |all| {
-        in_runtime(async {
-            let address = address(&server).await;
-            postgres::upgrade(&address).await.unwrap();
-            conform(async || PostgresStore::open(&address).await.unwrap(), all).await
-        })
-    });
+    it_answers_as_lists_do(60, async || StoreSchema::on(&server).await);
+}
+
+#[test]
+#[ignore = "needs PostgreSQL: `cargo xtask test` brings one along, else STAGGER_TEST_POSTGRES or /usr/lib/postgresql"]
+fn postgres_has_the_laws_of_every_store() {
+    let server = Server::start();
+    in_runtime(async { has_the_laws(&StoreSchema::on(&server).await).await });
 }
 
 #[test]

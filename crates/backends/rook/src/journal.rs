@@ -10,7 +10,11 @@
 //! (the short form of [`rows`](stagger_engine::rows::Summed)).
 
 mod line;
+#[cfg(test)]
+mod place;
 mod prune;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +75,8 @@ impl CommandQueue {
 struct Tail {
     name: String,
     version: Option<String>,
+    /// The token that may write to it.
+    fence: u64,
     events: usize,
     bytes: usize,
     seq: Seq,
@@ -141,8 +147,8 @@ impl KubeStore {
             .map_err(|error| failed(&format!("read ConfigMap {name}"), &error))
     }
 
-    /// Makes a ConfigMap; one that is there already is left as it is.
-    async fn make(&self, name: &str, data: &Value) -> Result<(), StoreError> {
+    /// Makes a ConfigMap, and says whether it did; one that is there already is left as it is.
+    async fn make(&self, name: &str, data: &Value) -> Result<bool, StoreError> {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": name, "labels": { LABEL: self.cluster } },
@@ -154,8 +160,8 @@ impl KubeStore {
             why: error.to_string(),
         })?;
         match self.maps.create(&PostParams::default(), &object).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(()),
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(answer)) if answer.code == 409 => Ok(false),
             Err(error) => Err(failed(&tried, &error)),
         }
     }
@@ -244,6 +250,7 @@ impl KubeStore {
         let tail = Tail {
             name: last.name_any(),
             version: last.metadata.resource_version.clone(),
+            fence: token(last),
             events: events(last).count(),
             bytes: events(last).map(|(_, line)| line.len()).sum(),
             seq: entries.last().map_or(0, |entry| entry.seq),
@@ -252,16 +259,11 @@ impl KubeStore {
         Ok((entries, tail))
     }
 
-    /// Why a conditional write to the last chunk found another version: fenced out, or moved on.
-    async fn why_not(&mut self, run: &RunId, fence: u64, expected: Seq) -> Result<Tail, StoreError> {
+    /// The end of a journal, for whoever has that token and takes it to be there.
+    async fn end(&self, run: &RunId, fence: u64, expected: Seq) -> Result<Tail, StoreError> {
         let (_, tail) = self.read(run).await?;
-        let newest = self.newest_of(&tail.name).await?;
-        if newest > fence {
-            return Err(StoreError::FencedOut {
-                cluster: self.cluster.clone(),
-                ours: fence,
-                newest,
-            });
+        if tail.fence != fence {
+            return Err(self.fenced_out(fence, tail.fence));
         }
         if tail.seq != expected {
             return Err(StoreError::MovedOn {
@@ -270,21 +272,19 @@ impl KubeStore {
                 found: tail.seq,
             });
         }
-        self.remember(run.clone(), tail.clone());
         Ok(tail)
     }
 
-    async fn newest_of(&self, chunk: &str) -> Result<u64, StoreError> {
-        let chunk = self.get(chunk).await?;
-        Ok(chunk
-            .as_ref()
-            .and_then(|chunk| text(chunk, FENCE))
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0))
+    fn fenced_out(&self, ours: u64, newest: u64) -> StoreError {
+        StoreError::FencedOut {
+            cluster: self.cluster.clone(),
+            ours,
+            newest,
+        }
     }
 
     /// The chunk after a full one: made first, then linked.
-    async fn begin_next(&mut self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
+    async fn begin_next(&self, run: &RunId, fence: u64, tail: &Tail) -> Result<Tail, StoreError> {
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), tail.seq);
         self.make(&name, &json!({ FENCE: fence.to_string() })).await?;
         if self
@@ -292,7 +292,7 @@ impl KubeStore {
             .await?
             .is_none()
         {
-            return self.why_not(run, fence, tail.seq).await;
+            return self.end(run, fence, tail.seq).await;
         }
         let made = self.get(&name).await?;
         Ok(Tail {
@@ -310,23 +310,15 @@ impl JournalStore for KubeStore {
     async fn fence(&self, cluster: &ClusterName) -> Result<u64, StoreError> {
         debug_assert_eq!(*cluster, self.cluster, "a store has one cluster");
         let head = self.get(&self.head_name()).await?;
-        Ok(head
-            .as_ref()
-            .and_then(|head| text(head, FENCE))
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0))
+        Ok(head.as_ref().map_or(0, token))
     }
 
-    async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
+    async fn raise(&mut self, _: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
         loop {
             let head = self.head().await?;
-            let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
+            let newest = token(&head);
             if newest >= fence {
-                return Err(StoreError::FencedOut {
-                    cluster: cluster.clone(),
-                    ours: fence,
-                    newest,
-                });
+                return Err(self.fenced_out(fence, newest));
             }
             if let Some(why) = self.outranked_by(&head) {
                 return Err(StoreError::Failed {
@@ -345,11 +337,23 @@ impl JournalStore for KubeStore {
         }
         for listed in self.runs().await? {
             loop {
-                let (_, tail) = self.read(&listed.run).await?;
+                let tail = match self.read(&listed.run).await {
+                    Ok((_, tail)) => tail,
+                    // It is listed all the same: it is over, and nobody appends to it.
+                    Err(StoreError::Damaged { .. }) => break,
+                    Err(error) => return Err(error),
+                };
                 let data = json!({ FENCE: fence.to_string() });
                 if let Some(written) = self.set(&tail.name, tail.version.as_deref(), &data).await? {
                     let version = written.resource_version;
-                    self.remember(listed.run.clone(), Tail { version, ..tail });
+                    self.remember(
+                        listed.run.clone(),
+                        Tail {
+                            version,
+                            fence,
+                            ..tail
+                        },
+                    );
                     break;
                 }
             }
@@ -359,7 +363,7 @@ impl JournalStore for KubeStore {
 
     async fn begin(
         &mut self,
-        cluster: &ClusterName,
+        _: &ClusterName,
         fence: u64,
         at: Timestamp,
         start: Event,
@@ -367,21 +371,30 @@ impl JournalStore for KubeStore {
         let JournalStart { run, entry, .. } = JournalStart::of(at, start)?;
         let (key, line, sum) = line(&entry, "")?;
         let name = format!("{}-{run}-{:06}-{fence}", self.head_name(), 0);
-        self.make(&name, &json!({ FENCE: fence.to_string(), key: line }))
-            .await?;
+        let first = json!({ FENCE: fence.to_string(), key: line });
+        let link = format!("{RUN}{run}");
         loop {
             let head = self.head().await?;
-            let newest = text(&head, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0);
+            let newest = token(&head);
             if newest != fence {
-                return Err(StoreError::FencedOut {
-                    cluster: cluster.clone(),
-                    ours: fence,
-                    newest,
+                return Err(self.fenced_out(fence, newest));
+            }
+            if text(&head, &link).is_some() {
+                return Err(StoreError::Failed {
+                    tried: format!("begin the journal of run {run}"),
+                    why: "there is a run of that name".to_owned(),
                 });
             }
-            let data = json!({ format!("{RUN}{run}"): name });
+            if !self.make(&name, &first).await? {
+                // An earlier call was cut short: no journal leads to what it has left.
+                self.set(&name, None, &first).await?;
+            }
             let version = head.metadata.resource_version.as_deref();
-            if self.set(&self.head_name(), version, &data).await?.is_some() {
+            if self
+                .set(&self.head_name(), version, &json!({ &link: name }))
+                .await?
+                .is_some()
+            {
                 break;
             }
         }
@@ -389,6 +402,7 @@ impl JournalStore for KubeStore {
         let tail = Tail {
             version: made.and_then(|made| made.metadata.resource_version),
             name,
+            fence,
             events: 1,
             bytes: line.len(),
             seq: 1,
@@ -406,18 +420,12 @@ impl JournalStore for KubeStore {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        let mut tail = match self.tail(run) {
+        let known = self.tail(run);
+        let mut tail = match known.filter(|tail| (tail.fence, tail.seq) == (fence, after)) {
             Some(tail) => tail,
-            None => self.why_not(run, fence, after).await?,
+            None => self.end(run, fence, after).await?,
         };
         loop {
-            if tail.seq != after {
-                return Err(StoreError::MovedOn {
-                    run: run.clone(),
-                    expected: after,
-                    found: tail.seq,
-                });
-            }
             if tail.events >= FULL.0 || tail.bytes >= FULL.1 {
                 tail = self.begin_next(run, fence, &tail).await?;
             }
@@ -448,7 +456,7 @@ impl JournalStore for KubeStore {
                 return Ok(entries);
             }
             // Somebody's hand on a label is no reason to stop.
-            tail = self.why_not(run, fence, after).await?;
+            tail = self.end(run, fence, after).await?;
         }
     }
 
@@ -558,6 +566,11 @@ fn text<'a>(map: &'a ConfigMap, key: &str) -> Option<&'a str> {
     map.data.as_ref()?.get(key).map(String::as_str)
 }
 
+/// The newest token in the head, or the one that may write to a chunk; 0: none.
+fn token(map: &ConfigMap) -> u64 {
+    text(map, FENCE).and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 /// Why an operator of our release must not write to a journal: one of a newer release did.
 fn outranked(ours: &Version, head: &ConfigMap) -> Option<String> {
     let theirs = text(head, OPERATOR)?;
@@ -577,28 +590,4 @@ fn holds(map: &ConfigMap, data: &Value) -> bool {
         .into_iter()
         .flatten()
         .all(|(key, value)| text(map, key) == value.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_older_operator_is_outranked_and_so_is_one_that_cannot_tell() {
-        let told = |theirs: Option<&str>| {
-            let data = theirs.map(|theirs| json!({ OPERATOR: theirs }));
-            let head = json!({ "metadata": { "name": "stagger-c" }, "data": data });
-            outranked(&Version::new(0, 2, 0), &serde_json::from_value(head).unwrap())
-        };
-        for good in [None, Some("0.1.9"), Some("0.2.0"), Some("0.2.0-rc.1")] {
-            assert_eq!(told(good), None, "{good:?}");
-        }
-        for newer in ["0.2.1", "0.10.0", "1.0.0-rc.1", "next", ""] {
-            let why = told(Some(newer)).unwrap();
-            assert!(
-                why.contains(newer) && why.contains("0.2.0") && why.contains("ConfigMap stagger-c"),
-                "{why}"
-            );
-        }
-    }
 }

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::Connection;
-use stagger_core::model::{ClusterName, Code, Policy, Reason, RunId, Target};
-use stagger_core::run::{Entry, Event, Start, VERSION};
+use stagger_conformance::store::start;
+use stagger_core::model::{ClusterName, Code, Reason, RunId};
+use stagger_core::run::{Entry, Event};
 use stagger_engine::database::StoreLocation;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_engine::store::{JournalStore, StoreError};
@@ -22,27 +23,9 @@ async fn written(path: &Path, events: u64) -> (SqliteStore, Vec<Entry>) {
     let cluster: ClusterName = "c1".parse().unwrap();
     let mut store = SqliteStore::open(path).unwrap();
     store.raise(&cluster, 1, "test").await.unwrap();
-    let start = Start {
-        version: VERSION,
-        run: run(),
-        cluster: cluster.clone(),
-        identity: None,
-        target: Target {
-            title: "nothing".to_owned(),
-            parts: Vec::new(),
-            only: None,
-        },
-        policy: Policy::default(),
-        baseline: serde_json::Value::Null,
-        topology: stagger_core::model::Topology::default(),
-    };
     let at = Timestamp::from_second(1_000_000).unwrap();
-    let mut entries = vec![
-        store
-            .begin(&cluster, 1, at, Event::Started(Box::new(start)))
-            .await
-            .unwrap(),
-    ];
+    let begun = store.begin(&cluster, 1, at, start(&cluster, &run())).await;
+    let mut entries = vec![begun.unwrap()];
     for number in 1..events {
         let detail = format!("event {number} {}", "x".repeat(120));
         let event = Event::Held {

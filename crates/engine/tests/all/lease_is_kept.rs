@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use stagger_core::model::{ClusterName, Policy, RunId, Snapshot, Target, UnitId};
-use stagger_core::run::{Action, Answer, Event, Seq, Start, VERSION};
+use stagger_conformance::store::start;
+use stagger_core::model::{ClusterName, RunId, Snapshot, UnitId};
+use stagger_core::run::{Action, Answer, Event, Seq};
 use stagger_engine::clock::{Clock, Moment};
 use stagger_engine::cluster::{
     Anchor, Backend, BackendError, Call, Executor, Fencing, Lock, LockError, LockRecord,
@@ -213,21 +214,7 @@ impl Setting {
         };
         let mut store = setting.store();
         store.raise(&lab(), FENCE, "h").await.unwrap();
-        let start = Start {
-            version: VERSION,
-            run: run(),
-            cluster: lab(),
-            identity: None,
-            target: Target {
-                title: "up".to_owned(),
-                parts: Vec::new(),
-                only: None,
-            },
-            policy: Policy::default(),
-            baseline: serde_json::Value::Null,
-            topology: stagger_core::model::Topology::default(),
-        };
-        let start = Event::Started(Box::new(start));
+        let start = start(&lab(), &run());
         store
             .begin(&lab(), FENCE, Timestamp::UNIX_EPOCH, start)
             .await

@@ -1,10 +1,12 @@
 //! An API server for tests: what it has of each resource, and what its watches show of that.
 
-use std::collections::BTreeMap;
+mod kept;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::State;
 use futures::{StreamExt as _, stream};
 use http::{Request, Response, StatusCode};
@@ -12,7 +14,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// It knows lists by their paths (`/api/v1/namespaces/n/pods`), and nothing else of what it is asked.
+/// It knows lists by their paths (`/api/v1/namespaces/n/pods`), and of single objects those that it keeps.
 #[derive(Clone, Default)]
 pub(crate) struct FakeApi(Arc<Mutex<Stored>>);
 
@@ -23,6 +25,23 @@ struct Stored {
     /// What anybody else is answered; where it is not there, the same.
     now: BTreeMap<String, Vec<Value>>,
     watches: Vec<(String, UnboundedSender<String>)>,
+    /// The lists whose objects are kept.
+    kept: BTreeSet<String>,
+    /// The newest version of an object that is kept.
+    version: u64,
+}
+
+impl Stored {
+    fn show(&self, path: &str, object: &Value) {
+        let line = modified(object);
+        for (_, watch) in self.watches.iter().filter(|(of, _)| of == path) {
+            watch.send(line.clone()).ok();
+        }
+    }
+}
+
+fn modified(object: &Value) -> String {
+    format!("{}\n", json!({ "type": "MODIFIED", "object": object }))
 }
 
 impl FakeApi {
@@ -43,22 +62,17 @@ impl FakeApi {
 
     /// The watches there show that an object has changed.
     pub(crate) fn shows(&self, path: &str, object: &Value) {
-        let line = format!("{}\n", json!({ "type": "MODIFIED", "object": object }));
-        let stored = self.0.lock().unwrap();
-        for (_, watch) in stored.watches.iter().filter(|(of, _)| of == path) {
-            watch.send(line.clone()).ok();
-        }
+        self.0.lock().unwrap().show(path, object);
     }
 }
 
 async fn answer(State(server): State<FakeApi>, request: Request<Body>) -> Response<Body> {
-    let (path, query) = (
-        request.uri().path().to_owned(),
-        request.uri().query().unwrap_or(""),
-    );
+    let (request, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    let (path, query) = (request.uri.path().to_owned(), request.uri.query().unwrap_or(""));
     let accepts = |word: &str| {
         let accept = request
-            .headers()
+            .headers
             .get("accept")
             .and_then(|value| value.to_str().ok());
         accept.is_some_and(|accept| accept.contains(word))
@@ -66,18 +80,27 @@ async fn answer(State(server): State<FakeApi>, request: Request<Body>) -> Respon
     let mut stored = server.0.lock().unwrap();
     if query.contains("watch=true") {
         let (tell, told) = unbounded_channel::<String>();
+        // What changed between its list and this, and perhaps what did not.
+        for object in stored
+            .shown
+            .get(&path)
+            .filter(|_| stored.kept.contains(&path))
+            .into_iter()
+            .flatten()
+        {
+            tell.send(modified(object)).ok();
+        }
         stored.watches.push((path, tell));
         let lines = stream::unfold(told, async |mut told| Some((told.recv().await?, told)));
         return Response::new(Body::from_stream(lines.map(Ok::<_, std::io::Error>)));
     }
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if let Some(answer) = stored.keep(&request.method, &path, &body) {
+        return answer.map_or_else(refused, |object| Response::new(Body::from(object.to_string())));
+    }
     let is_list = !path.contains("/configmaps/") && !path.ends_with("/status");
-    if *request.method() != http::Method::GET || !is_list {
-        let not_found = json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404, "reason": "NotFound", "message": "it is not there",
-        });
-        let mut response = Response::new(Body::from(not_found.to_string()));
-        *response.status_mut() = StatusCode::NOT_FOUND;
-        return response;
+    if request.method != http::Method::GET || !is_list {
+        return refused(StatusCode::NOT_FOUND);
     }
     // A watch lists its pages by their size; the operator reads only metadata where it asks once more.
     let is_of_watch = query.contains("limit=") && !accepts("PartialObjectMetadataList");
@@ -93,4 +116,15 @@ async fn answer(State(server): State<FakeApi>, request: Request<Body>) -> Respon
     };
     let list = json!({ "apiVersion": kind.0, "kind": kind.1, "metadata": { "resourceVersion": "1" }, "items": items });
     Response::new(Body::from(list.to_string()))
+}
+
+fn refused(code: StatusCode) -> Response<Body> {
+    let reason = code.canonical_reason().unwrap_or_default().replace(' ', "");
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code.as_u16(), "reason": reason,
+        "message": "it is refused",
+    });
+    let mut response = Response::new(Body::from(status.to_string()));
+    *response.status_mut() = code;
+    response
 }

@@ -2,6 +2,8 @@
 
 mod beside_rook;
 mod others_of_kind;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Map, Value};
-use stagger_core::run::Event;
 use stagger_engine::store::{JournalStore as _, StoreError};
 
 use super::{KubeStore, LABEL, RUN, failed};
@@ -22,8 +21,7 @@ impl KubeStore {
         let head = self.head().await?;
         let mut forgotten = Map::new();
         for old in self.runs().await?.iter().skip(keep) {
-            let last = self.journal(&old.run).await?.pop();
-            if matches!(last.map(|entry| entry.event), Some(Event::Ended { .. })) {
+            if self.is_over(&old.run).await? {
                 forgotten.insert(format!("{RUN}{}", old.run), Value::Null);
             }
         }
