@@ -179,19 +179,6 @@ pub(super) async fn two_objects_are_written_together_or_not_at_all(store: &Store
     assert!(plain.get(&mut connection, &n2).await.unwrap().is_some());
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Parcel1_0 {
-    id: String,
-    at: Option<String>,
-    seal: Option<String>,
-    price: Option<String>,
-}
-
-impl Versioned for Parcel1_0 {
-    const NAME: &'static str = "Parcel";
-    const VERSION: Version = Version::new(1, 0);
-}
-
 /// Two transactions, each with the row that the other one wants next.
 pub(super) async fn of_two_that_wait_for_each_other_one_may_try_again(store: &Store) {
     old_row(store, "n1", Some("1.14")).await;

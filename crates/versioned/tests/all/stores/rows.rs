@@ -333,6 +333,19 @@ pub(super) async fn a_key_is_taken_only_if_there_is_a_row_of_it(store: &Store) {
     assert!(objects.get(store, &key("n2")).await.unwrap().is_none());
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Parcel1_0 {
+    id: String,
+    at: Option<String>,
+    seal: Option<String>,
+    price: Option<String>,
+}
+
+impl Versioned for Parcel1_0 {
+    const NAME: &'static str = "Parcel";
+    const VERSION: Version = Version::new(1, 0);
+}
+
 pub(super) async fn times_uuids_bytes_and_decimals_come_back(store: &Store) {
     let Types {
         time,
