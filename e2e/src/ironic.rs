@@ -11,6 +11,7 @@
 //! - `log/` has one log for each; a line `29.0.6 fail` in `fault/SERVICE` makes its start on that release fail.
 
 mod boot;
+mod failure;
 mod files;
 mod hand;
 mod keystone;
@@ -34,11 +35,12 @@ pub use crate::ceph::Lap;
 use crate::command::{ends_of_logs, output, run};
 use crate::folder::Folder;
 use crate::sandbox::Sandbox;
+pub use failure::Failure;
 pub use files::HOLD;
 pub use hand::{Hand, Step};
 pub use keystone::{ADMIN, KEYSTONE, TLS_PORT};
 pub use load::Load;
-pub use report::{Failure, Figures, Judged, Report};
+pub use report::{Figures, Judged, Report};
 pub use root::Root;
 pub use signatures::{SIGNATURES, Signature};
 pub use spec::{Calls, Database, IronicSpec, Release, Service};

@@ -13,6 +13,7 @@ pub mod servers;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,9 @@ use servers::Servers;
 
 /// Where the API server listens, inside the sandbox.
 pub const ADDRESS: &str = "https://127.0.0.1:6443";
+/// The sandbox to pods with a network of their own, on the bridge that the node agent makes: there they reach the API
+/// server.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 30, 0, 1);
 
 const API_SERVER: &str = "kube-apiserver";
 /// How long a part of it may take to be ready, on a busy machine.

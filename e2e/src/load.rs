@@ -23,8 +23,8 @@ use crate::ceph::{Cluster, Kind, LOAD_CLIENT, S3_USER, rgw_address};
 use crate::files::put;
 use report::Event;
 
-/// The programs, by the names under which a cluster's folder has them.
-pub(crate) const PROGRAMS: [(&str, &str); 4] = [
+/// The programs, by the names of their files.
+const PROGRAMS: [(&str, &str); 4] = [
     ("common.py", include_str!("load/common.py")),
     ("load-rados.py", include_str!("load/load-rados.py")),
     ("load-cephfs.py", include_str!("load/load-cephfs.py")),
@@ -56,6 +56,7 @@ struct Client {
 impl Load {
     /// Starts a client for everything that the cluster offers, and returns when each has succeeded once.
     pub fn start(cluster: &Cluster) -> Result<Self> {
+        write_programs(&cluster.dir().join("lib"))?;
         let mut clients = Vec::new();
         for pool in cluster.spec().load_pools().iter().copied() {
             let command = program(cluster, "load-rados.py", &[LOAD_CLIENT, pool, pool], true)?;
@@ -83,9 +84,7 @@ impl Load {
         login: &str,
         pool: &str,
     ) -> Result<Self> {
-        for (name, text) in PROGRAMS {
-            put(&folder.join(name), text)?;
-        }
+        write_programs(folder)?;
         python.arg(folder.join("load-rados.py")).arg(conf);
         python.args([login, pool, pool]);
         Self::of(vec![(pool, python)])
@@ -219,6 +218,12 @@ impl Drop for Load {
             }
         }
     }
+}
+
+fn write_programs(folder: &Path) -> Result<()> {
+    PROGRAMS
+        .iter()
+        .try_for_each(|(name, text)| put(&folder.join(name), text))
 }
 
 /// The command of a client.

@@ -11,17 +11,20 @@
 //! [`Agent`].
 
 mod container;
+mod content;
 mod devices;
 mod fake_pods;
 mod fields;
 mod keys;
 mod logs;
 mod mounts;
-pub(crate) mod network;
+mod network;
 mod nodes;
+mod place;
 mod pod;
 mod pod_logs;
 mod probe;
+mod process;
 mod resources;
 mod status;
 mod tokens;

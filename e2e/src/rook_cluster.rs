@@ -6,6 +6,7 @@
 
 mod case;
 mod images;
+mod operator;
 mod restarts;
 mod second_build;
 mod spec;
@@ -20,6 +21,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 pub use case::beside_rook;
+pub use operator::OPERATOR;
 pub use restarts::{Incarnations, Restarts};
 pub use second_build::SecondBuild;
 pub use spec::{FILE_SYSTEM, OBJECT_STORE, POOL, RookSpec};
@@ -40,15 +42,9 @@ use crate::sandbox::Sandbox;
 
 /// The namespace of the cluster and of its operator.
 pub const NAMESPACE: &str = "rook-ceph";
-/// The Deployment of the operator.
-pub const OPERATOR: &str = "rook-ceph-operator";
-
 /// The folder of `client.admin` in the cluster's own, and the configuration in it.
 const ADMIN: &str = "admin";
 const CONF: &str = "ceph.conf";
-
-/// What it logs when it has gone through a cluster.
-const RECONCILED: &str = "done reconciling ceph cluster";
 
 /// As large as each disk, which takes only what is written to it.
 const DISK: u64 = 6 << 30;
@@ -450,76 +446,6 @@ impl RookCluster {
     pub fn maintain(&self, manage: &Value) -> Result<()> {
         definitions::ours(&self.plane)?;
         self.plane.apply("kubectl", &[maintenance(NAMESPACE, manage)])
-    }
-
-    /// Waits until the operator's pod is ready.
-    ///
-    /// # Errors
-    /// It is not within two minutes.
-    pub fn wait_for_operator(&self) -> Result<()> {
-        let rollout = ["rollout", "status", "deployment", OPERATOR, "-n", NAMESPACE];
-        self.plane
-            .ask(&[&rollout[..], &["--timeout=120s"]].concat())
-            .context("Rook's operator does not run")
-            .map(drop)
-    }
-
-    /// Waits until the operator that runs now has gone once through the whole cluster, by its own words.
-    ///
-    /// # Errors
-    /// It has not in time.
-    pub fn wait_reconciled(&self, limit: Duration) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            let words = ["logs", "deployment/rook-ceph-operator", "-n", NAMESPACE];
-            let log = output(self.plane.kubectl().args(words))?;
-            if String::from_utf8_lossy(&log.stdout).contains(RECONCILED) {
-                return Ok(());
-            }
-            ensure!(
-                begun.elapsed() < limit,
-                "not within {} s: Rook's operator has gone through the cluster",
-                limit.as_secs()
-            );
-            std::thread::sleep(LOOK);
-        }
-    }
-
-    /// Kills the operator as a machine without power would, and waits for the one after it.
-    ///
-    /// # Errors
-    /// There is none, or the one after it does not start.
-    pub fn kill_operator(&self) -> Result<()> {
-        let pods = ["delete", "pod", "-l", "app=rook-ceph-operator", "-n", NAMESPACE];
-        self.plane
-            .ask(&[&pods[..], &["--grace-period=0", "--force"]].concat())?;
-        self.wait_for_operator()
-    }
-
-    /// Ends the operator and starts another, as an administrator does.
-    ///
-    /// # Errors
-    /// It does not start.
-    pub fn restart_operator(&self) -> Result<()> {
-        self.plane
-            .ask(&["rollout", "restart", "deployment", OPERATOR, "-n", NAMESPACE])?;
-        self.wait_for_operator()
-    }
-
-    /// Gives the operator so many pods: none, or one again. Waits until it is so.
-    ///
-    /// # Errors
-    /// It is not so within two minutes.
-    pub fn scale_operator(&self, replicas: u32) -> Result<()> {
-        let count = format!("--replicas={replicas}");
-        self.plane
-            .ask(&["scale", "deployment", OPERATOR, "-n", NAMESPACE, &count])?;
-        let pods = ["wait", "pod", "-l", "app=rook-ceph-operator", "-n", NAMESPACE];
-        if replicas == 0 {
-            self.plane
-                .ask(&[&pods[..], &["--for=delete", "--timeout=120s"]].concat())?;
-        }
-        self.wait_for_operator()
     }
 
     /// Memory of all processes inside, in bytes: what each has for itself, and its part of what it shares.

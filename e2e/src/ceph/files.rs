@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use super::spec::{CephSpec, Kind};
 use super::{auth, conf};
 use crate::files::{put, script};
-use crate::load;
 use crate::rados;
 use crate::roots::{Release, Root};
 use crate::sandbox::Sandbox;
@@ -58,9 +57,6 @@ pub(super) fn write(dir: &Path, fsid: &str, spec: &CephSpec, release: Release, r
         )?;
     }
     put(&dir.join("lib/connection.py"), rados::PROGRAM)?;
-    for (name, text) in load::PROGRAMS {
-        put(&dir.join("lib").join(name), text)?;
-    }
     Ok(())
 }
 

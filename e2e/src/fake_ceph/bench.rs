@@ -1,10 +1,11 @@
 //! What the operator costs on a large cluster: made, left alone for a minute, drained, upgraded.
 
+mod operator;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,11 @@ use stagger_rook::api::cluster::CephCluster;
 use stagger_rook::api::maintenance::CephMaintenance;
 use stagger_rook::journal::{CommandQueue, KubeStore};
 use tokio::net::UnixListener;
-use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
+
+use operator::{cpu, memory};
 
 use super::audit;
 use super::ceph::Ceph;
@@ -40,7 +42,7 @@ use super::evictions::{self, QUESTIONS};
 use super::figures::{Figures, waves};
 use super::pod_memory::PodMemory;
 use super::socket;
-use crate::ceph_in_pods::{ASKED_ABOUT_EVICTIONS, rights_to_provision, webhook};
+use crate::ceph_in_pods::{rights_to_provision, webhook};
 use crate::command::{last_lines, say};
 use crate::folder::Folder;
 use crate::kubernetes::{Plane, definitions};
@@ -56,8 +58,6 @@ const IMAGES: [&str; 2] = ["quay.io/ceph/ceph:v18.2.7", "quay.io/ceph/ceph:v18.2
 const RELEASE: &str = "ceph version 18.2.7 (6b0e988052ec84cf2d4a54ff9bbbc5e720b621ad) reef (stable)";
 /// How often a node is drained.
 const DRAINS: usize = 21;
-/// What stands before the `rados` module.
-const RADOS: &str = include_str!("rados.py");
 /// Requests are counted for so long while there is nothing to do.
 const QUIET: Duration = Duration::from_mins(1);
 /// How long one thing may take that should take seconds.
@@ -427,52 +427,6 @@ impl World {
         }
     }
 
-    fn operator(&self) -> Result<Child> {
-        let log = File::create(self.settings.folder.join("operator.log")).context("making a log")?;
-        let modules = self.settings.folder.join("modules");
-        fs::create_dir(&modules).with_context(|| format!("making {}", modules.display()))?;
-        fs::write(modules.join("rados.py"), RADOS).context("writing the module in the place of Ceph's")?;
-        let python = format!(
-            "chroot {} env PYTHONPATH={} PLAYED_CEPH={} python3",
-            self.settings.root.display(),
-            modules.display(),
-            self.socket().display()
-        );
-        let child = Command::new(&self.settings.stagger)
-            .args([
-                "operator",
-                "--watch-namespace",
-                NAMESPACE,
-                "--namespace",
-                NAMESPACE,
-                "--identity",
-                "bench",
-                "--plain-logs",
-            ])
-            .args([
-                "--metrics",
-                "off",
-                "--image",
-                IMAGES[0],
-                "--python",
-                &python,
-                "--ceph",
-                "false",
-                "--agents",
-                "off",
-            ])
-            .args(ASKED_ABOUT_EVICTIONS)
-            .arg("--state")
-            .arg(self.settings.folder.join("operator"))
-            .env("KUBECONFIG", &self.settings.account)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().context("sharing a log")?)
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn();
-        child.context("starting the operator")
-    }
-
     /// Waits until every daemon has that image.
     async fn ready(&self, image: &str, limit: Duration) -> Result<()> {
         let maintenances: Api<CephMaintenance> = self.api();
@@ -603,28 +557,4 @@ fn serves(pod: &Pod) -> bool {
         .flatten();
     let is_ready = conditions.any(|one| one.type_ == "Ready" && one.status == "True");
     is_ready && pod.metadata.deletion_timestamp.is_none()
-}
-
-/// The most memory that a process held so far, in kB.
-fn memory(pid: u32) -> Result<u64> {
-    let text =
-        fs::read_to_string(format!("/proc/{pid}/status")).context("looking at the operator's memory")?;
-    let mark = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let mark = mark.and_then(|mark| mark.trim().trim_end_matches(" kB").parse().ok());
-    mark.context("the operator's memory is not told")
-}
-
-/// The seconds of processor that it has taken so far.
-fn cpu(pid: u32) -> Result<u64> {
-    /// Of the kernel, on all architectures that Kubernetes runs on.
-    const TICKS: u64 = 100;
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("looking at the operator's time")?;
-    let after_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let fields: Vec<u64> = after_name
-        .split_whitespace()
-        .map(|field| field.parse().unwrap_or(0))
-        .collect();
-    let user_and_system = fields.get(11).zip(fields.get(12));
-    let (user, system) = user_and_system.context("the operator's time is not told")?;
-    Ok((user + system) / TICKS)
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::root::{Release, Root};
+use super::release::Release;
+use super::root::Root;
 use crate::command::output;
 use crate::folder::Folder;
 use crate::machine::Needed;

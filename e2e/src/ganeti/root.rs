@@ -10,64 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use super::release::Release;
 use super::safety;
 use super::spec::{self, MOST_NODES};
 use crate::cache;
 use crate::roots::VERSIONS;
 use crate::roots::build::{Builder, Recipe, digest, find_or_build, newest};
-
-/// A release of Ganeti that is run here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Release {
-    /// 3.0, of Debian 12.
-    V3_0,
-    /// 3.1, of Debian 13.
-    V3_1,
-}
-
-impl Release {
-    /// All of them, the oldest first.
-    pub const ALL: [Self; 2] = [Self::V3_0, Self::V3_1];
-
-    /// Its number: `3.0`.
-    pub fn number(self) -> &'static str {
-        match self {
-            Self::V3_0 => "3.0",
-            Self::V3_1 => "3.1",
-        }
-    }
-
-    /// The Debian release that has it.
-    fn suite(self) -> &'static str {
-        match self {
-            Self::V3_0 => "bookworm",
-            Self::V3_1 => "trixie",
-        }
-    }
-
-    /// Ganeti itself, its htools, and what nodes need.
-    fn packages(self) -> Vec<&'static str> {
-        let own = match self {
-            Self::V3_0 => ["ganeti-3.0", "ganeti-htools-3.0"],
-            Self::V3_1 => ["ganeti-3.1", "ganeti-htools-3.1"],
-        };
-        let mut packages = vec!["ganeti"];
-        packages.extend(own);
-        packages.extend(NEEDED);
-        packages
-    }
-
-    /// The package whose version is the root's.
-    fn package(self) -> &'static str {
-        match self {
-            Self::V3_0 => "ganeti-3.0",
-            Self::V3_1 => "ganeti-3.1",
-        }
-    }
-}
-
-/// What its nodes need of a machine: ssh between them, and the tools that move the cluster's address.
-const NEEDED: [&str; 5] = ["openssh-server", "iproute2", "iputils-arping", "fping", "curl"];
 
 /// Where the stand-ins for devices come into Ganeti: the module, and the function that is called at its end. They
 /// themselves are in each cluster's folder, as they are in this checkout.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::root::Release;
+use super::release::Release;
 
 /// The cluster's name, and the address that is always its master's.
 pub const CLUSTER: &str = "cluster";

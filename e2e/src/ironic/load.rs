@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::report::{self, CLIENTS, Event, Failure, Report};
+use super::failure::Failure;
+use super::report::{self, CLIENTS, Event, Report};
 use super::{API_PORT, Cluster};
 
 /// By then the nodes are made, and each client has succeeded once.

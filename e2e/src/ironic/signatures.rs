@@ -4,7 +4,7 @@
 //! names the same request has the other half of it. Everything else is ours. A row needs a defect that was reproduced
 //! by hand.
 
-use super::report::Failure;
+use super::failure::Failure;
 
 /// One defect of Ironic's, as it is seen from outside and in its log.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use rcgen::KeyPair;
 
+use super::GATEWAY;
 use crate::certificates::Authority;
-use crate::node::network::GATEWAY;
 
 /// All that a plane needs, as PEM.
 pub(super) struct Certificates {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Container;
 
+use super::place::{Access, Places};
 use super::variables::expand;
-use super::volumes::Places;
 
 /// Makes the root in the mount namespace that it is started in, and becomes the command in it. Arguments:
 /// the image's root with the layers over it, the `/dev` of its node, the container's folder, the folder of the
@@ -54,22 +54,6 @@ unset IFS
 [ "$access" = rw ] || mount -o remount,bind,ro "$root"
 exec chroot $user "$root" "$@"
 "#;
-
-/// Whether what is mounted may be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    Write,
-    Read,
-}
-
-impl Access {
-    fn word(self) -> String {
-        match self {
-            Self::Write => "rw".to_owned(),
-            Self::Read => "ro".to_owned(),
-        }
-    }
-}
 
 /// A file or folder that is seen at a path of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +182,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::node::volumes::Place;
+    use crate::node::place::Place;
 
     fn of(volume_mounts: &Value) -> Result<Vec<Mount>, String> {
         let spec: Container =

@@ -5,13 +5,15 @@
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
+use tokio::sync::OnceCell;
 
-/// The bridge, and the sandbox to every pod: there the API server is reached.
-pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 30, 0, 1);
+use crate::kubernetes::GATEWAY;
+
 const BRIDGE: &str = "pods";
 const PREFIX: u8 = 16;
 
@@ -33,16 +35,43 @@ pub(super) fn is_own(pod: &Pod) -> bool {
     shares != Some(true)
 }
 
+/// The network of a pod that has one of its own. All its containers wait for it, and the first of them makes it.
+#[derive(Debug)]
+pub(super) struct OwnNetwork {
+    /// Its address; none: it shares that of its node.
+    address: Option<Ipv4Addr>,
+    made: OnceCell<Network>,
+}
+
+impl OwnNetwork {
+    /// Made when it is first asked for.
+    pub(super) fn of(address: Option<Ipv4Addr>) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            made: OnceCell::new(),
+        })
+    }
+
+    /// The process whose network it is, if it is one of its own. The error says what the pod waits for.
+    pub(super) async fn target(&self) -> Result<Option<String>, String> {
+        let Some(address) = self.address else {
+            return Ok(None);
+        };
+        let network = self.made.get_or_try_init(|| Network::make(address)).await?;
+        Ok(Some(network.target()))
+    }
+}
+
 /// The network of one pod. It ends when this is dropped, or with the agent.
 #[derive(Debug)]
-pub(super) struct Network {
+struct Network {
     /// Holds the namespace, as a pod's pause container does.
     holder: Child,
 }
 
 impl Network {
     /// Makes one with that address.
-    pub(super) async fn make(address: Ipv4Addr) -> Result<Self, String> {
+    async fn make(address: Ipv4Addr) -> Result<Self, String> {
         let first = "ip link set lo up; echo ready; exec cat >/dev/null";
         let mut holder = Command::new("unshare")
             .args(["--net", "sh", "-c", first])
@@ -81,7 +110,7 @@ impl Network {
     }
 
     /// The process whose network it is.
-    pub(super) fn target(&self) -> String {
+    fn target(&self) -> String {
         self.holder.id().unwrap_or_default().to_string()
     }
 }

@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
-use tokio::sync::{OnceCell, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use super::Shared;
 use super::container::Run;
-use super::network::Network;
+use super::network::OwnNetwork;
 use super::pod_logs;
 use super::status::{ContainerState, status};
 use super::volumes::{VOLUMES, Volumes};
@@ -37,32 +37,6 @@ struct Life {
     stop: watch::Sender<Option<Duration>>,
     tell: mpsc::UnboundedSender<ContainerState>,
     running: tokio::task::JoinSet<()>,
-}
-
-/// The network of a pod that has one of its own. All its containers wait for it, and the first of them makes it.
-#[derive(Debug)]
-pub(super) struct OwnNetwork {
-    /// Its address; none: it shares that of its node.
-    address: Option<Ipv4Addr>,
-    made: OnceCell<Network>,
-}
-
-impl OwnNetwork {
-    fn of(address: Option<Ipv4Addr>) -> Arc<Self> {
-        Arc::new(Self {
-            address,
-            made: OnceCell::new(),
-        })
-    }
-
-    /// The process whose network it is, if it is one of its own. The error says what the pod waits for.
-    pub(super) async fn target(&self) -> Result<Option<String>, String> {
-        let Some(address) = self.address else {
-            return Ok(None);
-        };
-        let network = self.made.get_or_try_init(|| Network::make(address)).await?;
-        Ok(Some(network.target()))
-    }
 }
 
 /// Runs a pod from its binding to its deletion; `own`: its address, if it has a network of its own.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::container::Inside;
+use super::process::Inside;
 
 /// A probe's own numbers, with the API's defaults.
 pub(super) struct Numbers {

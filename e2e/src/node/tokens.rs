@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount, ServiceAccountTokenProject
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-use super::volumes::{Content, Files};
+use super::content::{Content, Files};
 
 /// The tokens that a volume is to hold.
 pub(super) async fn files(client: &Client, pod: &Pod, sources: &[VolumeProjection]) -> Result<Files, String> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -13,43 +13,17 @@ use kube::Api;
 use tokio::sync::OnceCell;
 
 use super::Shared;
+use super::content::{Content, Files, write};
 use super::fields::field;
 use super::keys::{Found, Holder, Values};
-use super::mounts::Access;
+use super::place::{Access, Place, Places};
 use super::tokens;
 
 /// Their folder in that of the pod. No container has such a name.
 pub(super) const VOLUMES: &str = ".volumes";
 
-/// Where a volume is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) path: PathBuf,
-    pub(super) access: Access,
-}
-
-/// Where the volumes of a pod are, by name.
-pub(super) type Places = BTreeMap<String, Place>;
-
 /// What the files of a volume have if it does not say, as the kubelet has it.
 const MODE: u32 = 0o644;
-
-/// What a file is to hold, and its mode if it has one of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Content {
-    bytes: Vec<u8>,
-    mode: Option<i32>,
-}
-
-impl Content {
-    /// In a file with the mode of its volume.
-    pub(super) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, mode: None }
-    }
-}
-
-/// What files are to hold, by their path in a volume.
-pub(super) type Files = BTreeMap<String, Content>;
 
 /// The volumes of one pod. All its containers wait for them, and one of them makes them.
 #[derive(Debug, Default)]
@@ -323,24 +297,6 @@ fn mode(volume: &Volume) -> u32 {
             .and_then(|downward| downward.default_mode)
     };
     given.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(MODE)
-}
-
-/// Writes files, with this mode where they have none of their own.
-fn write(folder: &Path, files: &Files, mode: u32) -> std::io::Result<()> {
-    let mut folders = fs::DirBuilder::new();
-    folders.recursive(true).mode(0o755);
-    folders.create(folder)?;
-    for (path, content) in files {
-        let path = folder.join(path);
-        if let Some(parent) = path.parent() {
-            folders.create(parent)?;
-        }
-        let own = content.mode.and_then(|mode| u32::try_from(mode).ok());
-        fs::write(&path, &content.bytes)?;
-        // Whatever the mask of this process.
-        fs::set_permissions(&path, Permissions::from_mode(own.unwrap_or(mode)))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

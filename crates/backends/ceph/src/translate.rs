@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, IdError, Kind, Snapshot, SnapshotError};
+use stagger_core::model::{ClusterName, Code, IdError, Kind, Snapshot, SnapshotError, Terms};
 
 pub use absent::absent;
 pub(crate) use absent::is_absent;
@@ -34,6 +34,12 @@ pub(crate) use sites::of_monitors;
 pub use units::units;
 
 use crate::facts::CephFacts;
+
+/// What would free a daemon or a host without which placement groups would not serve.
+const NEVER_OK_TO_STOP: (Code, &str) = (
+    Code::NeverOkToStop,
+    "more members of that budget serving, or a lower min_size where that is safe for your data",
+);
 
 /// What is thought of Ceph's complaints.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -100,6 +106,7 @@ pub fn translate(
     )?
     .with_absent(absent(facts, baseline)?)
     .with_interruptions(interruptions)
-    .with_bystanders(bystanders(facts)?);
+    .with_bystanders(bystanders(facts)?)
+    .with_terms(Terms::default().with_remedies([NEVER_OK_TO_STOP]));
     Ok(with_recovered(snapshot, facts, permitted)?)
 }

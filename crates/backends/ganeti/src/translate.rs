@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{
-    BudgetsBuilder, CapacityError, ClusterName, IdError, Ix, Kind, Reason, Snapshot, Terms, Unit, UnitId,
-    UnitState,
+    BudgetsBuilder, CapacityError, ClusterName, Code, IdError, Ix, Kind, Reason, Snapshot, Terms, Unit,
+    UnitId, UnitState,
 };
 
 use self::capacity::capacity;
@@ -57,8 +57,23 @@ pub enum GanetiTranslateError {
     Node(String),
 }
 
-/// What Ganeti's manual calls them.
-pub const TERMS: Terms = Terms::new("node", "node", "instance", "secondary");
+/// What Ganeti's manual calls them, and the flags that free a node.
+pub fn terms() -> Terms {
+    Terms::new("node", "node", "instance", "secondary").with_remedies([
+        (
+            Code::NonRedundant,
+            "--accept-non-redundant once no such instance runs, or --move-non-redundant",
+        ),
+        (
+            Code::NonRedundantRunning,
+            "stopping it, or --move-non-redundant: such instances are down while they move",
+        ),
+        (
+            Code::NoRoom,
+            "more memory on the secondary, or --spend-spare where only the reserve for a failure is short",
+        ),
+    ])
+}
 
 /// The snapshot of a cluster.
 ///
@@ -78,7 +93,7 @@ pub fn snapshot(cluster: &GanetiCluster, view: &View) -> Result<Snapshot, Ganeti
         Vec::new(),
         view.durations.clone(),
     )?;
-    let snapshot = snapshot.with_terms(TERMS);
+    let snapshot = snapshot.with_terms(terms());
     Ok(snapshot.with_capacity(capacity(cluster, view.ignore_ipolicy)?)?)
 }
 

@@ -1,6 +1,8 @@
 //! Laws of planning and of runs, on clusters of all shapes. One program: what they have in common is compiled once.
 
+mod after_a_failure;
 mod approvals;
+mod before_a_wave;
 mod begun;
 mod between_waves;
 mod check_planted;
@@ -27,6 +29,7 @@ mod selection;
 mod serves_or_goes_back;
 mod several_stages;
 mod steps;
+mod story;
 mod too_late;
 mod waves_exhaustive;
 mod waves_laws;

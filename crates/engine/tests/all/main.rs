@@ -6,5 +6,7 @@ mod journal;
 mod lease_is_kept;
 mod lost_answer;
 mod one_unit;
+mod other_journals;
 mod rails;
 mod slow_store;
+mod three_units;

@@ -1,19 +1,23 @@
 //! Objects of one type in one table.
 
+mod versions;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use sqlx::any::AnyRow;
-use sqlx::{AnyConnection, Connection as _, Row as _};
+use sqlx::{AnyConnection, Connection as _};
 
 use super::dialect::Wait;
 use super::executor::begin;
-use super::{Dialect, Executor, Sql, Store, StoreError, Table, TableError, failed};
+use super::{Dialect, Executor, Sql, StoreError, Table, TableError, failed};
 use crate::boundary::{Held, Row, Stored, Write};
 use crate::chain::{Chain, Unreadable};
 use crate::object::Versioned;
 use crate::pin::Pin;
+
+pub use versions::Count;
 
 /// A table and the chain of what stands in it.
 pub struct Objects<T> {
@@ -28,17 +32,6 @@ pub struct Listed<T> {
     pub key: Vec<Value>,
     /// What it holds, or why it cannot be read.
     pub object: Result<Stored<T>, Unreadable>,
-}
-
-/// How many rows of a version there are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Count {
-    /// The version as it stands in the rows; `None` if there is none.
-    pub version: Option<String>,
-    /// How many rows.
-    pub rows: u64,
-    /// Whether this code reads them, or why not.
-    pub readable: Result<(), Unreadable>,
 }
 
 /// How often a change is tried anew where others write the same row.
@@ -128,7 +121,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// The object of that key, which nobody else writes until the transaction ends: give one that has begun. SQLite locks no
-    /// rows; there a transaction of [`Store::begin`] is the only one that writes.
+    /// rows; there a transaction of [`Store::begin`](super::Store::begin) is the only one that writes.
     pub async fn lock<'a>(
         &self,
         on: impl Into<Executor<'a>>,
@@ -432,61 +425,6 @@ impl<T: Versioned> Objects<T> {
         Ok(deleted.map_err(|error| failed(format!("delete from {}", self.table.name()), error))? > 0)
     }
 
-    /// How many rows there are of each version, and whether this code reads them.
-    pub async fn versions<'a>(&self, on: impl Into<Executor<'a>>) -> Result<Vec<Count>, StoreError> {
-        let on = on.into();
-        let dialect = on.dialect()?;
-        let (name, version) = (self.table.name(), self.table.version());
-        let sql = Sql::new(
-            dialect,
-            format!(
-                "SELECT {}, {} FROM \"{name}\" GROUP BY \"{version}\"",
-                dialect.as_text(version),
-                dialect.as_integer("count(*)", "rows")
-            ),
-        );
-        let mut connection = on.connection().await?;
-        let counting = |error| failed(format!("count the versions of {name}"), error);
-        let mut counts = Vec::new();
-        for row in sql.fetch(&mut connection).await.map_err(counting)? {
-            let text: Option<String> = row.try_get(version).map_err(counting)?;
-            let rows: i64 = row.try_get("rows").map_err(counting)?;
-            counts.push(Count {
-                readable: self.known(text.as_deref()).map(drop),
-                version: text,
-                rows: rows.unsigned_abs(),
-            });
-        }
-        counts.sort_by_key(|count| {
-            count
-                .version
-                .as_deref()
-                .map(|text| (text.parse::<crate::Version>().ok(), text.to_owned()))
-        });
-        Ok(counts)
-    }
-
-    /// The version of a row, if this code knows it.
-    fn known(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
-        let version = match text {
-            Some(text) => text.parse().map_err(|_| Unreadable::NotAVersion {
-                object: T::NAME.to_owned(),
-                text: text.to_owned(),
-            })?,
-            None => self
-                .chain
-                .without_version()
-                .ok_or_else(|| Unreadable::NoVersion {
-                    object: T::NAME.to_owned(),
-                })?,
-        };
-        if self.chain.knows(version) {
-            Ok(version)
-        } else {
-            Err(self.chain.unknown(version))
-        }
-    }
-
     fn select(&self, dialect: Dialect) -> Sql {
         Sql::new(dialect, self.table.selection(dialect))
     }
@@ -499,49 +437,6 @@ impl<T: Versioned> Objects<T> {
             .map_err(|error| failed(format!("read {}", self.table.name()), error))?;
         let listed: Result<Vec<Listed<T>>, TableError> = rows.iter().map(|row| self.read(row)).collect();
         Ok(listed?)
-    }
-
-    /// Rows that are not of the newest version, after the key given. Nobody else writes them until the transaction ends.
-    pub(super) async fn behind(
-        &self,
-        store: &Store,
-        transaction: &mut AnyConnection,
-        after: Option<&[Value]>,
-        limit: u64,
-        wait: Wait,
-    ) -> Result<Vec<Listed<T>>, StoreError> {
-        let mut sql = self.select(store.dialect());
-        self.where_behind(&mut sql)?;
-        if let Some(after) = after {
-            sql.push(" AND ");
-            self.table.beside_key(&mut sql, ">", after)?;
-        }
-        sql.push(&format!(" ORDER BY {} LIMIT {limit}", self.table.in_order()));
-        sql.push(store.dialect().lock(wait));
-        self.fetch(transaction, sql).await
-    }
-
-    pub(super) async fn count_behind(&self, store: &Store) -> Result<u64, StoreError> {
-        let dialect = store.dialect();
-        let count = dialect.as_integer("count(*)", "rows");
-        let mut sql = Sql::new(dialect, format!("SELECT {count} FROM \"{}\"", self.table.name()));
-        self.where_behind(&mut sql)?;
-        let mut connection = store.connection().await?;
-        let counting = |error| failed(format!("count rows of {}", self.table.name()), error);
-        let rows = sql.fetch(&mut connection).await.map_err(counting)?;
-        let count: i64 = match rows.first() {
-            Some(row) => row.try_get("rows").map_err(counting)?,
-            None => 0,
-        };
-        Ok(count.unsigned_abs())
-    }
-
-    fn where_behind(&self, sql: &mut Sql) -> Result<(), StoreError> {
-        let version = self.table.version();
-        sql.push(&format!(" WHERE (\"{version}\" IS NULL OR \"{version}\" <> "));
-        sql.bind_text(Some(T::VERSION.to_string()))?;
-        sql.push(")");
-        Ok(())
     }
 }
 
@@ -564,6 +459,7 @@ async fn insert(dialect: Dialect, connection: &mut AnyConnection, sql: Sql) -> R
 mod tests {
     use serde::{Deserialize, Serialize};
     use serde_json::json;
+    use sqlx::Row as _;
 
     use super::*;
     use crate::Version;

@@ -1,5 +1,6 @@
 //! Rows in a store. Each test runs on SQLite; all of them run on PostgreSQL and MariaDB too, on servers that the tests start.
 
+mod concurrent;
 mod migrations;
 mod rows;
 
@@ -257,17 +258,19 @@ on_each! {
         values_of_every_kind_come_back
         pages_of_a_list_leave_nothing_out
         a_pinned_writer_keeps_what_an_unpinned_one_saved
-        a_row_that_changed_since_it_was_read_is_not_overwritten
-        a_conversion_overwrites_nothing_that_was_written_meanwhile
-        a_batch_waits_for_who_writes_a_row
         rows_that_cannot_be_read_are_named_one_by_one
         what_was_saved_is_saved_again
         a_field_that_is_left_out_where_it_is_empty_can_be_emptied
         a_key_is_taken_only_if_there_is_a_row_of_it
-        two_objects_are_written_together_or_not_at_all
-        of_two_that_wait_for_each_other_one_may_try_again
         times_uuids_bytes_and_decimals_come_back
         statements_of_ones_own_find_objects
+    }
+    concurrent {
+        a_row_that_changed_since_it_was_read_is_not_overwritten
+        a_conversion_overwrites_nothing_that_was_written_meanwhile
+        a_batch_waits_for_who_writes_a_row
+        two_objects_are_written_together_or_not_at_all
+        of_two_that_wait_for_each_other_one_may_try_again
     }
     migrations {
         migrated_beside_live_traffic_without_a_revision

@@ -1,12 +1,11 @@
 //! What may be down together.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Fact, Ix, Snapshot, SnapshotError};
 
-use super::interruptions::{self, Permitted, is_thin, lone_server, pool_name};
+use super::interruptions::{self, Permitted, is_thin, lone_server, on_one_line, pool_name};
 use super::sites::{self, Sites};
 use crate::facts::CephFacts;
 use crate::facts::osd::Pool;
@@ -182,21 +181,6 @@ struct Row {
     start: u32,
     end: u32,
     seed: u32,
-}
-
-/// Ceph takes any character in the name of a pool; here it stands in sentences.
-pub(super) fn on_one_line(name: &str) -> Cow<'_, str> {
-    if !name.contains(char::is_control) {
-        return Cow::Borrowed(name);
-    }
-    let tame = |c: char| {
-        if c.is_control() {
-            c.escape_default().to_string()
-        } else {
-            c.to_string()
-        }
-    };
-    Cow::Owned(name.chars().map(tame).collect())
 }
 
 fn placement_groups(

@@ -135,7 +135,7 @@ pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, Ceph
         conditions,
         durations.into_iter().collect(),
     )?
-    .with_terms(TERMS)
+    .with_terms(TERMS.with_remedies([super::NEVER_OK_TO_STOP]))
     .with_absent(daemons.absent().iter().cloned())
     .with_interruptions(interruptions)
     .with_bystanders(daemons.bystanders().iter().cloned());

@@ -1,5 +1,6 @@
 //! Who is without what while a daemon restarts that nothing stands in for.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{Fact, IdError, Interruption, UnitId};
@@ -39,7 +40,22 @@ pub(super) fn is_thin(pool: &Pool) -> bool {
 
 /// The name under which a pool is permitted.
 pub(crate) fn pool_name(pool: &Pool) -> String {
-    format!("pool.{}", super::budgets::on_one_line(&pool.name))
+    format!("pool.{}", on_one_line(&pool.name))
+}
+
+/// Ceph takes any character in the name of a pool; here it stands in sentences.
+pub(super) fn on_one_line(name: &str) -> Cow<'_, str> {
+    if !name.contains(char::is_control) {
+        return Cow::Borrowed(name);
+    }
+    let tame = |c: char| {
+        if c.is_control() {
+            c.escape_default().to_string()
+        } else {
+            c.to_string()
+        }
+    };
+    Cow::Owned(name.chars().map(tame).collect())
 }
 
 /// The server of a file system that nothing stands in for, once it has one rank.
@@ -147,7 +163,7 @@ pub fn interruptions(
         let pool = thin[&pool];
         let what = format!(
             "while one of its OSDs restarts parts of the pool {} cannot be read or written: it needs {} of {} copies",
-            super::budgets::on_one_line(&pool.name),
+            on_one_line(&pool.name),
             pool.min_size,
             pool.size
         );

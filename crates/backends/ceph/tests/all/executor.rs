@@ -18,7 +18,7 @@ use stagger_engine::cluster::Call;
 
 use crate::cluster::{call, fixture};
 use crate::hosts::{on_hosts, settings};
-use crate::reboots::{Machines, change, process_that, unit, world};
+use crate::reboots::{Machines, change, process_that, unit, visit, world};
 
 /// Whoever took the lock then.
 fn newer() -> Call {
@@ -71,12 +71,7 @@ fn on_daemons(folder: &Path) -> CephBackend {
 
 #[tokio::test]
 async fn a_visit_of_a_daemon_has_the_laws_of_every_executor() {
-    let visit = |phase| Action::Visit {
-        unit: unit("osd.1"),
-        phase,
-        revision: "18.2.8".parse().unwrap(),
-        moves: Vec::new(),
-    };
+    let visit = |phase| visit("osd.1", phase, "18.2.8");
     let restart = Action::Restart { unit: unit("osd.1") };
     for action in [visit(Phase::Prepare), visit(Phase::Change), restart] {
         let folder = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
 //! The commands of whoever runs the cluster around a host's reboot.
 
 use stagger_ceph::config::Reboot;
-use stagger_ceph::reboot::HostTask;
+use stagger_ceph::reboot::{HostTask, MAINTAINED, REBOOTED};
 use stagger_core::model::{Kind, Phase};
 use stagger_core::run::Action;
 use stagger_engine::cluster::{Call, Executor as _};
 use stagger_engine::hosts::Hosts;
 
 use crate::cluster::call;
-use crate::reboots::{Machines, change, process_that, unit, world};
+use crate::reboots::{Machines, change, process_that, unit, visit, world};
 
 /// Writes a word down where reboots are written down.
 fn says(machines: &Machines, word: &str) -> String {
@@ -20,22 +20,9 @@ fn nth(seq: u64) -> Call {
     Call { seq, ..call() }
 }
 
-fn prepare(host: &str) -> Action {
-    let Action::Visit {
-        unit,
-        revision,
-        moves,
-        ..
-    } = change(host)
-    else {
-        panic!("a visit")
-    };
-    Action::Visit {
-        unit,
-        phase: Phase::Prepare,
-        revision,
-        moves,
-    }
+/// The change of a host that is emptied for a task other than a reboot.
+fn maintain(host: &str) -> Action {
+    visit(host, Phase::Change, MAINTAINED)
 }
 
 #[tokio::test]
@@ -49,7 +36,8 @@ async fn a_host_is_prepared_emptied_patched_rebooted_and_looked_at_in_that_order
         ..machines.reboot(&machines.boots())
     };
     let backend = process_that(&world, &reboot, &machines, HostTask::Patch);
-    backend.perform(&call(), &prepare("host.host3")).await.unwrap();
+    let prepare = visit("host.host3", Phase::Prepare, REBOOTED);
+    backend.perform(&call(), &prepare).await.unwrap();
     assert_eq!(
         machines.reboots(),
         ["prepare host3"],
@@ -193,35 +181,24 @@ async fn a_command_in_a_host_s_turn_is_run_until_it_ends_well_and_then_never_aga
         ..machines.reboot("exit 99")
     };
     let backend = process_that(&world, &reboot, &machines, task.clone());
-    let visit = |host: &str| {
-        let Action::Visit {
-            unit, phase, moves, ..
-        } = change(host)
-        else {
-            panic!("a visit")
-        };
-        Action::Visit {
-            unit,
-            phase,
-            moves,
-            revision: "maintained".parse().unwrap(),
-        }
-    };
-    let error = backend.perform(&call(), &visit("host.host1")).await.unwrap_err();
+    let error = backend
+        .perform(&call(), &maintain("host.host1"))
+        .await
+        .unwrap_err();
     assert_eq!(
         error.why,
         format!("`{command}` for host1 ended with 7: bad image")
     );
     assert_eq!(error.tried, "run a command on host1");
     std::fs::write(machines.path().join("host1.good"), "").unwrap();
-    let told = backend.perform(&nth(2), &visit("host.host1")).await.unwrap();
+    let told = backend.perform(&nth(2), &maintain("host.host1")).await.unwrap();
     assert!(told.starts_with("done after"), "{told}");
     let all = backend.observe().await.unwrap();
     let found = all.unit(all.find(&unit("host.host1")).unwrap());
     assert_eq!(found.revision.as_ref().unwrap().as_str(), "maintained");
     drop(backend);
     let second = process_that(&world, &reboot, &machines, task);
-    let told = second.perform(&nth(3), &visit("host.host1")).await.unwrap();
+    let told = second.perform(&nth(3), &maintain("host.host1")).await.unwrap();
     assert_eq!(told, "it was done already");
     assert_eq!(
         machines.reboots(),
@@ -233,7 +210,7 @@ async fn a_command_in_a_host_s_turn_is_run_until_it_ends_well_and_then_never_aga
         token: "t2".to_owned(),
     };
     let backend = process_that(&world, &reboot, &machines, other);
-    backend.perform(&nth(4), &visit("host.host1")).await.unwrap();
+    backend.perform(&nth(4), &maintain("host.host1")).await.unwrap();
     assert_eq!(machines.reboots().len(), 6);
 }
 
@@ -249,22 +226,8 @@ async fn the_daemons_of_a_host_are_restarted_once_in_its_turn() {
         };
         process_that(&world, &reboot, &machines, task)
     };
-    let visit = |host: &str| {
-        let Action::Visit {
-            unit, phase, moves, ..
-        } = change(host)
-        else {
-            panic!("a visit")
-        };
-        Action::Visit {
-            unit,
-            phase,
-            moves,
-            revision: "maintained".parse().unwrap(),
-        }
-    };
     let first = with("t1");
-    let told = first.perform(&call(), &visit("host.host1")).await.unwrap();
+    let told = first.perform(&call(), &maintain("host.host1")).await.unwrap();
     assert!(told.starts_with("done after"), "{told}");
     let once = machines.reboots();
     assert!(
@@ -276,11 +239,11 @@ async fn the_daemons_of_a_host_are_restarted_once_in_its_turn() {
     );
     drop(first);
     let second = with("t1");
-    let told = second.perform(&nth(2), &visit("host.host1")).await.unwrap();
+    let told = second.perform(&nth(2), &maintain("host.host1")).await.unwrap();
     assert_eq!(told, "it was done already");
     assert_eq!(machines.reboots(), once);
     let other = with("t2");
-    other.perform(&nth(3), &visit("host.host1")).await.unwrap();
+    other.perform(&nth(3), &maintain("host.host1")).await.unwrap();
     assert_eq!(machines.reboots().len(), 2 * once.len());
 }
 

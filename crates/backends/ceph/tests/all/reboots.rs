@@ -247,10 +247,15 @@ pub(crate) fn process_that(
 }
 
 pub(crate) fn change(host: &str) -> Action {
+    visit(host, Phase::Change, REBOOTED)
+}
+
+/// A phase of a unit's visit, which is to have this revision after it.
+pub(crate) fn visit(name: &str, phase: Phase, revision: &str) -> Action {
     Action::Visit {
-        unit: unit(host),
-        phase: Phase::Change,
-        revision: REBOOTED.parse().unwrap(),
+        unit: unit(name),
+        phase,
+        revision: revision.parse().unwrap(),
         moves: Vec::new(),
     }
 }

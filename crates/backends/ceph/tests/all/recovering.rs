@@ -111,6 +111,13 @@ fn no_unit_is_stopped_by_what_will_be() {
     assert!(may_stop(&now, &[ix]).unwrap_err().contains("none may be down"));
 }
 
+#[test]
+fn what_frees_a_daemon_is_said_in_words_of_ceph() {
+    let (now, _) = planned(&recorded("18.2.7"));
+    let words = &now.terms().remedies["never-ok-to-stop"];
+    assert!(words.contains("min_size"), "{words}");
+}
+
 /// What does not heal by itself is planned as it is: its members are left alone, and that is told.
 #[test]
 fn what_waits_for_somebody_is_told_as_it_is() {

@@ -12,7 +12,7 @@ use stagger_core::model::{
 };
 
 use super::capacity::capacity;
-use super::{BEFORE, GanetiTranslateError, KIND, TERMS, not_vm_capable, pairs};
+use super::{BEFORE, GanetiTranslateError, KIND, not_vm_capable, pairs, terms};
 use crate::config::Visits;
 use crate::downtime::not_permitted;
 use crate::facts::notes::PriorRole;
@@ -57,7 +57,7 @@ pub fn live_snapshot(
         vec![nodes_answer(facts, memory)?, instances_up(facts, memory)?],
         goal.durations.clone(),
     )?;
-    let snapshot = snapshot.with_drained(drained(&nodes)?).with_terms(TERMS);
+    let snapshot = snapshot.with_drained(drained(&nodes)?).with_terms(terms());
     Ok(snapshot.with_capacity(capacity(cluster, goal.ignore_ipolicy)?)?)
 }
 
