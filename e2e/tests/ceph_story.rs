@@ -18,7 +18,7 @@ use stagger_e2e::verify;
 
 const LIMIT: Duration = Duration::from_mins(5);
 /// Mistakes in the configuration.
-const PLANTED: &[Planted] = &[
+const PLANTED: &[Planted<'_>] = &[
     Planted {
         good: "lock_expires = ",
         bad: "lock_expire = ",

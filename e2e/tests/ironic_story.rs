@@ -10,7 +10,7 @@ use stagger_e2e::ironic::{Cluster, IronicSpec, Release, Report};
 use stagger_e2e::stagger::{Doors, Ended, IronicSetup, Machine, Planted, says};
 
 /// Mistakes in the configuration.
-const PLANTED: &[Planted] = &[
+const PLANTED: &[Planted<'_>] = &[
     Planted {
         good: "database = \"",
         bad: "databse = \"",
@@ -32,6 +32,11 @@ const PLANTED: &[Planted] = &[
         says: "our own database",
     },
     Planted {
+        good: "ours = \"mysql://stagger:",
+        bad: "ours = \"mysql://reader:",
+        says: "INSERT command denied",
+    },
+    Planted {
         good: "show = \"",
         bad: "show = \"no-such-program ",
         says: "there is no program no-such-program",
@@ -40,6 +45,11 @@ const PLANTED: &[Planted] = &[
         good: "start = \"",
         bad: "start = \"echo 'open; ",
         says: "its shell cannot read",
+    },
+    Planted {
+        good: "install = \"",
+        bad: "versions = \"echo 26.1.6\"\ninstall = \"",
+        says: "its repositories do not have 29.0.6",
     },
     Planted {
         good: "stop = \"",

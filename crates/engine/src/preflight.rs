@@ -114,9 +114,19 @@ const CLOCK: Duration = Duration::from_secs(5);
 pub struct HostChecks {
     keys: Vec<String>,
     commands: Vec<String>,
+    /// Stagger has no folder there.
+    keeps_nothing: bool,
 }
 
 impl HostChecks {
+    /// Of a host on which stagger keeps neither locks nor results: its folder and the room there are not asked for.
+    pub fn without_folder() -> Self {
+        Self {
+            keeps_nothing: true,
+            ..Self::default()
+        }
+    }
+
     /// One more command.
     pub fn add(&mut self, key: String, command: String) {
         self.keys.push(key);
@@ -138,9 +148,8 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, HostChecks>) -> Ve
         {
             let hosts = hosts.clone();
             under_way.spawn(async move {
-                let HostChecks { keys, commands } = asked;
-                let checks = match hosts.ask(&host, &question(&hosts.folder, &commands)).await {
-                    Ok(ran) => of_host(&host, &ran.output, &keys, &commands, Timestamp::now()),
+                let checks = match hosts.ask(&host, &question(&hosts.folder, &asked)).await {
+                    Ok(ran) => of_host(&host, &ran.output, &asked, Timestamp::now()),
                     Err(error) => vec![Check::unreachable(&host, error)],
                 };
                 (host, checks)
@@ -162,18 +171,21 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, HostChecks>) -> Ve
 }
 
 /// The question to a host: a script for its shell. It leaves nothing there: a folder is made and removed, since root may write to all
-/// that cannot be written. `commands` are as they would be run there.
-fn question(folder: &Path, commands: &[String]) -> String {
-    let mut script = format!(
-        "d={}\n\
-         while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
-         echo \"clock=$(date +%s)\"\n\
-         if t=$(mktemp -d \"$d/.stagger.XXXXXX\" 2>/dev/null) && rmdir \"$t\"; then echo writable=yes; else echo \"writable=no, \
-         $(id -un) may not write to $d\"; fi\n\
-         df -Pk -- \"$d\" | {{ read -r _; read -r _ _ _ free _; echo \"room=$free\"; }}\n",
-        quoted(&folder.display().to_string())
-    );
-    for (number, command) in commands.iter().enumerate() {
+/// that cannot be written. The commands are as they would be run there.
+fn question(folder: &Path, asked: &HostChecks) -> String {
+    let mut script = "echo \"clock=$(date +%s)\"\n".to_owned();
+    if !asked.keeps_nothing {
+        let _ = write!(
+            script,
+            "d={}\n\
+             while [ ! -d \"$d\" ]; do d=$(dirname -- \"$d\"); done\n\
+             if t=$(mktemp -d \"$d/.stagger.XXXXXX\" 2>/dev/null) && rmdir \"$t\"; then echo writable=yes; else echo \"writable=no, \
+             $(id -un) may not write to $d\"; fi\n\
+             df -Pk -- \"$d\" | {{ read -r _; read -r _ _ _ free _; echo \"room=$free\"; }}\n",
+            quoted(&folder.display().to_string())
+        );
+    }
+    for (number, command) in asked.commands.iter().enumerate() {
         if let Some(program) = program(command) {
             let _ = writeln!(
                 script,
@@ -197,26 +209,24 @@ fn question(folder: &Path, commands: &[String]) -> String {
     script
 }
 
-/// Judges what a host answered: `keys` are those of the commands that the question held, `now` is when it answered.
-fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: Timestamp) -> Vec<Check> {
-    let fields = |name: &str| -> Vec<String> {
-        let lines = answer.lines().filter_map(|line| line.split_once('='));
-        lines
-            .filter(|(found, _)| *found == name)
-            .map(|(_, value)| value.to_owned())
-            .collect()
-    };
-    let number = |name: &str| {
-        fields(name)
-            .first()
-            .and_then(|value| value.trim().parse::<u64>().ok())
-    };
-    let of = |number: &String| -> Option<(&String, &String)> {
-        let number: usize = number.parse().ok()?;
-        keys.get(number).zip(commands.get(number))
-    };
+/// The lines `name=value` of an answer with that name.
+fn fields(answer: &str, name: &str) -> Vec<String> {
+    let lines = answer.lines().filter_map(|line| line.split_once('='));
+    lines
+        .filter(|(found, _)| *found == name)
+        .map(|(_, value)| value.to_owned())
+        .collect()
+}
+
+/// The number of the first such line.
+fn number(answer: &str, name: &str) -> Option<u64> {
+    fields(answer, name).first()?.trim().parse().ok()
+}
+
+/// Judges what a host answered about the folder that stagger has there.
+fn of_folder(host: &str, answer: &str) -> Vec<Check> {
     let mut checks = Vec::new();
-    match fields("writable").first().map(String::as_str) {
+    match fields(answer, "writable").first().map(String::as_str) {
         Some("yes") => {}
         Some(no) => checks.push(
             Check::failed(
@@ -227,10 +237,10 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
         ),
         None => checks.push(Check::failed(
             host,
-            format!("its answer is not that of a shell: {answer:.200}"),
+            "whether its folder can be written could not be determined",
         )),
     }
-    match number("room") {
+    match number(answer, "room") {
         Some(room) if room < ROOM => checks.push(
             Check::failed(host, format!("{} MiB are free where stagger writes", room / 1024))
                 .hint(format!("at least {} MiB should be", ROOM / 1024)),
@@ -241,7 +251,30 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
             "how much room there is could not be determined",
         )),
     }
-    match number("clock") {
+    checks
+}
+
+/// Judges what a host answered at that time.
+fn of_host(host: &str, answer: &str, asked: &HostChecks, now: Timestamp) -> Vec<Check> {
+    let HostChecks {
+        keys,
+        commands,
+        keeps_nothing,
+    } = asked;
+    let fields = |name: &str| fields(answer, name);
+    let of = |number: &String| -> Option<(&String, &String)> {
+        let number: usize = number.parse().ok()?;
+        keys.get(number).zip(commands.get(number))
+    };
+    if fields("clock").is_empty() {
+        let why = format!("its answer is not that of a shell: {answer:.200}");
+        return vec![Check::failed(host, why)];
+    }
+    let mut checks = Vec::new();
+    if !keeps_nothing {
+        checks.extend(of_folder(host, answer));
+    }
+    match number(answer, "clock") {
         Some(clock) => {
             let here = u64::try_from(now.as_second()).unwrap_or_default();
             let off = clock.abs_diff(here);
@@ -283,10 +316,11 @@ fn of_host(host: &str, answer: &str, keys: &[String], commands: &[String], now: 
         ));
     }
     if checks.is_empty() {
-        checks.push(Check::passed(
-            host,
-            format!("{} commands can be run", commands.len()),
-        ));
+        let found = match commands.len() {
+            0 => "it is reached".to_owned(),
+            count => format!("{count} commands can be run"),
+        };
+        checks.push(Check::passed(host, found));
     }
     checks
 }
@@ -348,20 +382,29 @@ fn quoted(word: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(commands: &[&str]) -> (Vec<Check>, String) {
-        let commands: Vec<String> = commands.iter().map(|&command| command.to_owned()).collect();
-        let keys: Vec<String> = (0..commands.len())
-            .map(|number| format!("key {number}"))
-            .collect();
-        let folder = tempfile::tempdir().unwrap();
-        let script = question(&folder.path().join("not/yet"), &commands);
+    fn of(commands: &[&str]) -> HostChecks {
+        let mut asked = HostChecks::default();
+        for (number, command) in commands.iter().enumerate() {
+            asked.add(format!("key {number}"), (*command).to_owned());
+        }
+        asked
+    }
+
+    fn answered(asked: &HostChecks, folder: &Path, path: &str) -> (Vec<Check>, String) {
         let ran = std::process::Command::new("sh")
             .arg("-c")
-            .arg(&script)
+            .arg(question(folder, asked))
+            .env("PATH", path)
             .output()
             .unwrap();
         let answer = String::from_utf8(ran.stdout).unwrap();
-        (of_host("n1", &answer, &keys, &commands, Timestamp::now()), answer)
+        (of_host("n1", &answer, asked, Timestamp::now()), answer)
+    }
+
+    fn asked(commands: &[&str]) -> (Vec<Check>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        answered(&of(commands), &folder.path().join("not/yet"), &path)
     }
 
     #[test]
@@ -415,25 +458,34 @@ mod tests {
         )
         .unwrap();
         std::fs::set_permissions(&sudo, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let asked = |path: &str, commands: &[&str]| -> Vec<String> {
-            let commands: Vec<String> = commands.iter().map(|&command| command.to_owned()).collect();
-            let script = question(folder.path(), &commands);
-            let ran = std::process::Command::new("sh")
-                .arg("-c")
-                .arg(&script)
-                .env("PATH", path)
-                .output()
-                .unwrap();
-            let answer = String::from_utf8(ran.stdout).unwrap();
-            let checks = of_host("n1", &answer, &commands, &commands, Timestamp::now());
+        let with = format!("{}:/usr/bin:/bin", folder.path().display());
+        let asked = |command: &str| -> Vec<String> {
+            let (checks, _) = answered(&of(&[command]), folder.path(), &with);
             checks.into_iter().map(|check| check.found).collect()
         };
-        let with = format!("{}:/usr/bin:/bin", folder.path().display());
-        assert_eq!(asked(&with, &["sudo -n true"]), ["1 commands can be run"]);
+        assert_eq!(asked("sudo -n true"), ["1 commands can be run"]);
         assert_eq!(
-            asked(&with, &["sudo -n false"]),
-            ["sudo -n false: sudo does not run `sudo -n false` without a password"]
+            asked("sudo -n false"),
+            ["key 0: sudo does not run `sudo -n false` without a password"]
         );
+    }
+
+    /// A host that is only gone to has no folder of stagger's.
+    #[test]
+    fn where_nothing_is_kept_no_folder_is_asked_for() {
+        let nowhere = Path::new("/proc/no/folder/can/be/made");
+        let path = std::env::var("PATH").unwrap();
+        let mut only_commands = HostChecks::without_folder();
+        let (checks, answer) = answered(&only_commands, nowhere, &path);
+        assert_eq!(checks, [Check::passed("n1", "it is reached")], "{answer}");
+        only_commands.add("reboot".to_owned(), "no-such-program -f".to_owned());
+        let (checks, answer) = answered(&only_commands, nowhere, &path);
+        let missing = Check::failed("n1", "reboot: there is no program no-such-program");
+        assert_eq!(checks, [missing], "{answer}");
+        let (checks, answer) = answered(&HostChecks::default(), nowhere, &path);
+        assert!(checks[0].found.contains("its folder is not writable"), "{answer}");
+        let banner = of_host("n1", "-bash: banner\n", &only_commands, Timestamp::now());
+        assert_eq!(banner[0].outcome, CheckOutcome::Failed, "{banner:?}");
     }
 
     /// Seen: of a command whose first word keeps what another prints, the next word was taken for a program.
@@ -446,7 +498,7 @@ mod tests {
     #[test]
     fn room_clocks_and_folders_are_judged() {
         let now = Timestamp::from_second(1_000).unwrap();
-        let judged = |answer: &str| of_host("n1", answer, &[], &[], now);
+        let judged = |answer: &str| of_host("n1", answer, &HostChecks::default(), now);
         assert_eq!(
             judged("clock=1003\nwritable=yes\nroom=900000\n")[0].outcome,
             CheckOutcome::Passed
@@ -465,7 +517,9 @@ mod tests {
             ]
         );
         let checks = judged("-bash: banner\n");
-        assert_eq!(checks[0].outcome, CheckOutcome::Failed);
-        assert_eq!(checks.len(), 3, "unknown is not fine: {checks:?}");
+        assert_eq!(checks[0].outcome, CheckOutcome::Failed, "unknown is not fine");
+        let checks = judged("clock=1000\n");
+        assert_eq!(checks[0].outcome, CheckOutcome::Failed, "unknown is not fine");
+        assert_eq!(checks.len(), 2, "{checks:?}");
     }
 }

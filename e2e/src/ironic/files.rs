@@ -272,7 +272,8 @@ pub(super) fn grants(database: Database) -> Vec<(Option<&'static str>, String)> 
                  grant select on {DATABASE}.* to {reader}@'127.0.0.1'; \
                  create database {other}; \
                  create user {other}@'127.0.0.1' identified by '{other_password}'; \
-                 grant all on {other}.* to {other}@'127.0.0.1';"
+                 grant all on {other}.* to {other}@'127.0.0.1'; \
+                 grant select, create on {other}.* to {reader}@'127.0.0.1';"
             );
             vec![(None, all)]
         }

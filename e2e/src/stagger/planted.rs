@@ -8,17 +8,17 @@ use super::Machine;
 
 /// A mistake.
 #[derive(Debug, Clone, Copy)]
-pub struct Planted {
+pub struct Planted<'a> {
     /// A piece of the good configuration; empty: its end.
-    pub good: &'static str,
+    pub good: &'a str,
     /// What stands there instead.
-    pub bad: &'static str,
+    pub bad: &'a str,
     /// What is said of it.
-    pub says: &'static str,
+    pub says: &'a str,
 }
 
 /// Mistakes that can be made in the configuration of any cluster.
-const GENERAL: &[Planted] = &[
+const GENERAL: &[Planted<'_>] = &[
     Planted {
         good: "kind = \"",
         bad: "kind = \"x",
@@ -56,7 +56,7 @@ impl Machine {
     ///
     /// # Errors
     /// The good one does not pass, or a mistake is not found; or there is no such piece to spoil.
-    pub fn finds_planted(&self, words: &[&str], planted: &[Planted]) -> Result<()> {
+    pub fn finds_planted(&self, words: &[&str], planted: &[Planted<'_>]) -> Result<()> {
         let check = [&["config", "check"], words].concat();
         let good = fs::read_to_string(self.config()).context("reading the configuration")?;
         self.call(&check)?.expect(0)?;
@@ -68,7 +68,7 @@ impl Machine {
         found
     }
 
-    fn finds(&self, check: &[&str], good: &str, mistake: &Planted) -> Result<()> {
+    fn finds(&self, check: &[&str], good: &str, mistake: &Planted<'_>) -> Result<()> {
         let Planted {
             good: piece,
             bad,

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_mins(6);
 /// What is wished: the instance whose disks are on one node only is down.
 const WISH: [&str; 2] = ["reboot", "--accept-non-redundant"];
 /// Mistakes in the configuration.
-const PLANTED: &[Planted] = &[
+const PLANTED: &[Planted<'_>] = &[
     Planted {
         good: "user = ",
         bad: "usr = ",
@@ -51,6 +51,21 @@ const PLANTED: &[Planted] = &[
         good: "pause = \"",
         bad: "pause = \"no-such-program ",
         says: "there is no program no-such-program",
+    },
+    Planted {
+        good: "root@{master} gnt-cluster watcher",
+        bad: "root@{master} no-such-gnt watcher",
+        says: "there is no program no-such-gnt",
+    },
+    Planted {
+        good: "root@{master} gnt-cluster watcher",
+        bad: "-p9 root@{master} gnt-cluster watcher",
+        says: "port 9: Connection refused",
+    },
+    Planted {
+        good: "reboot = \"powercycle\"",
+        bad: "# by ssh of this machine, which knows no node",
+        says: "[cluster.visits] reboot",
     },
 ];
 const NODES: [&str; 5] = ["node1", "node2", "node3", "node4", "node5"];
@@ -107,7 +122,17 @@ pub(crate) fn told(cluster: &Cluster, phases: &mut Phases) -> Result<()> {
     );
     phases.lap("planned");
     rival.plans_from_an_inventory(&WISH, "reboot")?;
-    rival.finds_planted(&[], PLANTED)?;
+    // Each node is gone to, not the master alone.
+    let by_ssh = format!(
+        "reboot = \"{}/ssh -p9 root@{{node}} reboot\"",
+        cluster.dir().display()
+    );
+    let of_nodes = Planted {
+        good: "reboot = \"powercycle\"",
+        bad: &by_ssh,
+        says: "connect to host node5 port 9",
+    };
+    rival.finds_planted(&[], &[PLANTED, &[of_nodes]].concat())?;
     phases.lap("mistakes in the configuration");
 
     let others = rebooted(cluster, &machine, &rival, phases)

@@ -11,8 +11,11 @@ use crate::effects::kind_and_id;
 use crate::facts::CephFacts;
 use crate::facts::release::{Version, major, name};
 use crate::memory::hosts_of;
-use crate::reboot::ask::{LOOKS, ask};
+use crate::reboot::ask::{LOOKS, ask_some_at_once};
 use stagger_core::model::Fact;
+
+/// How many hosts are asked at once: the command may fetch the lists of packages anew, and all hosts have the same mirror.
+const AT_ONCE: usize = 8;
 
 /// What each host can install: the versions that all of its commands list, or why they are not known.
 pub type Offered = BTreeMap<String, Fact<BTreeSet<Version>>>;
@@ -37,7 +40,7 @@ pub async fn offered(settings: &CephSettings, facts: &CephFacts) -> Offered {
         }
     }
     for (line, hosts) in questions {
-        for (host, answer) in ask(&settings.hosts, &line, hosts, LOOKS).await {
+        for (host, answer) in ask_some_at_once(&settings.hosts, &line, hosts, LOOKS, AT_ONCE).await {
             let listed = answer.and_then(|ran| listed(&line, &ran));
             let both = match (offered.remove(&host), listed) {
                 (Some(Fact::No(why)), _) | (_, Err(why)) => Fact::No(why),

@@ -1,5 +1,7 @@
 //! How the daemons of a host are restarted.
 
+use std::collections::BTreeMap;
+
 use stagger_core::model::{Kind, UnitId, plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
@@ -7,6 +9,7 @@ use stagger_engine::template::filled;
 
 use crate::config::{SoftwareByKind, in_a_shell};
 use crate::effects::kind_and_id;
+use crate::translate::BaselineDaemon;
 
 /// The kinds of daemons in the order in which a host's are restarted.
 const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
@@ -16,8 +19,20 @@ pub(crate) fn stops(kinds: &[Kind], kind: &str) -> bool {
     kinds.is_empty() || kinds.iter().any(|of| of.as_str() == kind)
 }
 
-/// The commands that restart these daemons of a host, one after another until one fails: `[software]` `restart` for each
-/// daemon, or systemd's for each kind that has none. `daemons`: those that ran before the run; what was down stays down.
+/// The daemons of a host that are restarted: those that ran before the run, as its baseline has it. What was down stays down.
+pub(crate) fn daemons<'a>(
+    places: &'a BTreeMap<UnitId, String>,
+    ran: &BTreeMap<UnitId, BaselineDaemon>,
+    host: &str,
+) -> Vec<&'a UnitId> {
+    let here = places
+        .iter()
+        .filter(|(unit, at)| *at == host && ran.contains_key(*unit));
+    here.map(|(unit, _)| unit).collect()
+}
+
+/// The commands that restart these [`daemons`] of a host, one after another until one fails: `[software]` `restart` for each
+/// daemon, or systemd's for each kind that has none.
 ///
 /// # Errors
 /// The name of a daemon is none that a command may hold.
@@ -84,6 +99,41 @@ mod tests {
 
     fn units(names: &[&str]) -> Vec<UnitId> {
         names.iter().map(|name| UnitId::new(*name).unwrap()).collect()
+    }
+
+    /// Seen: the unit of an OSD whose disk was dead failed, and with it the restart of its host.
+    #[test]
+    fn what_was_down_before_the_run_is_not_restarted() {
+        let places = [("mon.a", "h1"), ("osd.1", "h1"), ("osd.2", "h1"), ("osd.3", "h2")];
+        let places: BTreeMap<UnitId, String> = places
+            .into_iter()
+            .map(|(unit, host)| (UnitId::new(unit).unwrap(), host.to_owned()))
+            .collect();
+        // OSD 2 was down, and the host of OSD 9 is not known any more.
+        let ran = [
+            ("mon.a", "mon"),
+            ("osd.1", "osd"),
+            ("osd.3", "osd"),
+            ("osd.9", "osd"),
+        ];
+        let ran: BTreeMap<UnitId, BaselineDaemon> = ran
+            .into_iter()
+            .map(|(unit, kind)| {
+                let daemon = BaselineDaemon {
+                    kind: Kind::new(kind).unwrap(),
+                    revision: None,
+                    domains: BTreeMap::new(),
+                };
+                (UnitId::new(unit).unwrap(), daemon)
+            })
+            .collect();
+        let of = |host: &str| -> Vec<&str> {
+            let daemons = daemons(&places, &ran, host);
+            daemons.into_iter().map(UnitId::as_str).collect()
+        };
+        assert_eq!(of("h1"), ["mon.a", "osd.1"]);
+        assert_eq!(of("h2"), ["osd.3"]);
+        assert_eq!(of("h3"), Vec::<&str>::new());
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! What a run of this Ganeti counts on, looked at before it begins.
 
+mod nodes;
+
 use std::collections::BTreeMap;
 
+use stagger_core::model::UnitId;
 use stagger_core::run::Answer;
-use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
+use stagger_engine::preflight::{Check, CheckOutcome, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::commands;
 use crate::config::{GanetiSettings, RapiConfig, RebootMethod, Visits, Watcher};
+use crate::facts::{GanetiFacts, NodeRole};
 use crate::rapi::client::{HttpMethod, Rapi};
 
 /// What commands for a node are filled in with: `{node}`.
@@ -31,6 +35,13 @@ const SAMPLES: [(&str, &str); 6] = [
 
 /// As [`CLEAN_REBOOT`](crate::config::CLEAN_REBOOT) gets to the master.
 const REACHES: &str = "ssh -oBatchMode=yes -oConnectTimeout=10 root@{master} true";
+
+/// As it gets from there to a node. How that ended is only in what it prints.
+const REACHES_NODE: &str = "said=$(timeout 60 ssh -oBatchMode=yes -oConnectTimeout=10 root@{master} gnt-cluster command -n {node} true 2>&1); \
+case \"$said\" in *'return code = 0'*) exit 0;; esac; printf '%s\\n' \"$said\" | grep -v '^-*$' | tr '\\n' ' '; exit 1";
+
+/// What says how nodes are rebooted.
+const REBOOT: &str = "[cluster.visits] reboot";
 
 /// As RAPI's documentation has it: the tag is looked at, and not set.
 const DRY_RUN: &str = "/2/tags?dry-run=1&tag=stagger:preflight";
@@ -83,8 +94,9 @@ pub async fn drained(rapi: &Rapi) -> Option<String> {
     ))
 }
 
-/// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.
-pub async fn look(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
+/// Whether the user may write, and whether commands can be run on this machine and reach the nodes. Ganeti is given a job that
+/// changes nothing.
+pub async fn look(settings: &GanetiSettings, rapi: &Rapi, facts: &GanetiFacts) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = "[cluster] user";
     checks.push(match &settings.cluster.user {
@@ -95,19 +107,27 @@ pub async fn look(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
             Err(error) => Check::unreachable(user, error.of(format!("write as {name}"), false)),
         },
     });
+    let visits = &settings.cluster.visits;
+    let templates = templates(&settings.cluster);
     let mut asked = HostChecks::default();
-    for template in templates(&settings.cluster) {
-        checks.extend(may_wait(&template, &settings.cluster.visits));
+    for template in &templates {
+        checks.extend(may_wait(template, visits));
         match filled(&template.command, &SAMPLES) {
-            Ok(line) => asked.add(template.key, line),
-            Err(error) => checks.push(Check::failed(template.key, error.to_string())),
+            Ok(line) => asked.add(template.key.clone(), line),
+            Err(error) => checks.push(Check::failed(&template.key, error.to_string())),
         }
     }
     // Commands run on this machine: its shell is asked, whatever name is said.
     let asked = BTreeMap::from([("this machine".to_owned(), asked)]);
     checks.extend(ask_hosts(&settings.hosts, asked).await);
-    if settings.cluster.visits.reboot.is_none() {
-        checks.push(reaches_the_master(settings, rapi).await);
+    checks.extend(nodes::look(&templates, &SAMPLES, visits, facts).await);
+    if visits.reboot.is_none() {
+        let reached = reaches_the_master(settings, rapi).await;
+        let goes_on = reached.outcome == CheckOutcome::Passed;
+        checks.push(reached);
+        if goes_on {
+            checks.extend(master_reaches_nodes(settings, rapi, facts).await);
+        }
     }
     checks
 }
@@ -127,24 +147,84 @@ fn may_wait(template: &Template, visits: &Visits) -> Option<Check> {
 
 /// By default nodes are rebooted through the master: whether this machine gets in there should not be found out once a node is empty.
 pub async fn reaches_the_master(settings: &GanetiSettings, rapi: &Rapi) -> Check {
-    const SUBJECT: &str = "[cluster.visits] reboot";
     let failed = |why: String| {
-        Check::failed(SUBJECT, why).hint(format!(
+        Check::failed(REBOOT, why).hint(format!(
             "nodes are rebooted from the master, by ssh as root: `{REACHES}` has to end with 0; or give a command of your own, or \
              `reboot = \"powercycle\"`"
         ))
     };
     match commands::ask(rapi, settings, REACHES, &[]).await {
-        Ok(Answer::Yes) => Check::passed(SUBJECT, "the master is reached by ssh"),
-        Ok(Answer::No { why } | Answer::Unknown { why }) => failed(why),
-        Ok(Answer::NoOracle | Answer::Overridden { .. }) => failed("no answer".to_owned()),
-        Err(error) => Check::unreachable(SUBJECT, error),
+        Ok(answer) => match why_not(answer) {
+            None => Check::passed(REBOOT, "the master is reached by ssh"),
+            Some(why) => failed(why),
+        },
+        Err(error) => Check::unreachable(REBOOT, error),
+    }
+}
+
+/// By default a node is rebooted by the master: whether it gets there should not be found out once the node is empty either.
+async fn master_reaches_nodes(settings: &GanetiSettings, rapi: &Rapi, facts: &GanetiFacts) -> Vec<Check> {
+    let visited = facts.nodes.values().filter(|node| node.role != NodeRole::Offline);
+    let nodes: Vec<UnitId> = visited.filter_map(|node| UnitId::new(&node.name).ok()).collect();
+    let count = nodes.len();
+    let mut answers = commands::ask_each(rapi, settings, REACHES_NODE, nodes).await;
+    answers.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let silent = answers.into_iter().filter_map(|(node, answer)| {
+        let why = match answer {
+            Ok(answer) => why_not(answer)?,
+            Err(error) => error.why,
+        };
+        let found = format!("the master does not reach it by ssh: {why}");
+        let hint =
+            format!("on the master `gnt-cluster command -n {node} true` has to print `return code = 0`");
+        Some(Check::failed(node.as_str(), found).hint(hint))
+    });
+    let silent: Vec<Check> = silent.collect();
+    if silent.is_empty() {
+        return vec![Check::passed(
+            REBOOT,
+            format!("the master reaches {count} nodes by ssh"),
+        )];
+    }
+    silent
+}
+
+/// Why an answer is not yes.
+fn why_not(answer: Answer) -> Option<String> {
+    match answer {
+        Answer::Yes => None,
+        Answer::No { why } | Answer::Unknown { why } => Some(why),
+        Answer::NoOracle | Answer::Overridden { .. } => Some("no answer".to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A `gnt-cluster command` ends with 0 whatever became of it on the node.
+    #[test]
+    fn a_node_is_reached_only_where_it_took_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let ssh = folder.path().join("ssh");
+        let tried = |prints: &str| {
+            std::fs::write(&ssh, format!("#!/bin/sh\ncat <<'EOF'\n{prints}\nEOF\n")).unwrap();
+            std::fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let command = filled(REACHES_NODE, &[("master", "n1"), ("node", "n2")]).unwrap();
+            let ran = std::process::Command::new("sh")
+                .args(["-c", &command])
+                .env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()))
+                .output()
+                .unwrap();
+            (ran.status.code().unwrap(), String::from_utf8(ran.stdout).unwrap())
+        };
+        assert_eq!(tried("-----\nnode: n2\n\nreturn code = 0"), (0, String::new()));
+        let refused =
+            "-----\nnode: n2\nssh: connect to host n2 port 22: No route to host\n\nreturn code = 255";
+        let said = "node: n2 ssh: connect to host n2 port 22: No route to host return code = 255 ";
+        assert_eq!(tried(refused), (1, said.to_owned()));
+        assert_eq!(tried("").0, 1, "nothing was said");
+    }
 
     #[test]
     fn a_command_whose_job_would_wait_is_named() {

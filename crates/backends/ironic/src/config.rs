@@ -219,6 +219,9 @@ impl std::fmt::Display for BalancerServer {
 pub struct Commands {
     /// Makes `{release}` what the next start runs. The service keeps running.
     pub install: Option<String>,
+    /// Prints the releases that the host can install, as `apt-cache madison ironic-common` and `pip index versions ironic` do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub versions: Option<String>,
     /// Writes `{pin}` into the configuration that the next start reads.
     pub write_pin: Option<String>,
     /// Takes the pin out of that configuration.
@@ -243,6 +246,7 @@ impl Commands {
         let pick = |own: &Option<String>, all: &Option<String>| own.clone().or_else(|| all.clone());
         Self {
             install: pick(&self.install, &all.install),
+            versions: pick(&self.versions, &all.versions),
             write_pin: pick(&self.write_pin, &all.write_pin),
             remove_pin: pick(&self.remove_pin, &all.remove_pin),
             read_pin: pick(&self.read_pin, &all.read_pin),

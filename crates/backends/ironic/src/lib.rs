@@ -24,6 +24,7 @@ mod http;
 pub mod in_flight;
 mod lock;
 pub mod observe;
+pub mod offered;
 mod operator_record;
 pub mod planner;
 pub mod preflight;

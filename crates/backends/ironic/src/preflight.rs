@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
+use crate::backend::IronicBackend;
 use crate::config::{Commands, IronicConfig, IronicSettings};
 use crate::facts::{ApiReport, IronicFacts};
 use stagger_core::model::Fact;
@@ -62,6 +63,7 @@ fn of_services<'a>(
 ) -> Vec<(String, &'a String, &'static [&'static str])> {
     let Commands {
         install,
+        versions,
         write_pin,
         remove_pin,
         read_pin,
@@ -72,6 +74,7 @@ fn of_services<'a>(
     } = commands;
     let all = [
         ("install", install, OF_INSTALLS),
+        ("versions", versions, OF_SERVICES),
         ("write_pin", write_pin, OF_PINS),
         ("remove_pin", remove_pin, OF_PINS),
         ("read_pin", read_pin, OF_SERVICES),
@@ -165,6 +168,22 @@ pub fn of_facts(facts: &IronicFacts) -> Vec<Check> {
         told(&format!("pin of {name}"), unknown(pin), "it can be read");
     }
     checks
+}
+
+/// Whether the lock and the records can be written, which leaves nothing there. `None`: they cannot be read either, which
+/// [`of_facts`] tells.
+pub async fn may_write(settings: &IronicSettings, facts: &IronicFacts) -> Option<Check> {
+    const SUBJECT: &str = "[cluster] ours";
+    facts.records.get()?;
+    let tried = async {
+        let backend = IronicBackend::new(settings.clone(), None)?;
+        backend.book().try_writes().await
+    };
+    Some(match tried.await {
+        Ok(()) => Check::passed(SUBJECT, "it may write the lock and the records"),
+        Err(error) => Check::failed(SUBJECT, format!("it may not write the lock and the records: {}", error.why))
+            .hint("the user of that database has to have `create`, `select`, `insert`, `update` and `delete` on its tables"),
+    })
 }
 
 /// Why something is not known, if it is not.

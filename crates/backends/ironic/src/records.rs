@@ -4,6 +4,8 @@
 //! down before a service is changed and after it serves, under the token of the lock: who has lost the lock writes
 //! nothing.
 
+mod tables;
+
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use stagger_engine::cluster::{Anchor, BackendError, Call, Holder, LockError, Loc
 use stagger_engine::life::Liveness;
 use stagger_engine::supervisor::random_hex;
 
+use self::tables::{TABLES, writes};
 use crate::sql::{Sql, Statement, Value};
 
 /// All that is written down of one Ironic.
@@ -61,20 +64,6 @@ impl IronicRecords {
             .is_some_and(|marks| marks.contains_key(mark))
     }
 }
-
-/// The tables. Their names are ours, since they may share a database with others.
-const TABLES: [&str; 5] = [
-    "create table if not exists stagger_ironic_identity (place varchar(200) not null primary key, id varchar(64) not null, \
-     name varchar(200) not null unique)",
-    "create table if not exists stagger_anchor (cluster varchar(200) not null primary key, anchor text not null)",
-    "create table if not exists stagger_lock (cluster varchar(200) not null primary key, fence bigint not null, \
-     beat bigint not null, claim text)",
-    "create table if not exists stagger_ironic_service (cluster varchar(200) not null, service varchar(200) not null, \
-     rel varchar(64) not null, pin varchar(64), state varchar(16) not null, run varchar(200) not null, \
-     noted varchar(40) not null, primary key (cluster, service))",
-    "create table if not exists stagger_ironic_mark (cluster varchar(200) not null, rel varchar(64) not null, \
-     mark varchar(64) not null, detail text not null, noted varchar(40) not null, primary key (cluster, rel, mark))",
-];
 
 const WHICH: &str = "find out which Ironic this is";
 
@@ -219,6 +208,15 @@ impl RecordStore {
             .map_err(|error| BackendError::permanent(WHICH, error.to_string()))?;
         let name = text(WHICH, row, 1)?;
         Ok(Some(ReadRecords { identity, name }))
+    }
+
+    /// Whether the lock and the records can be written: every kind of write is tried, and taken back.
+    ///
+    /// # Errors
+    /// What the database refuses.
+    pub async fn try_writes(&self) -> Result<(), BackendError> {
+        self.make().await?;
+        self.sql.try_out("write the lock and the records", writes()).await
     }
 
     /// Keeps where a journal stands.

@@ -204,6 +204,25 @@ impl Sql {
         }
     }
 
+    /// Carries statements out and takes them back, so that nothing is left of them.
+    ///
+    /// # Errors
+    /// The database does not answer, or refuses one of them.
+    pub(crate) async fn try_out(&self, tried: &str, statements: Vec<Statement>) -> Result<(), BackendError> {
+        let taken_back = async {
+            let mut connection = self.connection().await?;
+            let mut transaction: Transaction<'_, Any> = connection.begin().await?;
+            for Statement { text, values, .. } in statements {
+                self.execute(&mut transaction, &text, values).await?;
+            }
+            transaction.rollback().await
+        };
+        match tokio::time::timeout(self.limit, taken_back).await {
+            Ok(done) => done.map_err(|error| self.error(tried, &error)),
+            Err(_) => Err(self.silent(tried)),
+        }
+    }
+
     async fn execute(
         &self,
         connection: &mut AnyConnection,

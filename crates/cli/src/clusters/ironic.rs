@@ -15,6 +15,7 @@ use stagger_ironic::conditions::{NO_OLD_SERVICE, UNPINNED};
 use stagger_ironic::config::IronicSettings;
 use stagger_ironic::facts::IronicFacts;
 use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
+use stagger_ironic::offered;
 use stagger_ironic::planner::IronicPlanner;
 use stagger_ironic::preflight;
 use stagger_ironic::source::{LiveIronic, RecordedIronic, wanted_release};
@@ -184,7 +185,9 @@ impl ManagedSystem for IronicSystem {
             }
         };
         checks.extend(preflight::of_facts(&facts));
+        checks.extend(preflight::may_write(&opened.system.settings, &facts).await);
         if let Some(to) = to {
+            checks.extend(offered::check(&opened.system.settings, to).await);
             let planned = opened.plan(facts, &GoalArgs::upgrade_to(to)).await;
             checks.extend(reachable("target", planned.err()));
         }

@@ -151,17 +151,28 @@ pub(super) async fn within(
 }
 
 /// Asks each host the same.
-pub(crate) async fn ask(
+async fn ask(
     shell: &Hosts,
     command: &str,
     hosts: BTreeSet<String>,
     limit: Duration,
 ) -> BTreeMap<String, Result<Ran, String>> {
+    ask_some_at_once(shell, command, hosts, limit, AT_ONCE).await
+}
+
+/// The same, of so many hosts at once.
+pub(crate) async fn ask_some_at_once(
+    shell: &Hosts,
+    command: &str,
+    hosts: BTreeSet<String>,
+    limit: Duration,
+    at_once: usize,
+) -> BTreeMap<String, Result<Ran, String>> {
     let mut waiting = hosts.into_iter();
     let mut asking = JoinSet::new();
     let mut found = BTreeMap::new();
     loop {
-        while asking.len() < AT_ONCE
+        while asking.len() < at_once
             && let Some(host) = waiting.next()
         {
             match filled(command, &[("host", &host)]) {
@@ -197,6 +208,22 @@ mod tests {
         Ran {
             code,
             output: output.to_owned(),
+        }
+    }
+
+    /// Each counts those that are at work while it is.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn no_more_hosts_are_asked_at_once_than_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().display();
+        let command = format!("mkdir {at}/{{host}} && ls {at} | wc -l && rmdir {at}/{{host}}");
+        let hosts: BTreeSet<String> = (0..16).map(|number| format!("h{number}")).collect();
+        let answers = ask_some_at_once(&Hosts::default(), &command, hosts.clone(), LOOKS, 2).await;
+        assert_eq!(answers.keys().cloned().collect::<BTreeSet<_>>(), hosts);
+        for (host, answer) in answers {
+            let ran = answer.unwrap();
+            let count: usize = ran.output.trim().parse().unwrap();
+            assert!(ran.code == 0 && (1..=2).contains(&count), "{host}: {ran:?}");
         }
     }
 

@@ -284,12 +284,8 @@ impl HostVisit<'_> {
     async fn send(&self, call: &Call, host: &str, tried: &str) -> Result<String, BackendError> {
         let mut command = filled(&self.reboot.command(self.shell), &[("host", host)])?;
         if let HostTask::Restart { kinds, .. } = self.task {
-            let here = self.places.iter().filter(|(_, at)| *at == host);
-            let ran: Vec<&UnitId> = here
-                .map(|(unit, _)| unit)
-                .filter(|unit| self.ran.contains_key(*unit))
-                .collect();
-            let restarts = restart::commands(self.software, self.shell, &ran, host, kinds)?;
+            let daemons = restart::daemons(self.places, self.ran, host);
+            let restarts = restart::commands(self.software, self.shell, &daemons, host, kinds)?;
             command = command.replace(RESTARTS, &restarts);
         }
         let fresh = || call.holds();

@@ -34,6 +34,7 @@ mod migrations;
 mod narrow_drain;
 mod planner;
 mod planning;
+mod preflight;
 mod rapi;
 mod reboots;
 mod recorded;

@@ -66,6 +66,37 @@ async fn one_ironic_under_two_names_has_one_lock_and_one_record() {
 }
 
 #[tokio::test]
+async fn whether_it_can_be_written_is_tried_without_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = book(&folder);
+    let token = ours.take(&claim("one"), 0).await.unwrap();
+    ours.note(&call(token, 1), "c1", &record("29.0.6", None))
+        .await
+        .unwrap();
+    let before = ours.read().await.unwrap();
+    ours.try_writes().await.unwrap();
+    // Rows of the first would be in the way of the second.
+    ours.try_writes().await.unwrap();
+    assert_eq!(ours.read().await.unwrap(), before);
+    ours.renew(token).await.unwrap();
+
+    // Who may read and not write: that is not found out by reading.
+    let url = format!("sqlite://{}/ours.db?mode=ro", folder.path().display());
+    let name = ClusterName::new("lab").unwrap();
+    let reader = RecordStore::open(
+        &url,
+        "mysql://ironic@db1/ironic",
+        name,
+        EXPIRES,
+        Duration::from_secs(20),
+    )
+    .unwrap();
+    assert_eq!(reader.read().await.unwrap(), before);
+    let error = reader.try_writes().await.unwrap_err();
+    assert!(error.why.contains("readonly"), "{error}");
+}
+
+#[tokio::test]
 async fn one_that_was_killed_on_this_machine_is_followed_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (dead, heir) = (book(&folder), book(&folder));

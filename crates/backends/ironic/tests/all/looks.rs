@@ -15,12 +15,15 @@ use sqlx::Connection as _;
 use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
+use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_engine::secrets;
+use stagger_ironic::backend::IronicBackend;
 use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, IronicSettings};
 use stagger_ironic::credentials::{Auth, HttpBasic};
 use stagger_ironic::facts::ApiReport;
 use stagger_ironic::observe::look;
+use stagger_ironic::preflight::may_write;
 use stagger_ironic::records::RecordStore;
 
 use crate::common::CONFIG;
@@ -222,6 +225,32 @@ async fn everything_is_seen_and_what_is_not_says_why() {
     assert_eq!(
         serde_json::from_str::<stagger_ironic::facts::IronicFacts>(&text).unwrap(),
         facts
+    );
+}
+
+/// Seen: a database that can be read counted as good, and the first write of a run failed.
+#[tokio::test]
+async fn a_database_of_ours_that_is_only_read_is_found_before_a_run() {
+    let mut real = real().await;
+    let ours = real.settings.cluster.ours.clone();
+    let mut facts = IronicBackend::new(real.settings.clone(), None)
+        .unwrap()
+        .look()
+        .await;
+    let passed = Check::passed("[cluster] ours", "it may write the lock and the records");
+    assert_eq!(may_write(&real.settings, &facts).await, Some(passed));
+
+    real.settings.cluster.ours = ours.replace("mode=rwc", "mode=ro");
+    let refused = may_write(&real.settings, &facts).await.unwrap();
+    assert_eq!(refused.outcome, CheckOutcome::Failed);
+    assert!(refused.found.contains("readonly"), "{refused:?}");
+    assert!(refused.hint.unwrap().contains("`insert`"));
+
+    facts.records = Fact::No("away".to_owned());
+    assert_eq!(
+        may_write(&real.settings, &facts).await,
+        None,
+        "that is told already"
     );
 }
 
