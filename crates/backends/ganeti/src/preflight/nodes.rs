@@ -3,8 +3,8 @@
 //! Commands run on this machine, and what they do on a node only they know. Of one that begins with ssh it is plain to see: the
 //! words up to the node reach it, and the rest is run there. A shell is run there in its place, which only looks.
 //!
-//! Not with a key of its own: it may be good for one command, which is then run whatever is asked for (`command=` in
-//! `authorized_keys`), as the reboot that is not to happen now.
+//! A key may be good for one command, which is then run whatever is asked for (`command=` in `authorized_keys`): the reboot that is
+//! not to happen now. So nothing is tried with a key that the command names, nor where it says nothing to run.
 
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ fn by_ssh(command: &str) -> Option<SshCommand<'_>> {
         _ => return None,
     };
     // Options may follow the node's name too, and may themselves go by way of one.
-    if rest.starts_with('-') || way.iter().any(|word| word.contains('{')) {
+    if rest.is_empty() || rest.starts_with('-') || way.iter().any(|word| word.contains('{')) {
         return None;
     }
     way.push(if user.is_empty() {
@@ -242,6 +242,7 @@ mod tests {
             "",
             "reboot {node}",
             "ssh",
+            "ssh root@{node}",
             "ssh root@proxy power off {node}",
             "ssh -p {node} root@proxy",
             "echo ssh root@{node} reboot",
@@ -273,7 +274,6 @@ mod tests {
             ("ssh {node} \"a 'b'\"", Some("a 'b'")),
             ("ssh {node} \"a $b\"", None),
             ("ssh {node} 'a'\"b\"", None),
-            ("ssh {node}", None),
         ] {
             assert_eq!(by_ssh(command).unwrap().runs, wanted, "{command}");
         }
