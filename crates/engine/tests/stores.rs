@@ -165,7 +165,7 @@ impl JournalStore for Memory {
         Ok(())
     }
 
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         let of_it = (1_i64..)
             .zip(&self.asked)
             .filter(|(_, (of, .., taken))| of == run && !taken);
@@ -174,7 +174,7 @@ impl JournalStore for Memory {
             .collect())
     }
 
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         let asked = (1_i64..).zip(&mut self.asked);
         for (_, (.., taken)) in asked.filter(|(id, (of, ..))| *id <= up_to && of == run) {
             *taken = true;
@@ -311,7 +311,7 @@ async fn ask(store: &mut dyn JournalStore, asked: &Asked, memory: &Memory, now: 
             told(store.ask(&run(*r), at, &command, "anna@ops1").await)
         }
         Asked::Commands(r) => {
-            let asked = store.asked(&run(*r)).await;
+            let asked = store.pending_commands(&run(*r)).await;
             told(asked.map(|all| {
                 all.into_iter()
                     .map(|(_, what, by)| (what, by))
@@ -320,9 +320,9 @@ async fn ask(store: &mut dyn JournalStore, asked: &Asked, memory: &Memory, now: 
         }
         Asked::Taken(r, count) => {
             let run = run(*r);
-            let open = store.asked(&run).await.unwrap();
+            let open = store.pending_commands(&run).await.unwrap();
             match open.get(usize::from(*count)).or(open.last()) {
-                Some((id, ..)) => told(store.taken(&run, *id).await),
+                Some((id, ..)) => told(store.acknowledge_commands(&run, *id).await),
                 None => String::new(),
             }
         }
@@ -447,7 +447,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     );
     std::fs::copy(fixture, &path).unwrap();
     let place = StoreLocation::File(path.clone());
-    let before = place.look().await.unwrap();
+    let before = place.inspect().await.unwrap();
     assert_eq!(before.revision().await.unwrap(), 1);
     before.close().await;
     assert_eq!(place.upgrade().await.unwrap(), 1);
@@ -461,7 +461,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         .open()
         .await
         .unwrap()
-        .asked(&replayed.start().run)
+        .pending_commands(&replayed.start().run)
         .await
         .unwrap();
     assert!(
@@ -478,7 +478,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     assert!(refused("update journal set body = '{}' where seq = 2").contains("append-only"));
     assert!(refused("delete from journal").contains("append-only"));
 
-    let database = place.look().await.unwrap();
+    let database = place.inspect().await.unwrap();
     let without: u64 = database
         .versions()
         .await
@@ -491,7 +491,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         })
         .sum();
     assert!(without > entries.len() as u64);
-    let left = database.left().await.unwrap();
+    let left = database.remaining_rows().await.unwrap();
     assert_eq!(left.iter().map(|(_, left)| left).sum::<u64>(), without);
     let some = Limits {
         max_count: std::num::NonZeroU64::new(7),
@@ -526,7 +526,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         .open()
         .await
         .unwrap()
-        .asked(&replayed.start().run)
+        .pending_commands(&replayed.start().run)
         .await
         .unwrap();
     assert_eq!(asked[1].1, Command::Resume);
@@ -683,7 +683,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
             assert!(error.contains(why), "{sql}: {error}");
         }
         let place = StoreLocation::Server(address.clone());
-        let database = place.look().await.unwrap();
+        let database = place.inspect().await.unwrap();
         assert_eq!(database.revision().await.unwrap(), place.newest());
         assert_eq!(database.versions().await.unwrap().len(), 2);
         database.close().await;

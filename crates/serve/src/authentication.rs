@@ -1,12 +1,12 @@
-//! Authentication: the user of a socket, or the holder of a token; and no page from elsewhere.
+//! Authentication: the user of a socket, or the holder of a token; requests from foreign pages are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::{Caller, Role, Tokens};
 use crate::page::{COOKIE, POLICY};
-use crate::patience::PatientListener;
 use crate::problem::ProblemDetails;
+use crate::write_timeout::PatientListener;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};

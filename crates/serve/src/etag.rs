@@ -1,4 +1,4 @@
-//! Answers that are given anew only when they are others: `ETag`, `If-None-Match`, `If-Match`.
+//! Conditional requests: `ETag`, `If-None-Match`, `If-Match`.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;

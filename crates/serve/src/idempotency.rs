@@ -1,4 +1,4 @@
-//! Questions that are carried out once, however often they are sent: `Idempotency-Key`.
+//! Idempotent requests: carried out once, however often they are sent: `Idempotency-Key`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub(crate) struct IdempotencyClaim<'a> {
 
 impl IdempotencyClaim<'_> {
     /// It was carried out.
-    pub(crate) fn done(mut self) {
+    pub(crate) fn complete(mut self) {
         self.mark(true);
     }
 
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::UnderWay);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         drop(given_up);
-        once.claim(key(), "pause").unwrap().done();
+        once.claim(key(), "pause").unwrap().complete();
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::Before);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         let other = IdempotencyKeys::key("bert", &HeaderValue::from_static("k1")).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     fn no_more_keys_are_kept_than_there_is_room_for() {
         let once = IdempotencyKeys::default();
         for number in 0..KEPT + 10 {
-            once.claim(number.to_string(), "").unwrap().done();
+            once.claim(number.to_string(), "").unwrap().complete();
         }
         assert_eq!(once.lock().len(), KEPT);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! How long is waited for whoever asks, and how much of them there may be at once.
+//! Timeouts and limits of connections.
 
 use std::time::Duration;
 

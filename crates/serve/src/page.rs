@@ -1,4 +1,4 @@
-//! The pages: whole without a script, and live with one.
+//! The pages: complete without a script, and live with one.
 
 mod controls;
 mod journal;
@@ -157,7 +157,7 @@ fn as_of(at: Timestamp, of: &Markup) -> Markup {
 }
 
 /// What is said in place of news, while the store does not answer.
-fn away(why: &str, at: Timestamp) -> Markup {
+fn store_unreachable(why: &str, at: Timestamp) -> Markup {
     html! {
         p.away role="alert" {
             strong { "The store does not answer" } ": " (why) ". What is shown is as of "
@@ -167,7 +167,7 @@ fn away(why: &str, at: Timestamp) -> Markup {
 }
 
 /// How a verdict looks.
-fn tone(verdict: RunVerdict) -> &'static str {
+fn verdict_class(verdict: RunVerdict) -> &'static str {
     match verdict {
         RunVerdict::Done => "good",
         RunVerdict::Running => "plain",

@@ -1,4 +1,4 @@
-//! Processes that begin runs and carry them on. They know the cluster; this one only starts them.
+//! Processes that start runs and continue them. They know the cluster; this process only starts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -67,7 +67,7 @@ pub(crate) struct StartedProcess {
 
 impl StartedProcess {
     /// The end of what it has printed.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let read = || -> io::Result<String> {
             let mut file = File::open(&self.log)?;
             let end = file.seek(SeekFrom::End(0))?;
@@ -186,6 +186,6 @@ impl RunStarter {
 /// A file to which what a process prints is added.
 fn open(folder: &Path, file: &Path) -> io::Result<File> {
     secrets::make_folder(folder)?;
-    secrets::make_own(file)?;
+    secrets::ensure_private_file(file)?;
     OpenOptions::new().append(true).open(file)
 }

@@ -1,15 +1,15 @@
-//! Asking a cluster: one small trait, and four ways behind it.
+//! Queries to a cluster: one small trait with four implementations.
 //!
-//! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
-//! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
-//! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::AnswerRecorder`] made.
+//! [`exec::Exec`] starts the `ceph` program for each query, which works with every version and installation.
+//! [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from a folder of files,
+//! [`saved::FromSaved`] from an inventory that [`saved::AnswerRecorder`] made.
 
 mod body;
+mod command_line;
 pub mod exec;
 pub mod recorded;
 pub mod saved;
 pub mod session;
-mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use body::{Body, Chunks};
-pub use words::words;
+pub use command_line::command_line;
 
 /// Which of the cluster's daemons answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,7 +57,7 @@ pub trait CephApi: Send + Sync {
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.
-    fn fell_back(&self) -> Option<&str> {
+    fn fallback_reason(&self) -> Option<&str> {
         None
     }
 
@@ -67,7 +67,7 @@ pub trait CephApi: Send + Sync {
     /// As [`CephApi::command`], and [`CephApiError::Refused`] for an answer that says no.
     async fn ask(&self, whom: QueryTarget, mut command: Value) -> Result<Vec<u8>, CephApiError> {
         command["format"] = Value::from("json");
-        let asked = words(&command);
+        let asked = command_line(&command);
         let CephAnswer { rc, out, err } = self.command(whom, command).await?;
         if rc == 0 {
             Ok(out)

@@ -1,4 +1,4 @@
-//! The effects: dull code that ensures what a decision names.
+//! Effects: each ensures the state that an action names.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use stagger_engine::template::filled;
 use crate::api::{CephApi, CephApiError, QueryTarget};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
-use crate::going_back;
+use crate::rollback_table;
 
 /// The commands that take a daemon down which serves.
 const STOPS: [&str; 3] = ["restart", "before_rollback", "rebuild"];
@@ -51,7 +51,7 @@ pub(crate) fn kind_and_id(unit: &UnitId) -> (&str, &str) {
 /// newest release that runs in its cluster.
 pub(crate) fn is_converted(unit: &UnitId, newest: u32, to: &Revision) -> bool {
     let major = to.as_str().split('.').next().and_then(|major| major.parse().ok());
-    major.is_some_and(|major| going_back::is_converted(kind_and_id(unit).0, newest, major))
+    major.is_some_and(|major| rollback_table::is_converted(kind_and_id(unit).0, newest, major))
 }
 
 /// Changes daemons on hosts.
@@ -221,7 +221,7 @@ impl OnHosts<'_> {
             )
         };
         let failed = BackendError::permanent(tried, why);
-        Err(match cure(kind, id, &ran.output) {
+        Err(match monitor_start_hint(kind, id, &ran.output) {
             Some(cure) => failed.hint(cure),
             None => failed,
         })
@@ -231,7 +231,7 @@ impl OnHosts<'_> {
 /// What helps a monitor that does not start since it has not recorded which release its cluster demands. It records that when it
 /// processes a new monitor map, and not if it learned the map from another monitor while it was out of the quorum
 /// (`MonmapMonitor::update_from_paxos` returns before).
-fn cure(kind: &str, id: &str, output: &str) -> Option<String> {
+fn monitor_start_hint(kind: &str, id: &str, output: &str) -> Option<String> {
     (kind == "mon" && output.contains("you should first upgrade to")).then(|| {
         format!(
             "mon.{id} has not recorded the release that the cluster demands: its file `min_mon_release` is behind. A monitor records it \
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn a_monitor_that_has_not_recorded_the_release_has_a_cure() {
         let said = "you should first upgrade to 17 (quincy) or 18 (reef)";
-        let told = cure("mon", "c", said).unwrap();
+        let told = monitor_start_hint("mon", "c", said).unwrap();
         assert!(told.contains("`ceph mon set-weight c 1`"), "{told}");
-        assert_eq!(cure("osd", "1", said), None);
-        assert_eq!(cure("mon", "c", "address in use"), None);
+        assert_eq!(monitor_start_hint("osd", "1", said), None);
+        assert_eq!(monitor_start_hint("mon", "c", "address in use"), None);
     }
 }

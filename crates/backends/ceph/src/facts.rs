@@ -1,7 +1,7 @@
-//! What a cluster says about itself: one parser a file, and [`collect`](fn@collect), which asks it all.
+//! What a cluster reports: one parser for each answer, and [`collect`](fn@collect), which sends all queries.
 //!
-//! The parsers take Ceph's JSON as it is: fields that are not needed are passed over, those that are
-//! needed must be there and make sense. Nothing here judges; that is [`crate::translate`]'s part.
+//! The parsers read Ceph's JSON as it is: unused fields are ignored, needed ones must be present and valid.
+//! Nothing here evaluates facts; that is the part of [`crate::translate`].
 
 pub mod collect;
 pub mod health;

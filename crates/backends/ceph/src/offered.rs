@@ -11,14 +11,14 @@ use crate::effects::kind_and_id;
 use crate::facts::CephFacts;
 use crate::facts::release::{Version, major, name};
 use crate::memory::hosts_of;
-use crate::reboot::ask::{LOOKS, ask};
+use crate::reboot::host_queries::{LOOKS, ask};
 use stagger_core::model::Fact;
 
 /// What each host can install: the versions that all of its commands list, or why they are not known.
 pub type Offered = BTreeMap<String, Fact<BTreeSet<Version>>>;
 
 /// Asks each host by `[software] versions`; empty where no such command is given.
-pub async fn offered(settings: &CephSettings, facts: &CephFacts) -> Offered {
+pub async fn offered_versions(settings: &CephSettings, facts: &CephFacts) -> Offered {
     // One question for all kinds whose command is the same.
     let mut questions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut offered = Offered::new();

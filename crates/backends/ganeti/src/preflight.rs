@@ -1,4 +1,4 @@
-//! What a run of this Ganeti counts on, looked at before it begins.
+//! Checks before a run of this Ganeti starts.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub async fn drained(rapi: &Rapi) -> Option<String> {
 }
 
 /// Whether the user may write, and whether commands can be run on this machine. Ganeti is given a job that changes nothing.
-pub async fn look(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
+pub async fn check(settings: &GanetiSettings, rapi: &Rapi) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = "[cluster] user";
     checks.push(match &settings.cluster.user {

@@ -12,7 +12,7 @@ pub(super) fn groups(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, to
         return all;
     };
     if all.len() == 1 && policy.growth == Growth::None {
-        // Its wave is put last, whoever shares it.
+        // Its wave comes last, with all units in it.
         return all;
     }
     let mut groups: Vec<Vec<Ix>> = all

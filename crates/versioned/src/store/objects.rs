@@ -102,8 +102,8 @@ impl<T: Versioned> Objects<T> {
         match insert(dialect, &mut connection, sql).await {
             Ok(()) => Ok(()),
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-                let there = self.there(dialect, &mut connection, &key).await?;
-                let (table, key) = (self.table.name().to_owned(), self.table.shown(&key));
+                let there = self.exists(dialect, &mut connection, &key).await?;
+                let (table, key) = (self.table.name().to_owned(), self.table.key_text(&key));
                 let why = error.message().to_owned();
                 Err(if there {
                     StoreError::Taken { table, key }
@@ -124,7 +124,7 @@ impl<T: Versioned> Objects<T> {
         let on = on.into();
         let mut sql = self.select(on.dialect()?);
         self.table.where_key(&mut sql, key)?;
-        self.only(&mut *on.connection().await?, sql).await
+        self.select_one(&mut *on.connection().await?, sql).await
     }
 
     /// The object of that key, which nobody else writes until the transaction ends: give one that has begun. SQLite locks no
@@ -139,11 +139,15 @@ impl<T: Versioned> Objects<T> {
         let mut sql = self.select(dialect);
         self.table.where_key(&mut sql, key)?;
         sql.push(dialect.lock(Wait::ForAll));
-        self.only(&mut *on.connection().await?, sql).await
+        self.select_one(&mut *on.connection().await?, sql).await
     }
 
     /// The one object that a select finds, if any.
-    async fn only(&self, connection: &mut AnyConnection, sql: Sql) -> Result<Option<Stored<T>>, StoreError> {
+    async fn select_one(
+        &self,
+        connection: &mut AnyConnection,
+        sql: Sql,
+    ) -> Result<Option<Stored<T>>, StoreError> {
         let listed = self.fetch(connection, sql).await?;
         match listed.into_iter().next() {
             None => Ok(None),
@@ -155,7 +159,7 @@ impl<T: Versioned> Objects<T> {
                 object: Err(why),
             }) => Err(StoreError::Unreadable {
                 table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
+                key: self.table.key_text(&key),
                 why,
             }),
         }
@@ -227,7 +231,9 @@ impl<T: Versioned> Objects<T> {
                 });
             }
         };
-        let object = self.known(text.as_deref()).and_then(|_| self.chain.load(row));
+        let object = self
+            .known_version(text.as_deref())
+            .and_then(|_| self.chain.load(row));
         Ok(Listed { key, object })
     }
 
@@ -244,14 +250,14 @@ impl<T: Versioned> Objects<T> {
         let on = on.into();
         let dialect = on.dialect()?;
         let write = self.chain.save(stored, pin)?;
-        if write.is_nothing() {
+        if write.is_unchanged() {
             return Ok(write);
         }
         let raises = write.was != Some(Some(write.version));
         let mut connection = on.connection().await?;
         if !raises || self.table.revision().is_some() {
             self.write(dialect, &mut connection, stored, &write).await?;
-            self.written(stored, &write);
+            self.mark_written(stored, &write);
             return Ok(write);
         }
         // What is written is made of the whole row, also of columns that stay as they are. Who wrote one of them meanwhile,
@@ -270,12 +276,12 @@ impl<T: Versioned> Objects<T> {
             .commit()
             .await
             .map_err(|error| failed(what(), error))?;
-        self.written(stored, &write);
+        self.mark_written(stored, &write);
         Ok(write)
     }
 
     /// The row in hand becomes what it is in the store now.
-    fn written(&self, stored: &mut Stored<T>, write: &Write) {
+    fn mark_written(&self, stored: &mut Stored<T>, write: &Write) {
         let mut now = write.clone();
         if let Some(revision) = self.table.revision() {
             let read = stored.row().fields.get(revision).and_then(Value::as_i64);
@@ -306,7 +312,7 @@ impl<T: Versioned> Objects<T> {
     fn conflict(&self, fields: &Map<String, Value>) -> StoreError {
         StoreError::Conflict {
             table: self.table.name().to_owned(),
-            key: self.table.shown(&self.table.key_of(fields)),
+            key: self.table.key_text(&self.table.key_of(fields)),
         }
     }
 
@@ -319,7 +325,7 @@ impl<T: Versioned> Objects<T> {
         pin: &Pin,
     ) -> Result<(), StoreError> {
         let write = self.chain.save(stored, pin)?;
-        if write.is_nothing() {
+        if write.is_unchanged() {
             return Ok(());
         }
         self.write(dialect, transaction, stored, &write).await
@@ -337,18 +343,18 @@ impl<T: Versioned> Objects<T> {
         if self.update(dialect, connection, &key, fields, write).await? == 1 {
             return Ok(());
         }
-        Err(if self.there(dialect, connection, &key).await? {
+        Err(if self.exists(dialect, connection, &key).await? {
             self.conflict(fields)
         } else {
             StoreError::Gone {
                 table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
+                key: self.table.key_text(&key),
             }
         })
     }
 
     /// Whether there is a row of that key.
-    async fn there(
+    async fn exists(
         &self,
         dialect: Dialect,
         connection: &mut AnyConnection,
@@ -407,14 +413,14 @@ impl<T: Versioned> Objects<T> {
     ) -> Result<Stored<T>, StoreError> {
         let gone = || StoreError::Gone {
             table: self.table.name().to_owned(),
-            key: self.table.shown(key),
+            key: self.table.key_text(key),
         };
         let mut on = on.into();
         let mut tries = 0;
         loop {
-            let mut stored = self.get(on.again(), key).await?.ok_or_else(gone)?;
+            let mut stored = self.get(on.retry_delay(), key).await?.ok_or_else(gone)?;
             change(&mut stored.held.value);
-            match self.save(on.again(), &mut stored, pin).await {
+            match self.save(on.retry_delay(), &mut stored, pin).await {
                 Ok(_) => return Ok(stored),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),
@@ -452,7 +458,7 @@ impl<T: Versioned> Objects<T> {
             let text: Option<String> = row.try_get(version).map_err(counting)?;
             let rows: i64 = row.try_get("rows").map_err(counting)?;
             counts.push(Count {
-                readable: self.known(text.as_deref()).map(drop),
+                readable: self.known_version(text.as_deref()).map(drop),
                 version: text,
                 rows: rows.unsigned_abs(),
             });
@@ -467,7 +473,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// The version of a row, if this code knows it.
-    fn known(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
+    fn known_version(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
         let version = match text {
             Some(text) => text.parse().map_err(|_| Unreadable::NotAVersion {
                 object: T::NAME.to_owned(),
@@ -480,7 +486,7 @@ impl<T: Versioned> Objects<T> {
                     object: T::NAME.to_owned(),
                 })?,
         };
-        if self.chain.knows(version) {
+        if self.chain.can_write(version) {
             Ok(version)
         } else {
             Err(self.chain.unknown(version))
@@ -502,7 +508,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// Rows that are not of the newest version, after the key given. Nobody else writes them until the transaction ends.
-    pub(super) async fn behind(
+    pub(super) async fn outdated_rows(
         &self,
         store: &Store,
         transaction: &mut AnyConnection,
@@ -511,7 +517,7 @@ impl<T: Versioned> Objects<T> {
         wait: Wait,
     ) -> Result<Vec<Listed<T>>, StoreError> {
         let mut sql = self.select(store.dialect());
-        self.where_behind(&mut sql)?;
+        self.where_outdated(&mut sql)?;
         if let Some(after) = after {
             sql.push(" AND ");
             self.table.beside_key(&mut sql, ">", after)?;
@@ -525,7 +531,7 @@ impl<T: Versioned> Objects<T> {
         let dialect = store.dialect();
         let count = dialect.as_integer("count(*)", "rows");
         let mut sql = Sql::new(dialect, format!("SELECT {count} FROM \"{}\"", self.table.name()));
-        self.where_behind(&mut sql)?;
+        self.where_outdated(&mut sql)?;
         let mut connection = store.connection().await?;
         let counting = |error| failed(format!("count rows of {}", self.table.name()), error);
         let rows = sql.fetch(&mut connection).await.map_err(counting)?;
@@ -536,7 +542,7 @@ impl<T: Versioned> Objects<T> {
         Ok(count.unsigned_abs())
     }
 
-    fn where_behind(&self, sql: &mut Sql) -> Result<(), StoreError> {
+    fn where_outdated(&self, sql: &mut Sql) -> Result<(), StoreError> {
         let version = self.table.version();
         sql.push(&format!(" WHERE (\"{version}\" IS NULL OR \"{version}\" <> "));
         sql.bind_text(Some(T::VERSION.to_string()))?;

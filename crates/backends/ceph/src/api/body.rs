@@ -1,4 +1,4 @@
-//! The body of an answer: in memory, or as it comes.
+//! The body of an answer: in memory, or streamed.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -1,4 +1,4 @@
-//! Asks a cluster for all its facts, at one epoch of the OSD map.
+//! Collects all facts of a cluster, at one epoch of the OSD map.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -287,11 +287,11 @@ async fn placement_groups(
     if !brief {
         return Ok(Fact::Yes(all));
     }
-    look_closer(api, options, osds, all).await
+    collect_full_pgs(api, options, osds, all).await
 }
 
 /// The brief list with what it leaves out, where that matters.
-async fn look_closer(
+async fn collect_full_pgs(
     api: &dyn CephApi,
     options: &CollectOptions,
     osds: &OsdMap,

@@ -1,4 +1,4 @@
-//! What Ceph complains of.
+//! Ceph's health checks.
 
 use std::collections::BTreeMap;
 

@@ -124,7 +124,7 @@ struct RawStretchMode {
 }
 
 impl RawStretchMode {
-    fn known(&self) -> Option<StretchMode> {
+    fn known_stretch_mode(&self) -> Option<StretchMode> {
         self.stretch_mode_enabled.then_some(StretchMode {
             sites: self.stretch_bucket_count,
             level: self.stretch_mode_bucket,
@@ -268,7 +268,7 @@ impl OsdMap {
                 .filter(|f| !f.is_empty())
                 .map(str::to_owned)
                 .collect(),
-            stretch_mode: raw.stretch_mode.known(),
+            stretch_mode: raw.stretch_mode.known_stretch_mode(),
             node_flags: raw.crush_node_flags,
             pools,
             osds,

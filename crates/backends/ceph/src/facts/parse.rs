@@ -1,4 +1,4 @@
-//! What all parsers share: the error, and the checks on names.
+//! Shared by all parsers: the error, and the checks on names.
 
 use serde::de::DeserializeOwned;
 

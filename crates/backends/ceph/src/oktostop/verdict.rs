@@ -28,7 +28,7 @@ pub struct OkToStopVerdict {
 
 impl OkToStopVerdict {
     /// Whether the set may stop by Ceph's rules alone.
-    pub fn ok_by_ceph(&self) -> bool {
+    pub fn ok_by_ceph_rules(&self) -> bool {
         self.unknown.is_empty()
             && self.bad_no_pool.is_empty()
             && self.bad_already_inactive.is_empty()
@@ -37,11 +37,11 @@ impl OkToStopVerdict {
 
     /// Whether the set may stop.
     pub fn ok(&self) -> bool {
-        self.ok_by_ceph() && self.also_unsafe.is_empty()
+        self.ok_by_ceph_rules() && self.also_unsafe.is_empty()
     }
 
     /// All groups that forbid it, sorted.
-    pub fn bad(&self) -> Vec<PgId> {
+    pub fn blocking_groups(&self) -> Vec<PgId> {
         let Self {
             osds: _,
             unknown,

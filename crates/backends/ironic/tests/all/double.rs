@@ -10,10 +10,10 @@ use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
-use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::rabbitmq::{Exchange, QueueReport, Routing, RoutingChange};
+use stagger_ironic::release_code::ReleaseCode;
 use stagger_ironic::releases::Releases;
 use tokio::sync::Notify;
 
@@ -163,7 +163,7 @@ impl Lab {
         let conductors: Vec<&str> = groups.iter().flat_map(|(_, pair)| *pair).collect();
         let lab = Self {
             inner: Mutex::new(Inner::default()),
-            table: Releases::known().with(&code_of_39()).unwrap(),
+            table: Releases::built_in().with(&code_of_39()).unwrap(),
             killed: Arc::new(Notify::new()),
         };
         {
@@ -503,7 +503,7 @@ impl Lab {
                     .push(format!("{name} was unpinned before {other}"));
             }
         }
-        let reads = self.table.reads(place);
+        let reads = self.table.readable_versions(place);
         for (table, rows) in &inner.rows {
             for version in rows.keys() {
                 let version: stagger_versioned::Version = version.parse().unwrap();

@@ -20,7 +20,7 @@ use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, IronicSettings};
 use stagger_ironic::credentials::{Auth, HttpBasic};
 use stagger_ironic::facts::ApiReport;
-use stagger_ironic::observe::look;
+use stagger_ironic::observe::collect_facts;
 use stagger_ironic::records::RecordStore;
 
 use crate::common::CONFIG;
@@ -160,7 +160,7 @@ async fn everything_is_seen_and_what_is_not_says_why() {
         Duration::from_secs(9),
     )
     .unwrap();
-    let facts = look(&world, &book, config).await;
+    let facts = collect_facts(&world, &book, config).await;
     // A header in whatever case counts; where there is none, the page itself.
     assert_eq!(facts.apis["a1"], ApiReport::Offers("1.101".parse().unwrap()));
     assert_eq!(facts.apis["a2"], ApiReport::Offers("1.96".parse().unwrap()));

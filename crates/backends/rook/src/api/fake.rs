@@ -1,4 +1,4 @@
-//! An API server for tests: what it has of each resource, and what its watches show of that.
+//! A fake API server for tests: its list of each resource, and the events of its watches.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -37,12 +37,12 @@ impl FakeApi {
     }
 
     /// What is listed there by now, while watches are behind.
-    pub(crate) fn has_now(&self, path: &str, items: Vec<Value>) {
+    pub(crate) fn set_list(&self, path: &str, items: Vec<Value>) {
         self.0.lock().unwrap().now.insert(path.to_owned(), items);
     }
 
     /// The watches there show that an object has changed.
-    pub(crate) fn shows(&self, path: &str, object: &Value) {
+    pub(crate) fn send_modified(&self, path: &str, object: &Value) {
         let line = format!("{}\n", json!({ "type": "MODIFIED", "object": object }));
         let stored = self.0.lock().unwrap();
         for (_, watch) in stored.watches.iter().filter(|(of, _)| of == path) {

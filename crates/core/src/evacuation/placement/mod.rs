@@ -85,7 +85,7 @@ impl<'a> PlacementContext<'a> {
         self.moving.evacuate == Evacuate::Everything
             || hosts
                 .iter()
-                .flat_map(|host| self.capacity.on(*host))
+                .flat_map(|host| self.capacity.guests_on(*host))
                 .any(|guest| {
                     matches!(
                         self.turn(*guest),

@@ -25,7 +25,7 @@ pub(super) fn waves(ties: &ConflictGraph) -> Vec<Vec<u32>> {
         let mut next = Vec::new();
         for &done in &reached {
             let left = all & !done;
-            // All subsets of what is left, the largest first.
+            // All subsets of the remaining units, the largest first.
             let mut wave = left;
             while wave > 0 {
                 let set = done | wave;

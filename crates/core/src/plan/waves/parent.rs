@@ -37,7 +37,7 @@ pub(super) fn waves(ties: &ConflictGraph, parent: &[Vec<u32>]) -> Vec<Vec<u32>> 
             kept.push(Vec::new());
         }
         for &unit in &kept[at] {
-            // These fitted together before; nobody else has been added.
+            // These fitted together before, and no unit was added.
             homeless[unit as usize] = true;
             put(unit, &mut forming, &mut homeless);
         }

@@ -1,16 +1,15 @@
-//! Whether a write to the journal is under way.
+//! Tracks whether a write to the journal is under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a write to the journal is under way. A step is not cut short in its midst: the event might be there, and the run would
-/// not know of it.
+/// Tracks whether a write to the journal is under way.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Writing(Arc<AtomicBool>);
 
 impl Writing {
     /// Writes.
-    pub(super) async fn until<T>(&self, written: impl Future<Output = T>) -> T {
+    pub(super) async fn track<T>(&self, written: impl Future<Output = T>) -> T {
         self.0.store(true, Ordering::Relaxed);
         let done = written.await;
         self.0.store(false, Ordering::Relaxed);
