@@ -1,7 +1,7 @@
-//! The independent judge of plans.
+//! The independent checker of plans.
 //!
-//! It shares with the planner only the constraint predicate, and finds each fault by the plainest
-//! means there is. A plan of ours has no findings; a fault planted in one is found.
+//! It shares only the constraint predicate with the planner, and finds each fault by the simplest means. A
+//! plan of the planner has no findings; a fault planted in a plan is found.
 
 mod evacuation;
 

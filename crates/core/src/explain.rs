@@ -1,4 +1,4 @@
-//! The words: why a unit is where it is, what holds it, and what would free it.
+//! Explanations: why a unit is where it is, what blocks it, and what would unblock it.
 
 use crate::model::{
     GuestHandling, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, UnitId, UnitState,

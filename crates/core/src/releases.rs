@@ -1,4 +1,4 @@
-//! What stagger itself stores and sends, and which release has which version of it.
+//! The documents that stagger stores and sends, and their versions in each release.
 //!
 //! All of it goes through [`stagger_versioned`]: it is written in the version of the manifest (`releases.toml`), and
 //! read in the version in which it was written. What was stored before anybody wrote versions down is of version 1.0.

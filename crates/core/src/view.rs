@@ -1,5 +1,5 @@
-//! The documents shown by `--json`, by HTTP and in the status of custom resources alike: what a run has
-//! come to, folded small. No list has one entry for each unit of a large cluster.
+//! The views for `--json`, HTTP and the status of custom resources: a run's state in short. No list has one
+//! entry for each unit of a large cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use stagger_core::model::ClusterName;
 use stagger_engine::secrets;
 
-/// How tokens begin: whoever finds one in a log knows what it is.
+/// The prefix of tokens, by which one is recognised in a log.
 const PREFIX: &str = "stagger_";
 /// A token is good for no longer.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -71,7 +71,7 @@ impl Caller {
     }
 }
 
-/// What is kept of a token.
+/// The stored form of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredToken {
@@ -254,7 +254,7 @@ impl Tokens {
         Ok(lock)
     }
 
-    /// Beside the file, and then in its place: whoever reads it meanwhile reads the one or the other.
+    /// Writes a temporary file and renames it: a concurrent reader gets either the old or the new one.
     fn write(&self, kept: &[StoredToken]) -> Result<(), TokenError> {
         let failed = |source| self.failed("write", source);
         let folder = self.file.parent().unwrap_or(Path::new("."));

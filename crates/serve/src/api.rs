@@ -345,7 +345,7 @@ async fn command(
     Ok(Accepted::of(&seen))
 }
 
-/// Leaves a command, if the run is as whoever asks has seen it.
+/// Leaves a command, if the run is still as the caller saw it.
 async fn leave(
     shared: &Shared,
     caller: &Caller,

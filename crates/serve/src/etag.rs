@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// A document with its tag; nothing, if whoever asks has it already.
+/// A document with its tag; empty, if the caller has it already.
 pub(crate) struct Tagged<T> {
     body: Bytes,
     known: bool,

@@ -18,7 +18,7 @@ const KEPT: usize = 10_000;
 /// No key is longer.
 const LONGEST: usize = 200;
 
-/// The keys that were seen. A process that begins anew knows none.
+/// The known keys. A new process starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyKeys {
     seen: Mutex<BTreeMap<String, KnownKey>>,
@@ -31,7 +31,8 @@ struct KnownKey {
     done: bool,
 }
 
-/// A question that is being carried out under its key. Unless it is done, it may come again: also where whoever asked hung up.
+/// A request in progress under its key. Unless it completes, it may be repeated, also if the client
+/// disconnected.
 #[derive(Debug)]
 pub(crate) struct IdempotencyClaim<'a> {
     once: &'a IdempotencyKeys,
@@ -44,7 +45,7 @@ impl IdempotencyClaim<'_> {
         self.mark(true);
     }
 
-    /// Whether it counts as carried out from here on, whatever becomes of whoever asked.
+    /// Sets whether it counts as carried out from here on, whatever becomes of the client.
     pub(crate) fn mark(&mut self, done: bool) {
         if let Some(known) = self.once.lock().get_mut(&self.key) {
             known.done = done;
@@ -83,10 +84,10 @@ impl IdempotencyKeys {
         }
     }
 
-    /// The right to carry a question out, which nobody else has under that key.
+    /// The exclusive right to carry out a request under that key.
     ///
     /// # Errors
-    /// Somebody has or had it.
+    /// Another request has or had the key.
     pub(crate) fn claim(&self, key: String, question: &str) -> Result<IdempotencyClaim<'_>, Repeat> {
         let mut seen = self.lock();
         seen.retain(|_, known| known.at.elapsed() <= KEPT_FOR);

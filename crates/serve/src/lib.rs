@@ -64,7 +64,7 @@ pub struct ServeSettings {
     pub stores: Vec<RunStore>,
     /// The file of tokens.
     pub tokens: PathBuf,
-    /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
+    /// Starts runs, and continues interrupted ones; `None`: not from here.
     pub carry_on: Option<RunLauncher>,
     /// How long is waited, and for how many.
     pub limits: RequestTimeouts,

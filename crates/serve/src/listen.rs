@@ -53,7 +53,7 @@ pub enum Listen {
         /// As whom the journals name that user.
         user: String,
     },
-    /// An address, for whoever has a token.
+    /// An address, for holders of a token.
     Address {
         /// Which.
         address: SocketAddr,
@@ -178,7 +178,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
         .with_state(shared)
 }
 
-/// A socket where there is none, or where nobody answers any more.
+/// Binds a socket where there is none, or replaces an abandoned one.
 fn socket(path: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen {
         at: path.display().to_string(),
@@ -230,7 +230,7 @@ async fn on_socket(
         end.await;
         ending.send(()).ok();
     });
-    // A stream goes on for as long as somebody reads: it is not waited for.
+    // A stream lasts as long as its reader reads: it is not waited for.
     let last_answers = async {
         ended.await.ok();
         tokio::time::sleep(LAST_ANSWERS).await;

@@ -60,7 +60,7 @@ impl ProblemDetails {
         }
     }
 
-    /// It passes by itself: whoever asks again after that may have an answer.
+    /// A temporary problem: a retry after that time may succeed.
     fn retry_after(self, seconds: u16) -> Self {
         Self {
             again: Some(seconds),
@@ -68,7 +68,7 @@ impl ProblemDetails {
         }
     }
 
-    /// Nobody knows whose question this is.
+    /// The caller is unknown.
     pub(crate) fn unknown_caller() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
@@ -108,7 +108,7 @@ impl ProblemDetails {
         )
     }
 
-    /// Whoever was to begin it did not.
+    /// The process that was to start it refused.
     pub(crate) fn refused_plan(said: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "not-begun", "the run was not started", said)
     }
@@ -189,7 +189,7 @@ impl ProblemDetails {
         .retry_after(5)
     }
 
-    /// So many streams are told already as there may be.
+    /// The maximum number of streams is reached.
     pub(crate) fn too_many(streams: usize) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,

@@ -12,7 +12,7 @@ use crate::runs::ReadRun;
 /// The name of a run in an address.
 pub(crate) type RunPath = Result<Path<RunId>, PathRejection>;
 
-/// The run of a question, if whoever asks may do that to it. There is no other way to one.
+/// The run in a request's path, if the caller has the role for it. There is no other way to a run.
 pub(crate) async fn authorized_run(
     shared: &Shared,
     caller: &Caller,

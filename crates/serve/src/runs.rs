@@ -18,7 +18,7 @@ use crate::fragments::PageFragments;
 use crate::read_error::ReadError;
 use crate::stores::{Away, Place, StoreResults, Stores, runs_of};
 
-/// So often a run is looked at that somebody follows.
+/// How often a followed run is read.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many journals are kept as they were read.
 const KEPT: usize = 32;
@@ -35,10 +35,10 @@ pub(crate) struct RunCatalog {
 #[derive(Default)]
 struct Cache {
     journals: BTreeMap<(Place, RunId), Arc<StoredJournal>>,
-    /// How a run ended whose journal nobody writes to any more.
+    /// The final view of runs whose journals are complete.
     over: BTreeMap<(Place, RunId), Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Followed>>,
-    /// Runs as they were seen last, for whoever looks while the store is away.
+    /// The last views of runs, for requests while the store is unreachable.
     last: BTreeMap<RunId, ReadRun>,
     /// What was listed last of all that there is, and when.
     listed: Option<(Vec<InList>, Timestamp)>,
@@ -67,12 +67,12 @@ impl StoredJournal {
     }
 }
 
-/// A run, and who is at work on it.
+/// A run, and the process that carries it out.
 #[derive(Clone)]
 pub(crate) struct ReadRun {
     pub(crate) journal: Arc<StoredJournal>,
     pub(crate) view: RunView,
-    /// What it was asked for and nobody has heeded yet, and by whom.
+    /// Pending commands, with their authors.
     pub(crate) asked: Vec<(Command, String)>,
     /// When it was read.
     pub(crate) at: Timestamp,
@@ -114,7 +114,7 @@ impl RunCatalog {
         with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The newest runs that somebody may see, of that cluster or of all, the newest first.
+    /// The newest runs that the caller may see, of that cluster or of all, the newest first.
     pub(crate) async fn list(
         &self,
         caller: Caller,
@@ -137,8 +137,8 @@ impl RunCatalog {
         Ok(listing)
     }
 
-    /// The runs that somebody may see as they were when all were listed last, and when that was: for who looks while the store
-    /// is away.
+    /// The last list of runs that the caller may see, and its time: for requests while the store is
+    /// unreachable.
     pub(crate) fn last_list(&self, caller: &Caller) -> Option<(Vec<InList>, Timestamp)> {
         self.with_cache(|kept| {
             let (listed, at) = kept.listed.as_ref()?;
@@ -158,7 +158,7 @@ impl RunCatalog {
         self.with_cache(|kept| kept.last.get(run).cloned())
     }
 
-    /// The newest run of each cluster that somebody may see.
+    /// The newest run of each cluster that the caller may see.
     pub(crate) async fn newest(&self, caller: Caller) -> Result<Listing, ReadError> {
         let this = self.clone();
         let of_caller = caller.clone();
@@ -176,7 +176,7 @@ impl RunCatalog {
         Ok(listing)
     }
 
-    /// What several stores have as one list, the newest first.
+    /// The lists of several stores as one, the newest run first.
     fn listing(&self, found: StoreResults<Vec<InList>>, caller: &Caller) -> Listing {
         let away = found.away.iter();
         let away = away.filter_map(|(place, error)| self.stores.unavailability(*place, error, caller));
@@ -189,7 +189,7 @@ impl RunCatalog {
         }
     }
 
-    /// What a store lists, of clusters that somebody may see.
+    /// The runs of a store, in clusters that the caller may see.
     async fn visible_runs(
         &self,
         place: Place,
@@ -278,7 +278,7 @@ impl RunCatalog {
         run: &RunId,
     ) -> Result<Arc<StoredJournal>, ReadError> {
         let key = (place, run.clone());
-        // Before the journal: what is written meanwhile is read again.
+        // Read before the journal: later entries are read again.
         let mark = store.mark(run, None).await.ok().flatten();
         if let Some(known) = self.with_cache(|kept| kept.journals.get(&key).cloned()) {
             // A store that was put back may stand at the same place with other events.
@@ -311,8 +311,7 @@ impl RunCatalog {
         Ok(journal)
     }
 
-    /// A run as it goes: whoever follows it looks at the same reading, however many they are.
-    /// `first`: as it was when they began to.
+    /// Follows a run: all followers share one reading. `first`: its state when they began.
     pub(crate) fn follow(&self, run: &RunId, first: ReadRun) -> watch::Receiver<Followed> {
         let (sender, receiver) = watch::channel(Ok(Arc::new(first)));
         let joined = self.with_cache(|kept| {
@@ -327,7 +326,7 @@ impl RunCatalog {
         }
         let (this, run) = (self.clone(), run.clone());
         tokio::spawn(async move {
-            // One receiver is kept for those who come; when it is the only one, nobody follows.
+            // One receiver is kept for new followers; when it is the only one, there are no followers.
             while sender.receiver_count() > 1 {
                 tokio::time::sleep(LOOK).await;
                 let now = this.run(&run).await.map(Arc::new);
@@ -367,7 +366,7 @@ impl RunCatalog {
         self.stores.with_store(place, look).await
     }
 
-    /// Leaves a command for whoever carries the run out.
+    /// Leaves a command for the process that carries the run out.
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
         let place = self.stores.of_run(run).await?;
         let run = run.clone();
@@ -379,7 +378,7 @@ impl RunCatalog {
     }
 }
 
-/// Whether somebody who looks at the one sees what the other shows.
+/// Whether both look the same to a reader.
 fn looks_same(one: &Followed, other: &Followed) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => one.view == other.view && one.asked == other.asked,

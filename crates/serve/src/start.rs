@@ -23,9 +23,10 @@ use crate::run_processes::{RunStarter, StartedProcess};
 
 /// No plan is larger.
 pub(crate) const LARGEST_PLAN: usize = 16 << 20;
-/// So often is looked whether the run has begun.
+/// How often the store is checked for the new run.
 const LOOK: Duration = Duration::from_millis(500);
-/// Flags of a plan that permit what a person has to approve.
+/// Flags of a plan that name a file. Here it would be a file of the server, and its errors would go to the
+/// caller.
 const APPROVING: [&str; 3] = ["--accept-risk", "--interrupt", "--partial"];
 /// Flags of a plan that name a file. Here it would be one of the server's, and what is wrong in it is told to whoever asks.
 const FILES: [&str; 1] = ["--risks"];
@@ -40,7 +41,7 @@ pub(crate) struct StartRequest {
     plan: Map<String, Value>,
 }
 
-/// What of a plan is looked at here. The rest is for who carries it out.
+/// The part of a plan that is checked here. The rest is for the process that carries it out.
 #[derive(Debug, Deserialize)]
 struct PlanSummary {
     id: String,
@@ -148,7 +149,7 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
     .response_with::<200, Json<StartedRun>, _>(|said| said.description("There was nothing to do."))
 }
 
-/// Begins one. What is large is read only of who may do that somewhere.
+/// Starts a run. A large body is read only from callers who may start runs somewhere.
 pub(crate) async fn begin(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -231,7 +232,7 @@ fn forbidden(caller: &Caller, role: Role) -> ProblemDetails {
     ))
 }
 
-/// Starts the process, where no run of the cluster goes on; and the newest run before it.
+/// Starts the process, if no run of the cluster is in progress; returns also the newest run before it.
 async fn start(
     shared: &Shared,
     carrier: &RunStarter,

@@ -14,7 +14,7 @@ use crate::access::Caller;
 use crate::limits::RequestTimeouts;
 use crate::read_error::{ReadError, in_full};
 
-/// Opens the store anew: each question has one of its own.
+/// Opens the store: each request has its own connection.
 pub type StoreOpener =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn JournalStore>, StoreError>> + Send + Sync>;
 
@@ -37,7 +37,7 @@ pub(crate) type Place = usize;
 pub(crate) struct Away {
     /// What it is called.
     pub(crate) store: String,
-    /// Those of its clusters that are known and that whoever asks may see.
+    /// Its known clusters that the caller may see.
     pub(crate) clusters: Vec<ClusterName>,
     /// Why.
     pub(crate) why: String,
@@ -53,7 +53,11 @@ pub(crate) struct StoreResults<T> {
 #[derive(Clone)]
 pub(crate) struct Stores {
     known: Arc<[KnownStore]>,
-    /// In which of them runs were seen.
+    /// The store of a run. A known place is used; else all are queried.
+    ///
+    /// # Errors
+    /// It is in none; or in more than one, so that it is ambiguous; or it was not found, and one that may
+    /// have it does not answer.
     seen: Arc<Mutex<BTreeMap<RunId, BTreeSet<Place>>>>,
     patience: Duration,
 }
@@ -196,8 +200,8 @@ impl Stores {
         self.known.iter().map(|known| known.store.name.as_str())
     }
 
-    /// How somebody is told that one is away. Of what is in none of their clusters nobody is told, and only who sees all clusters
-    /// learns where it is.
+    /// The notice that a store is unreachable. Stores without clusters of the caller are not mentioned, and
+    /// only callers who see all clusters learn the address.
     pub(crate) fn unavailability(&self, place: Place, error: &ReadError, caller: &Caller) -> Option<Away> {
         let known = &self.known.get(place)?.store;
         let sees_all = caller.clusters.is_none();

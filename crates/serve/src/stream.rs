@@ -25,7 +25,7 @@ use crate::runs::{Followed, ReadRun};
 
 /// Where a stream ended that is gone on with.
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
-/// Something is sent in that time, so that whoever reads knows that the stream goes on.
+/// The interval of keep-alive messages.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// From where on.
@@ -37,7 +37,7 @@ pub(crate) struct From {
     after: Seq,
 }
 
-/// A stream ends by itself after that time, and whoever reads comes again: a token may have been revoked since.
+/// The maximum length of a stream; then the reader reconnects, as a token may have been revoked since.
 const LONGEST: Duration = Duration::from_mins(5);
 
 pub(crate) async fn stream(
@@ -111,8 +111,8 @@ impl aide::OperationOutput for EventStream {
     type Inner = String;
 }
 
-/// What is told after an event: those that came, and that the run is to be looked at. One is made when the one before is sent:
-/// of a long journal that many read, each holds but one.
+/// The messages after an event: new events, and that the run changed. Each is made when the one before is
+/// sent: with many readers of a long journal, each holds only one.
 fn events_after(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
     let run = Event::default().event("run").data(seen.view.verdict.to_string());
     let first = seen.journal.entries.partition_point(|entry| entry.seq <= last);
@@ -124,7 +124,7 @@ fn events_after(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Even
     stream::iter(events.chain([run]).map(Ok))
 }
 
-/// That the run cannot be read now; the stream goes on when it can.
+/// A message that the run cannot be read now; the stream continues when it can.
 fn unread(error: &ReadError) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     // A line of a stream takes no other.
     let why = error.to_string().replace(char::is_control, " ");

@@ -36,8 +36,8 @@ pub enum QueryTarget {
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephAnswer {
-    /// 0, or the errno by which Ceph said no, as a positive number: 16 is EBUSY. A no may come with an
-    /// answer in `out` all the same.
+    /// 0, or the errno of Ceph's refusal, as a positive number: 16 is EBUSY. A refusal may have an answer in
+    /// `out` too.
     pub rc: i32,
     /// The answer; empty for many commands that only change something.
     pub out: Vec<u8>,
@@ -48,12 +48,12 @@ pub struct CephAnswer {
 /// Asks a cluster.
 #[async_trait]
 pub trait CephApi: Send + Sync {
-    /// Asks one question: `{"prefix": "osd ok-to-stop", "ids": ["0"], "format": "json"}`, in the form
-    /// in which the `ceph` program itself sends it. The call ends within the configured time, also when
-    /// this process does not live to see it.
+    /// Sends one query: `{"prefix": "osd ok-to-stop", "ids": ["0"], "format": "json"}`, in the form in which
+    /// the `ceph` program itself sends it. The call ends within the configured time, even if this process is
+    /// gone by then.
     ///
     /// # Errors
-    /// No answer could be had. An answer that says no is a [`CephAnswer`] with its `rc`.
+    /// There was no answer. A refusal is a [`CephAnswer`] with its `rc`.
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.

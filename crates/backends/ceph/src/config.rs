@@ -111,7 +111,7 @@ pub struct Software {
     pub before_rollback: Option<String>,
     /// Makes the older `{release}` what the next start runs; `upgrade`, if not given.
     pub rollback: Option<String>,
-    /// Makes the daemon's store anew on `{release}` and starts it.
+    /// Recreates the daemon's store on `{release}` and starts it.
     pub rebuild: Option<String>,
     /// Prints the daemon's last log lines.
     pub logs: Option<String>,

@@ -39,7 +39,7 @@ pub struct CephFacts {
     pub tree: tree::CrushTree,
     /// What each OSD says about itself, as of its last start.
     pub osd_metadata: Vec<osd::OsdMetadata>,
-    /// The placement groups; why not, if nobody could tell.
+    /// The placement groups, or why they are unknown.
     pub pgs: Fact<pg::PgMap>,
     /// The monitors and their quorum.
     pub mons: mon::Quorum,
@@ -61,9 +61,9 @@ pub struct CephFacts {
     pub health: health::Health,
     /// How many daemons run which version.
     pub versions: versions::DaemonVersions,
-    /// Crash reports that nobody has archived; why not, if nobody could tell.
+    /// Crash reports that are not archived, or why they are unknown.
     pub crashes: Fact<Vec<health::Crash>>,
-    /// Which orchestrator manages the daemons, if one does; why not, if nobody could tell.
+    /// The orchestrator that manages the daemons, if there is one, or why it is unknown.
     pub orchestrator: Fact<Option<String>>,
 }
 

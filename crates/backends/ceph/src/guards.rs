@@ -21,7 +21,7 @@ use crate::facts::osd::OsdMap;
 
 /// `noout` on the OSDs of a wave.
 pub(crate) const NOOUT: &str = "noout";
-/// `noup` on an OSD that starts on an older release: nobody counts on it while it fetches maps.
+/// `noup` on an OSD that starts on an older release: it stays out of service while it fetches maps.
 pub(crate) const NOUP: &str = "noup";
 /// No standby follows an active metadata server's journal while they are changed.
 pub(crate) const NO_STANDBY_REPLAY: &str = "no-standby-replay";
@@ -161,7 +161,7 @@ pub(crate) async fn take(
     }
 }
 
-/// Ceph stops the surplus ranks one after another, after it was told; only then the guard is there.
+/// Ceph stops the surplus ranks one after another; the guard is in place when one is left.
 async fn one_rank_is_left(api: &dyn CephApi) -> Result<(), BackendError> {
     let begun = Instant::now();
     loop {
@@ -201,7 +201,7 @@ fn paused(record: &Record) -> String {
     }
 }
 
-/// Which of these flags of the whole cluster nobody has set.
+/// The cluster-wide flags among these that are not set.
 async fn unset_flags(api: &dyn CephApi, flags: &[&str]) -> Result<BTreeMap<String, String>, BackendError> {
     let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
         .map_err(|e| BackendError::transient("read the OSD map", e.to_string()))?;
@@ -367,17 +367,18 @@ pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<CephHeldGuard>, Backen
 /// What came of a look at all guards.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardExpiry {
-    /// Nobody has renewed these for as long as they last: they were given back.
+    /// Guards that expired and were cleared.
     pub gone: Vec<CephHeldGuard>,
     /// These are held.
     pub held: Vec<CephHeldGuard>,
-    /// The first of these goes then, if nobody renews it.
+    /// When the next of these expires, unless it is renewed.
     pub next: Option<Duration>,
     /// The longest of these lasts so long.
     pub longest: Option<Duration>,
 }
 
-/// Looks at all guards, and gives back those that `beats` has seen unchanged for longer than they last, whoever took them.
+/// Clears the guards that `beats` has seen unchanged for longer than their lifetime, whoever took them;
+/// returns all.
 pub(crate) async fn drop_expired(
     api: &dyn CephApi,
     beats: &mut Heartbeats,

@@ -44,7 +44,7 @@ impl CarriedDaemons {
         all
     }
 
-    /// Whether that daemon was down: one that is in no list of the cluster's any more, or that does not answer.
+    /// Whether that daemon was down: missing in all of the cluster's lists, or without an answer.
     pub(crate) fn is_down(&self, unit: &UnitId) -> bool {
         self.0
             .get(unit)

@@ -55,12 +55,12 @@ impl HostTask {
         *self == Self::Reboot
     }
 
-    /// What is installed before the reboot, if anything is.
+    /// The command that installs updates before the reboot, if there is one.
     pub(crate) fn patch(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
         (*self == Self::Patch).then(|| reboot.patch(hosts))
     }
 
-    /// What is laid out for a wave before its turn, if anything is.
+    /// The command that prepares a host before its visit, if there is one.
     pub(crate) fn prepare(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
         reboot.prepare(hosts, *self == Self::Patch)
     }

@@ -13,10 +13,10 @@ use crate::facts::CephFacts;
 use crate::facts::pg::PgId;
 use crate::translate::{Permitted, interruptions, pool_name};
 
-/// Whose word permits that these stop although the oracle says no; `None`: nobody's.
+/// Who approved that these stop although the oracle refuses; `None`: no one.
 ///
 /// # Errors
-/// The oracle gives no answer any more.
+/// The oracle no longer answers.
 pub(crate) async fn override_by(
     api: &dyn CephApi,
     facts: &CephFacts,

@@ -32,7 +32,7 @@ const LEVELS: [&str; 12] = [
 /// The kinds of daemons that are units, and that of hosts.
 const KINDS: [&str; 6] = ["mon", "mgr", "osd", "mds", "rgw", "host"];
 
-/// What is wanted of a Ceph.
+/// The goal for a Ceph cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CephGoal {
     /// Its daemons run that release: `18.2.7`, `18` or `reef`.

@@ -22,7 +22,7 @@ use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
 use crate::translate::CephTranslateError;
 use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 
-/// What a host runs before its turn, where nobody was asked for its boot.
+/// The revision of a host before its visit, if its boot id was not read.
 const BEFORE: &str = "before";
 
 /// The guard by which no standby follows one rank alone, so that each of them can stand in for any.

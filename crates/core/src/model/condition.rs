@@ -1,4 +1,4 @@
-//! Named health facts, and the gates that wait for them.
+//! Named health conditions, and the gates that wait for them.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};

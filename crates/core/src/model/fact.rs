@@ -1,4 +1,4 @@
-//! What was observed, or why it was not.
+//! An observation, or the reason why there is none.
 
 use serde::{Deserialize, Serialize};
 

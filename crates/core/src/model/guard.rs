@@ -1,4 +1,4 @@
-//! Settings taken for a time and given back.
+//! Guards: settings of the cluster taken for a time and cleared afterwards.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Names as types, so that a unit is never taken for a stage.
+//! Identifier types, so that a unit is never taken for a stage.
 
 use std::sync::Arc;
 

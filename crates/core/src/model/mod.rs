@@ -1,4 +1,4 @@
-//! The nouns, one a file.
+//! The data model, one subject per file.
 
 mod absent;
 mod budget_text;

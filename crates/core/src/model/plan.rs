@@ -1,4 +1,4 @@
-//! The plan as a value.
+//! The plan, as data.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};

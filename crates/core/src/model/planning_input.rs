@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The input of a plan.
 
 use std::collections::BTreeMap;
 

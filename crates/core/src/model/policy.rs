@@ -1,4 +1,4 @@
-//! How bold to be.
+//! The policy: limits, timeouts, and how much risk is accepted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

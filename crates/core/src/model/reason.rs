@@ -1,4 +1,4 @@
-//! Why not: stable words with the facts beside them.
+//! Reasons: stable codes with their facts.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! All that was observed of one cluster at one time.
+//! The snapshot: everything observed of one cluster at one time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

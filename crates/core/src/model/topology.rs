@@ -1,4 +1,4 @@
-//! Where units are.
+//! The locations of units.
 
 use std::collections::{BTreeMap, BTreeSet};
 

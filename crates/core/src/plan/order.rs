@@ -1,5 +1,5 @@
-//! Step 2: in what order the units of a stage are taken, as groups one after another. Within a group
-//! the fewest waves are sought.
+//! Step 2: the order of a stage's units, as groups one after another. Within a group the fewest waves are
+//! sought.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Step 3: the constraints of a snapshot and a policy, as the solver takes them.
+//! Step 3: the constraints of a snapshot and a policy, in the solver's form.
 
 use std::collections::{BTreeMap, BTreeSet};
 

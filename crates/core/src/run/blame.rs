@@ -1,4 +1,4 @@
-//! Who is to blame when a wave fails, and whether the change ever came to them.
+//! Which units caused the failure of a wave, and whether the change ever reached them.
 
 use super::decide::Decision;
 use super::event::Event;

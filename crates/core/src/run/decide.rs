@@ -1,4 +1,4 @@
-//! What comes next. Pure: the same journal, time and observation give the same decision.
+//! The next decision. Pure: the same journal, time and observation give the same decision.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How long things took in runs before: what forecasts and schedules rest upon.
+//! Durations in earlier runs, for forecasts and schedules.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What a journal holds: an intent log. Nothing changes in the world that it did not announce first.
+//! The events of a journal, which is an intent log: every change of the cluster is announced first.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The state after one more event: which may follow which, and what comes of each.
+//! Applies an event to the state: which event may follow, and its effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 

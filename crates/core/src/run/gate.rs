@@ -1,4 +1,4 @@
-//! Which gates are shut.
+//! Gates that are shut.
 
 use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState, Verdict};
 

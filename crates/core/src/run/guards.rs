@@ -1,4 +1,4 @@
-//! Which guards are to be taken, renewed and given back.
+//! Guards to take, renew and clear.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! A fault that comes later and is not the wave's: the wave does not go back because of it.
+//! Faults that appear later and outside the wave: the wave is not rolled back because of them.
 
 use super::decide::Decision;
 use super::event::Event;

@@ -1,4 +1,4 @@
-//! Units that are set aside: how often each was tried, and when it is tried again.
+//! Units that are set aside: their failed attempts, and when they are retried.
 
 use jiff::Timestamp;
 

@@ -1,5 +1,5 @@
-//! A target turned around: what a run has changed goes back to what it ran before, in the reverse
-//! order, as far as that is possible. Rollback is a plan with the same rails.
+//! The rollback target: what a run has changed returns to its previous release, in the reverse order, as far
+//! as possible. A rollback is a plan with the same checks.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What comes of an effect that was settled.
+//! The consequences of a settled effect.
 
 use jiff::Timestamp;
 

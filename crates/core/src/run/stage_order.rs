@@ -1,4 +1,4 @@
-//! Stages depend on each other: what comes next begins only when what came before has left nothing behind.
+//! Dependencies between stages: a stage starts only when the ones before have skipped no unit.
 
 use jiff::Timestamp;
 

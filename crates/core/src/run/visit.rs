@@ -1,4 +1,4 @@
-//! A wave being carried out, and how far the turns of its units have come.
+//! An open wave, and the progress of its units' visits.
 
 use std::collections::BTreeMap;
 

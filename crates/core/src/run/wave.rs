@@ -1,4 +1,4 @@
-//! An open wave: guards, both judges, visits, gates.
+//! An open wave: guards, both checks, visits, gates.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -1,4 +1,5 @@
-//! Windows: when policy has a wave run. They are times of day, whatever a run measures its own time by.
+//! Windows in which the policy permits waves. They are times of day, whatever clock a run uses for its own
+//! times.
 
 use jiff::{SignedDuration, Timestamp};
 

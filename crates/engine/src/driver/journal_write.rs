@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Tracks whether a write to the journal is under way.
+/// Whether a write to the journal is under way. A step is not cut short during one: the event might be
+/// stored, and the run would not know of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Writing(Arc<AtomicBool>);
 

@@ -44,7 +44,7 @@ pub(crate) fn full_list(parts: &[PagePart]) -> Markup {
 pub(crate) struct PartDocument<'a> {
     name: &'a str,
     digest: &'a str,
-    /// Not there: whoever asks has it.
+    /// Absent: the reader has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     html: Option<&'a str>,
 }

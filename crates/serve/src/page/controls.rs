@@ -22,7 +22,7 @@ use crate::problem::ProblemDetails;
 use crate::run_path::{RunPath, authorized_run};
 use crate::runs::ReadRun;
 
-/// What may be asked of a run by whoever looks, with what it costs.
+/// The commands that the caller may give to a run, with their consequences.
 pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
     let view = &seen.view;
     let cluster = &view.cluster;

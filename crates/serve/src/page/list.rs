@@ -23,7 +23,7 @@ use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
 use crate::runs::{InList, Listing};
 
-/// Names of units take no more than so many characters.
+/// The maximum length of a list of units, in characters.
 const NAMES: usize = 80;
 
 pub(super) async fn page(
@@ -48,7 +48,7 @@ pub(super) async fn page(
     Ok((status, document("stagger", &body)).into_response())
 }
 
-/// The parts that are not as whoever asks has them.
+/// The parts that differ from the reader's.
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -141,7 +141,7 @@ fn card(run: &InList) -> Markup {
     }
 }
 
-/// What a run that is not over is at: how far, who is out of service, what is waited for.
+/// The state of a running run: progress, units out of service, waits.
 fn at_work(view: &RunView) -> Markup {
     let waves = view.waves_passed as usize + view.waves_left;
     let out = [
@@ -195,7 +195,7 @@ fn row(run: &InList) -> Markup {
     }
 }
 
-/// How long it took and when it ended, or since when it goes on.
+/// The duration and end of a run, or its start.
 fn time(view: &RunView) -> Markup {
     html! {
         @match view.ended_at {

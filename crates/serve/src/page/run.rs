@@ -101,7 +101,7 @@ async fn run_or_cached(
         Ok(seen) => return Ok((seen, None)),
         Err(problem) => problem,
     };
-    // Only a store that is away leaves somebody without news; whoever may not look does not.
+    // The cached view is shown only for an unreachable store; a caller without permission gets nothing.
     if problem.status() != StatusCode::SERVICE_UNAVAILABLE {
         return Err(problem);
     }
@@ -119,7 +119,7 @@ fn title(seen: &ReadRun) -> String {
     format!("{} · {}", seen.view.verdict, seen.view.cluster)
 }
 
-/// The parts that are not as whoever asks has them, and the states of the units.
+/// The parts that differ from the reader's, and the states of the units.
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,

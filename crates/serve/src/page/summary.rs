@@ -11,13 +11,13 @@ use stagger_report::page::clock;
 use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
-/// Names of units with their hosts take no more than so many characters.
+/// The maximum length of a list of units with their hosts, in characters.
 const NAMES: usize = 160;
 
-/// Domains have a line each, if they are no more than so many.
+/// The maximum number of domains that have a line each.
 const LINES: usize = 6;
 
-/// What is waited for.
+/// What the run waits for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wait {
     what: String,
@@ -93,7 +93,7 @@ pub(super) fn summary(seen: &ReadRun) -> Markup {
     }
 }
 
-/// Why the verdict is what it is; of a run that is at work, at what.
+/// The reason of the verdict; for a running run, its current activity.
 pub(super) fn verdict_reason(seen: &ReadRun) -> String {
     let view = &seen.view;
     if view.verdict != RunVerdict::Running || view.ending.is_some() {
@@ -119,7 +119,7 @@ fn idle(view: &RunView) -> &'static str {
     }
 }
 
-/// A time as it is told by somebody who counts: the script fills it in.
+/// A relative time, which the script keeps current.
 pub(super) fn relative(at: Timestamp) -> Markup {
     html! { span.relative data-at=(at) {} }
 }

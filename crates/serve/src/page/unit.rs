@@ -9,7 +9,7 @@ use stagger_report::page::clock;
 use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
-/// What is told of the unit of that name.
+/// The explanation of the unit of that name.
 pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
     let history = &seen.journal.reading.history;
     let Some((unit, known)) = history.units.iter().find(|(unit, _)| unit.as_str() == name) else {

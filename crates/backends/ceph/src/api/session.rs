@@ -71,7 +71,7 @@ struct Head {
 
 type Came = Result<(Head, Body), String>;
 
-/// Who waits for an answer.
+/// The waiting callers by query.
 #[derive(Debug)]
 struct Asker {
     answer: oneshot::Sender<Came>,
@@ -84,7 +84,7 @@ struct Asker {
 struct Waiting {
     answers: BTreeMap<u64, Asker>,
     last: u64,
-    /// Why no more questions are taken.
+    /// Why no more queries are accepted.
     closed: Option<String>,
 }
 
@@ -296,7 +296,7 @@ async fn received(answer: oneshot::Receiver<Came>) -> Came {
     answer.await.unwrap_or_else(|_| lost())
 }
 
-/// Gives each answer to who waits for it, until there are no more.
+/// Passes each answer to its caller, until there are no more.
 fn hand_out(mut answers: BufReader<ChildStdout>, waiting: &Mutex<Waiting>) {
     let why = loop {
         if let Err(why) = hand_on(&mut answers, waiting) {

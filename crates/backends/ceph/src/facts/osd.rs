@@ -35,7 +35,7 @@ pub struct Pool {
     pub name: String,
     /// How many copies or shards there should be.
     pub size: u32,
-    /// With fewer than this nobody can read or write.
+    /// With fewer copies there is no I/O.
     pub min_size: u32,
     /// How many placement groups it has.
     pub pg_num: u32,
@@ -58,7 +58,7 @@ pub struct StretchMode {
     pub sites: u32,
     /// The level of the sites, by its number.
     pub level: u32,
-    /// A site is gone, and the other one goes on alone.
+    /// A site is down, and the other one continues alone.
     pub degraded: bool,
     /// A site has come back, and does not count yet.
     pub recovering: bool,

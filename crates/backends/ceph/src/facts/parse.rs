@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 pub struct ParseError {
     /// The file or the command that the answer is of.
     pub origin: String,
-    /// What is wrong with it, with line and column where there is one.
+    /// The error, with line and column where there is one.
     pub source: ParseCause,
 }
 

@@ -99,7 +99,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether somebody knows how each group of the cluster is.
+    /// Whether the state of every group is known.
     pub(super) fn all_known(&self) -> bool {
         self.unknown.is_empty()
     }

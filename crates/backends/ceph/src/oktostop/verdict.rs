@@ -10,17 +10,17 @@ use crate::facts::pg::PgId;
 pub struct OkToStopVerdict {
     /// The set asked about, sorted.
     pub osds: Vec<u32>,
-    /// Groups of the whole cluster of which nobody knows how they are. One is enough for a no.
+    /// Groups of the whole cluster with an unknown state. One is enough for a refusal.
     pub unknown: Vec<PgId>,
     /// Groups of the set whose pool is gone.
     pub bad_no_pool: Vec<PgId>,
     /// Groups of the set that do not serve now.
     pub bad_already_inactive: Vec<PgId>,
-    /// Groups that would have fewer members than their pool's `min_size`.
+    /// Groups that would continue with fewer copies.
     pub bad_become_inactive: Vec<PgId>,
     /// Groups that would go on with fewer copies.
     pub ok_become_degraded: Vec<PgId>,
-    /// Groups that have fewer copies already, and would go on with still fewer.
+    /// Groups that have fewer copies already, and would continue with still fewer.
     pub ok_become_more_degraded: Vec<PgId>,
     /// Groups that forbid the set by our rules and not by Ceph's, see [`super`].
     pub also_unsafe: Vec<PgId>,

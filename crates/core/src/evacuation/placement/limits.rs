@@ -1,7 +1,7 @@
-//! What guests ask of their hosts, as budgets that the solver of waves takes.
+//! The guests' requirements on hosts, as budgets for the solver.
 //!
-//! Where each guest goes to its standby, these say all. Where guests may go anywhere, they say how much all of
-//! them take together, and whether it can be arranged is found out when they are placed.
+//! Where each guest goes to its standby, the budgets are exact. Where guests may go anywhere, the budgets
+//! limit their total, and the placement decides whether it can be done.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Waves whose guests all have a place, as few as are found.
+//! Waves whose guests all have a destination, as few as can be found.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! One wave: where each guest of its hosts goes, or which host cannot be emptied.
+//! One wave: the destination of each guest of its hosts, or the host that cannot be emptied.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Capacity as stored in documents, and what makes it whole.
+//! Capacity as stored in documents, and its validation.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The rules as the search wants them: impossible units left out, costs that cannot matter dropped,
-//! and budgets that only say "no two of these" turned into pairs, as in graph colouring.
+//! The rules in the search's form: impossible units left out, irrelevant costs dropped, and budgets that only
+//! say "no two of these" turned into pairs, as in graph colouring.
 
 use super::flat::{neighbours, slice};
 use super::problem::{Problem, Rule};

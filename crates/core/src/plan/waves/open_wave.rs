@@ -1,4 +1,4 @@
-//! A wave while units are added to it: who still fits.
+//! A wave under construction: which units still fit.
 
 use super::conflict_graph::ConflictGraph;
 use super::wave_usage::Room;

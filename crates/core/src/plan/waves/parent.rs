@@ -1,5 +1,4 @@
-//! The parent's split, kept as far as it still holds: who looks at a plan twice should find their
-//! way about in it.
+//! The parent's split, kept as far as it is still valid, so that a new plan resembles the previous one.
 
 use super::conflict_graph::ConflictGraph;
 use super::growth;

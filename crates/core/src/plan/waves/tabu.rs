@@ -1,4 +1,4 @@
-//! Tabu search: the same units in one wave fewer, rules broken at first, then mended move by move.
+//! Tabu search: the same units in one wave fewer, first with broken rules, which moves then repair.
 //!
 //! A. Hertz and D. de Werra, "Using tabu search techniques for graph coloring", Computing 39 (1987)
 //! 345-351; the length of a tabu from P. Galinier and J.-K. Hao, "Hybrid evolutionary algorithms for

@@ -1,4 +1,4 @@
-//! What one wave has taken of the rules that bind every unit: wide budgets, domains, its cap.
+//! What one wave uses of the rules for all units: wide budgets, domains, its cap.
 
 use super::conflict_graph::{ConflictGraph, FREE};
 
