@@ -28,5 +28,5 @@ fuzz_target!(|text: &str| {
     }
     let seen = view::run(&run, None);
     serde_json::to_string(&seen).unwrap();
-    run.owes_guards();
+    run.has_uncleared_guards();
 });

@@ -1,5 +1,5 @@
-//! The registry of clusters, and the only place that knows every backend: whatever the command line names, a
-//! configuration, a file or a namespace, is opened as a [`Cluster`], and commands go on from there.
+//! The registry of clusters, and the only place that knows every backend: a configuration, a file or a
+//! namespace on the command line is opened as a [`Cluster`], and commands continue from there.
 
 pub(crate) mod ceph;
 mod cluster_handle;
@@ -25,7 +25,7 @@ use crate::args::{Cli, FactsFrom, GoalArgs};
 use crate::config;
 use crate::error::CliError;
 use crate::planning::PlanRequest;
-use crate::state::place;
+use crate::state::store_location;
 pub(crate) use cluster_handle::ClusterHandle;
 use guards::GuardHolder;
 
@@ -115,7 +115,11 @@ pub(crate) trait ManagedCluster: Cluster {
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
 
     /// What is to be said when that run is over, of what it has left in the cluster and of where guests are by now.
-    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError>;
+    async fn final_findings(
+        &self,
+        run: &RunId,
+        baseline: &serde_json::Value,
+    ) -> Result<Vec<String>, CliError>;
 
     /// Who keeps its guards; `None`: there are none that outlive a visit.
     fn guards(&self) -> Result<Option<GuardHolder>, CliError>;
@@ -150,7 +154,7 @@ pub(crate) fn of_config(cli: &Cli) -> Result<Box<dyn ManagedCluster + '_>, CliEr
     }
     Ok(Box::new(ClusterHandle::<ceph::CephSystem>::of_config(
         config,
-        place(cli).ok(),
+        store_location(cli).ok(),
     )?))
 }
 
@@ -164,15 +168,15 @@ fn of_file<'a>(cli: &'a Cli, path: &'a Path) -> Result<Box<dyn Cluster + 'a>, Cl
     }
     let inventory = read_inventory(path)?;
     match inventory.system.as_str() {
-        stagger_ceph::source::SYSTEM => Ok(Box::new(ClusterHandle::<ceph::CephSystem>::recorded(
+        stagger_ceph::source::SYSTEM => Ok(Box::new(ClusterHandle::<ceph::CephSystem>::from_inventory(
             cli, path, &inventory,
         )?)),
-        stagger_ganeti::source::SYSTEM => Ok(Box::new(ClusterHandle::<ganeti::GanetiSystem<'_>>::recorded(
-            cli, path, &inventory,
-        )?)),
-        stagger_ironic::source::SYSTEM => Ok(Box::new(ClusterHandle::<ironic::IronicSystem>::recorded(
-            cli, path, &inventory,
-        )?)),
+        stagger_ganeti::source::SYSTEM => Ok(Box::new(
+            ClusterHandle::<ganeti::GanetiSystem<'_>>::from_inventory(cli, path, &inventory)?,
+        )),
+        stagger_ironic::source::SYSTEM => Ok(Box::new(
+            ClusterHandle::<ironic::IronicSystem>::from_inventory(cli, path, &inventory)?,
+        )),
         other => Err(CliError::usage(format!(
             "{} is an inventory of {other}, which this release does not support",
             path.display()

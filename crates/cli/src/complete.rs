@@ -1,7 +1,7 @@
-//! What a shell completes: runs, points of no return and units of the store; reasons and documents of this release.
+//! Shell completion: runs, points of no return and units of the store; reasons and documents of this release.
 //!
-//! `stagger completions SHELL` prints a script by which the shell asks this program. What cannot be read is not completed: an error
-//! in the middle of a command line helps nobody.
+//! `stagger completions SHELL` prints a script by which the shell calls this program. What cannot be read is
+//! not completed: an error in the middle of a command line does not help.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ use crate::config::typed;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::state::place;
+use crate::state::store_location;
 
 /// The variable by which a shell asks. Nobody sets one of that name for another reason.
 const ASKED_BY: &str = "STAGGER_COMPLETE";
@@ -112,7 +112,7 @@ pub(crate) fn script(shell: clap_complete::Shell) -> Result<String, CliError> {
 /// Runs in the store.
 fn runs() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let listed = asked(async |store| store.runs().await.ok()).unwrap_or_default();
+        let listed = query_store(async |store| store.runs().await.ok()).unwrap_or_default();
         let shown = listed.into_iter().take(RUNS).map(|listed| {
             let help = format!("{}, started {:.0}", listed.cluster, listed.started);
             CompletionCandidate::new(listed.run.to_string()).help(Some(help.into()))
@@ -219,14 +219,14 @@ fn matching(current: &OsStr, all: impl Iterator<Item = CompletionCandidate>) -> 
 }
 
 fn newest() -> Option<Run> {
-    asked(async |store| {
+    query_store(async |store| {
         let listed = store.runs().await.ok()?.into_iter().next()?;
         supervisor::replay(store, &listed.run).await.ok()
     })
 }
 
 fn first_plan() -> Option<Plan> {
-    let entries = asked(async |store| {
+    let entries = query_store(async |store| {
         let listed = store.runs().await.ok()?.into_iter().next()?;
         store.journal(&listed.run).await.ok()
     });
@@ -237,8 +237,8 @@ fn first_plan() -> Option<Plan> {
 }
 
 /// Asks the store that the command line names so far, if there is one, in a runtime of its own: a shell waits.
-fn asked<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> {
-    let place = near()?;
+fn query_store<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> {
+    let place = nearby_store()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.ok()?.block_on(async {
         let store = place.open().await.ok()?;
@@ -247,13 +247,13 @@ fn asked<T>(ask: impl AsyncFnOnce(&dyn JournalStore) -> Option<T>) -> Option<T> 
 }
 
 /// Where that store is: nothing is made by asking.
-fn near() -> Option<StoreLocation> {
+fn nearby_store() -> Option<StoreLocation> {
     let mut words = vec!["stagger".to_owned()];
     for flag in ["--config", "--state"] {
         words.extend(typed(flag).map(|given| format!("{flag}={given}")));
     }
     words.push("history".to_owned());
-    let place = place(&Cli::try_parse_from(words).ok()?).ok()?;
+    let place = store_location(&Cli::try_parse_from(words).ok()?).ok()?;
     // A server may be long in answering.
     let is_near = matches!(place, StoreLocation::File(_)) && place.exists();
     is_near.then_some(place)

@@ -243,12 +243,12 @@ impl Config {
 
     /// The policy with the flags over it.
     pub(crate) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
-        over(self.policy.clone(), flags)
+        with_flags(self.policy.clone(), flags)
     }
 }
 
 /// A policy with the flags over it.
-pub(crate) fn over(mut policy: Policy, flags: &PolicyFlags) -> Result<Policy, CliError> {
+pub(crate) fn with_flags(mut policy: Policy, flags: &PolicyFlags) -> Result<Policy, CliError> {
     if let Some(limit) = flags.max_in_parallel {
         policy.max_in_parallel = limit;
         policy.max_in_parallel_of.clear();

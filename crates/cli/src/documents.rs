@@ -1,7 +1,7 @@
 //! Every document that `--json` prints: its name, its version, and its schema.
 //!
-//! `cargo xtask generate` writes the schemas into `docs/reference/schemas/`. A field that goes, or means
-//! something else, takes a new version; a new field that may be missing does not.
+//! `cargo xtask generate` writes the schemas into `docs/reference/schemas/`. A field that is removed or
+//! changes its meaning takes a new version; a new optional field does not.
 
 pub(crate) mod leftovers;
 mod rehearsal;
@@ -434,7 +434,7 @@ pub(crate) enum SchemaFields {
 
 /// All schemas by the name of their document.
 pub(crate) fn schemas(fields: SchemaFields) -> Vec<(&'static str, Value)> {
-    let mut all = of_this_release();
+    let mut all = current_documents();
     if fields == SchemaFields::Any {
         for (_, schema) in &mut all {
             permit_new_fields(schema);
@@ -458,7 +458,7 @@ fn permit_new_fields(schema: &mut Value) {
     }
 }
 
-fn of_this_release() -> Vec<(&'static str, Value)> {
+fn current_documents() -> Vec<(&'static str, Value)> {
     vec![
         (ARTIFACTS.0, ARTIFACTS.schema::<ArtifactList>("`artifacts --json`")),
         (

@@ -1,4 +1,4 @@
-//! What a person is told when something does not work: what was tried, why it failed, what to do.
+//! Error messages: what was tried, why it failed, what to do.
 
 use std::fmt::Write as _;
 

@@ -1,14 +1,14 @@
-//! How long plans take by the journals of earlier runs of the same cluster.
+//! Forecasts of plans from the journals of earlier runs of the same cluster.
 
 use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::plan::Plan;
 use stagger_core::run::Run;
 use stagger_engine::store::{JournalStore, Listed};
-use stagger_report::forecast::{EarlierRun, PlanShape, RunForecast, learned};
+use stagger_report::forecast::{EarlierRun, PlanShape, RunForecast, from_runs};
 
 use crate::args::Cli;
 use crate::planning::PlanRequest;
-use crate::state::{SIMULATED, place, store};
+use crate::state::{SIMULATED, store, store_location};
 
 /// So many earlier runs tell. More say little more, and each is read whole.
 const RUNS: usize = 8;
@@ -46,12 +46,12 @@ pub(crate) async fn earlier(
 /// How long a plan takes that is about to be shown or run.
 pub(crate) async fn of_plan(cli: &Cli, input: &PlanRequest, plan: &Plan) -> Option<RunForecast> {
     // Who only looks makes no store.
-    if !input.policy.barrier || plan.is_empty() || !place(cli).ok()?.exists() {
+    if !input.policy.barrier || plan.is_empty() || !store_location(cli).ok()?.exists() {
         return None;
     }
     let store = store(cli).await.ok()?;
     let earlier = earlier(&*store, &plan.cluster, None, None).await;
-    learned(&earlier, &PlanShape::of(plan))
+    from_runs(&earlier, &PlanShape::of(plan))
 }
 
 /// What earlier runs say of one that goes on: as long as its plan is the same, it is not asked again.
@@ -79,7 +79,7 @@ impl Outlook {
     }
 
     /// How long the rest takes.
-    pub(crate) fn left(&mut self, run: &Run) -> Option<RunForecast> {
+    pub(crate) fn remaining(&mut self, run: &Run) -> Option<RunForecast> {
         if run.ended().is_some() || !run.start().policy.barrier {
             return None;
         }
@@ -87,7 +87,7 @@ impl Outlook {
         match &self.last {
             Some((id, left)) if *id == plan.id => *left,
             Some(_) | None => {
-                let left = learned(&self.earlier, &PlanShape::of(plan));
+                let left = from_runs(&self.earlier, &PlanShape::of(plan));
                 self.last = Some((plan.id.clone(), left));
                 left
             }

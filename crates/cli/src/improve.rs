@@ -1,5 +1,5 @@
-//! `--improve 10s`: a search that takes so long, turned into steps: these stand in the plan, so that it can be
-//! made again anywhere.
+//! `--improve 10s`: a search for that time, converted into steps. The plan records the steps, so that it can
+//! be made again anywhere.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(crate) fn plan_within(ask: &PlanningInput<'_>, time: Duration) -> Plan {
         return with_steps(ask, 0);
     }
     let Some(first) = plan_until(ask, &mut || true) else {
-        return within(begun, time, |steps| with_steps(ask, steps));
+        return search_within(begun, time, |steps| with_steps(ask, steps));
     };
     if first.waves() <= first.at_least() as usize {
         // There is nothing to search for.
@@ -48,7 +48,7 @@ const ENDLESS: u64 = 1 << 40;
 
 /// What is found in that time where only a number of steps can be given: searches of more and more steps, until one
 /// has taken long enough to tell how many fit into the time that is left.
-pub(crate) fn within<T>(begun: Instant, time: Duration, mut search: impl FnMut(u64) -> T) -> T {
+pub(crate) fn search_within<T>(begun: Instant, time: Duration, mut search: impl FnMut(u64) -> T) -> T {
     let from = Instant::now();
     let mut found = search(0);
     let construction = from.elapsed();

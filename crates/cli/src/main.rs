@@ -8,9 +8,9 @@ mod config;
 mod documents;
 mod error;
 mod exit;
+mod final_findings;
 mod forecasts;
 mod improve;
-mod look_back;
 mod notify;
 mod plan_diff;
 mod plan_file;
@@ -71,12 +71,12 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(error) => report_error(&error, cli.json),
     };
-    match (exit, print::unwritten()) {
+    match (exit, print::write_error()) {
         // What went wrong before counts more.
         (Exit::Done, Some(why)) => {
             // A reader that has gone, as `head`, knows why.
             if why.kind() != std::io::ErrorKind::BrokenPipe {
-                print::talk(&format!("error: write to stdout: {why}"));
+                print::status_line(&format!("error: write to stdout: {why}"));
             }
             Exit::Unwritten.into()
         }
@@ -98,7 +98,7 @@ fn report_error(error: &CliError, json: bool) -> Exit {
     if json {
         print::json(&documents::ERROR.of(&documents::ErrorReport::of(error)));
     }
-    print::talk(error.text().trim_end());
+    print::status_line(error.text().trim_end());
     error.exit
 }
 
@@ -194,7 +194,7 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         CliCommand::Ganeti(GanetiCommand::Guards(args)) => recover::guards(cli, args).await,
         CliCommand::Ganeti(GanetiCommand::Recover(args)) => Box::pin(recover::recover(cli, args)).await,
         CliCommand::Ganeti(GanetiCommand::Resume) => Box::pin(succession::resume(cli)).await,
-        CliCommand::Ganeti(GanetiCommand::Done { nodes }) => recover::done(cli, nodes).await,
+        CliCommand::Ganeti(GanetiCommand::Done { nodes }) => recover::mark_done(cli, nodes).await,
         CliCommand::Ganeti(GanetiCommand::Init(args)) => init::ganeti::init(cli, args).await,
         CliCommand::Hroller(args) => Ok(hroller::hroller(cli, args).await),
         CliCommand::Ironic(IronicCommand::Record {
@@ -216,13 +216,13 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         CliCommand::Agent(args) => agent::agent(args).await,
         CliCommand::Osd(OsdCommand::Prepare(args)) => osd::prepare_devices(args).await,
         CliCommand::Completions { shell } => {
-            print::out(complete::script(*shell)?.trim_end());
+            print::data_line(complete::script(*shell)?.trim_end());
             Ok(Exit::Done)
         }
         CliCommand::Man { folder } => {
             std::fs::create_dir_all(folder)?;
             clap_mangen::generate_to(Cli::command(), folder)?;
-            print::talk(&format!("manual pages are in {}", folder.display()));
+            print::status_line(&format!("manual pages are in {}", folder.display()));
             Ok(Exit::Done)
         }
     }
@@ -244,7 +244,7 @@ fn crds() -> Result<Exit, CliError> {
     for definition in stagger_rook::api::maintenance::definitions() {
         let text = serde_saphyr::to_string(&definition)
             .map_err(|error| CliError::new(Exit::Internal, format!("write a definition: {error}")))?;
-        print::out(&format!("---\n{}", text.trim_end()));
+        print::data_line(&format!("---\n{}", text.trim_end()));
     }
     Ok(Exit::Done)
 }
@@ -258,7 +258,7 @@ fn schema(document: Option<&str>, strict: bool) -> Result<Exit, CliError> {
     });
     let Some(asked) = document else {
         for (name, _) in all {
-            print::out(name);
+            print::data_line(name);
         }
         return Ok(Exit::Done);
     };

@@ -1,7 +1,8 @@
-//! Notifications: what a run comes to is told to whoever should know, by webhook or by a command.
+//! Notifications: the events of a run, by webhook or by a command.
 //!
-//! A thread of its own reads the journal and tells it, in order, each receiver for itself, again and again until it is told. So
-//! the run never waits for a receiver, and what a process that was killed has not told, the next one tells.
+//! A thread of its own reads the journal and delivers the messages, in order, to each receiver separately,
+//! with retries. So the run never waits for a receiver, and messages that a killed process did not deliver,
+//! the next process delivers.
 
 mod message;
 mod outbox;

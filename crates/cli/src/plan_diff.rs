@@ -1,7 +1,7 @@
-//! What has moved between a plan that was shown and the one that is made now.
+//! Differences between a plan that was shown and the current one.
 //!
-//! Only what would be done counts: units, waves, moves, doors, and what is left alone. The generation of the snapshot and
-//! forecasts of time move by themselves.
+//! Only actions count: units, waves, moves, points of no return, and skipped units. The generation of the
+//! snapshot and forecasts always change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +50,7 @@ pub(crate) fn differences(shown: &Plan, now: &Plan) -> Vec<String> {
     if found.is_empty() && order(shown) != order(now) {
         found.push("stages and steps come in another order".to_owned());
     }
-    found.extend(of_left_alone(shown, now));
+    found.extend(skipped_changes(shown, now));
     if shown
         .interruptions
         .iter()
@@ -127,7 +127,7 @@ fn of_stage(before: &PlannedStage, after: &PlannedStage) -> Vec<String> {
     found
 }
 
-fn of_left_alone(shown: &Plan, now: &Plan) -> Vec<String> {
+fn skipped_changes(shown: &Plan, now: &Plan) -> Vec<String> {
     let of = |plan: &Plan| -> BTreeMap<(UnitId, String), String> {
         let left = plan.left_alone.iter();
         left.map(|left| {

@@ -1,10 +1,10 @@
-//! What a plan is made of, the plan, and why it is not begun.
+//! The input of a plan, the plan, and why it is refused.
 
 use std::collections::BTreeMap;
 
 use stagger_core::check::check;
 use stagger_core::model::{PartName, Policy, Reason, Snapshot, Target, UnitId};
-use stagger_core::plan::{Plan, PlanningInput, SelectionError, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, SelectionError, blocking_reasons, plan};
 use stagger_risks::RiskFinding;
 
 use crate::args;
@@ -73,7 +73,7 @@ impl PlanRequest {
 
 /// Why a plan is not begun: it does not get to its target, or the way there is known to do harm.
 pub(crate) fn refusal(input: &PlanRequest, made: &Plan) -> Option<CliError> {
-    let beyond = out_of_reach(made, &input.policy, input.snapshot.terms());
+    let beyond = blocking_reasons(made, &input.policy, input.snapshot.terms());
     let harm = if made.is_empty() {
         Vec::new()
     } else {

@@ -1,4 +1,4 @@
-//! The only place that prints. stdout is data, stderr is talk.
+//! The only place that prints. stdout is data, stderr is everything else.
 
 mod line_wrap;
 
@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 static UNWRITTEN: OnceLock<std::io::Error> = OnceLock::new();
 
 /// A line of data.
-pub(crate) fn out(text: &str) {
-    let shown = fitted(tame(text), std::io::stdout().is_terminal());
+pub(crate) fn data_line(text: &str) {
+    let shown = fitted(strip_control(text), std::io::stdout().is_terminal());
     let mut to = anstream::stdout().lock();
     let written = to.write_all(shown.as_bytes());
     let written = written
@@ -23,13 +23,13 @@ pub(crate) fn out(text: &str) {
 }
 
 /// Why some of the data was not written: a disk that is full, a reader that has gone. Whatever was at work went on.
-pub(crate) fn unwritten() -> Option<&'static std::io::Error> {
+pub(crate) fn write_error() -> Option<&'static std::io::Error> {
     UNWRITTEN.get()
 }
 
 /// A line of talk.
-pub(crate) fn talk(text: &str) {
-    let shown = fitted(tame(text), std::io::stderr().is_terminal());
+pub(crate) fn status_line(text: &str) {
+    let shown = fitted(strip_control(text), std::io::stderr().is_terminal());
     let mut to = anstream::stderr().lock();
     to.write_all(shown.as_bytes())
         .and_then(|()| to.write_all(b"\n"))
@@ -49,7 +49,7 @@ fn fitted(text: Cow<'_, str>, is_terminal: bool) -> Cow<'_, str> {
 
 /// The text without orders to a terminal, but for colours: Ceph takes any character in the name of a pool
 /// or a bucket, and a journal may come from elsewhere.
-fn tame(text: &str) -> Cow<'_, str> {
+fn strip_control(text: &str) -> Cow<'_, str> {
     let order = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(order) {
         return Cow::Borrowed(text);
@@ -87,12 +87,12 @@ pub(crate) fn raw(text: &str) {
 
 /// A document of data.
 pub(crate) fn json(document: &impl serde::Serialize) {
-    out(&serde_json::to_string_pretty(document).unwrap_or_default());
+    data_line(&serde_json::to_string_pretty(document).unwrap_or_default());
 }
 
 /// A document of data on one line, one of many.
 pub(crate) fn line(document: &impl serde::Serialize) {
-    out(&serde_json::to_string(document).unwrap_or_default());
+    data_line(&serde_json::to_string(document).unwrap_or_default());
 }
 
 /// Whether progress may be redrawn: both streams are terminals that can.
@@ -127,7 +127,7 @@ pub(crate) fn width() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::tame;
+    use super::strip_control;
 
     #[test]
     fn only_colours_reach_the_terminal() {
@@ -138,7 +138,7 @@ mod tests {
             ("\u{1b}[2J\u{1b}[", "\\u{1b}[2J\\u{1b}["),
             ("\u{9b}31m\r", "\\u{9b}31m\\r"),
         ] {
-            assert_eq!(tame(text), tamed);
+            assert_eq!(strip_control(text), tamed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Known risks: which files of them are heeded, and what of them a person accepts.
+//! Known risks: the files to use, and the accepted ones.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 /// The risks that are heeded: those of the program and those of these files.
-pub(crate) fn known<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<Vec<Risk>, CliError> {
+pub(crate) fn load_risks<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<Vec<Risk>, CliError> {
     let own = shipped().map_err(|error| CliError::new(Exit::Internal, format!("{SHIPPED_NAME}: {error}")))?;
     let mut all = vec![(SHIPPED_NAME.to_owned(), own)];
     let mut seen = BTreeSet::new();
@@ -38,7 +38,7 @@ fn of_file(file: &Path) -> Result<Vec<Risk>, CliError> {
 }
 
 /// The ids that are accepted, each of a risk that is known.
-pub(crate) fn accepted(flags: &RiskFlags, known: &[Risk]) -> Result<BTreeSet<String>, CliError> {
+pub(crate) fn accepted_risks(flags: &RiskFlags, known: &[Risk]) -> Result<BTreeSet<String>, CliError> {
     for id in &flags.accept_risk {
         if known.iter().any(|risk| risk.id == *id) {
             continue;
@@ -59,7 +59,7 @@ pub(crate) fn accepted(flags: &RiskFlags, known: &[Risk]) -> Result<BTreeSet<Str
 
 /// Why no run is begun, by risks that apply and that nobody accepts.
 pub(crate) fn refusals(found: &[RiskFinding]) -> Vec<Reason> {
-    let refusing = found.iter().filter(|finding| finding.refuses());
+    let refusing = found.iter().filter(|finding| finding.blocks_run());
     refusing
         .map(|finding| Reason::of_backend("known-risk", finding.sentence()))
         .collect()
@@ -78,13 +78,16 @@ pub(crate) fn lines(found: &[RiskFinding]) -> Vec<String> {
             ..
         } = finding;
         let source = source.first().map_or("", String::as_str);
-        format!("{id} {}: {what} ({source}); {remedy}", word(finding, because))
+        format!(
+            "{id} {}: {what} ({source}); {remedy}",
+            consequence(finding, because)
+        )
     })
     .collect()
 }
 
 /// What comes of a finding.
-fn word(finding: &RiskFinding, because: &str) -> String {
+fn consequence(finding: &RiskFinding, because: &str) -> String {
     match (finding.applies, finding.effect) {
         (Applies::Yes, RiskEffect::Refuse) if finding.accepted => "is accepted".to_owned(),
         (Applies::Yes, RiskEffect::Refuse) => "refuses a run".to_owned(),

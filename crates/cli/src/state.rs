@@ -1,4 +1,4 @@
-//! Where journals and artifacts are.
+//! The location of journals and artifacts.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
 }
 
 /// Where journals are: the database of the configuration, or a file in the folder.
-pub(crate) fn place(cli: &Cli) -> Result<StoreLocation, CliError> {
+pub(crate) fn store_location(cli: &Cli) -> Result<StoreLocation, CliError> {
     Ok(match config::store(cli)? {
         Some(address) => StoreLocation::Server(address),
         None => StoreLocation::File(state_folder(cli)?.join("journal.db")),
@@ -44,7 +44,7 @@ pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<StoreLocation, Cl
 
 /// The store.
 pub(crate) async fn store(cli: &Cli) -> Result<Box<dyn JournalStore>, CliError> {
-    Ok(place(cli)?.open().await?)
+    Ok(store_location(cli)?.open().await?)
 }
 
 /// Where artifacts go.
@@ -53,7 +53,7 @@ pub(crate) fn artifacts(cli: &Cli) -> Result<Artifacts, CliError> {
 }
 
 /// That run, or the newest.
-pub(crate) async fn which(store: &dyn JournalStore, run: Option<&RunId>) -> Result<RunId, CliError> {
+pub(crate) async fn run_or_newest(store: &dyn JournalStore, run: Option<&RunId>) -> Result<RunId, CliError> {
     if let Some(run) = run {
         return Ok(run.clone());
     }

@@ -1,4 +1,4 @@
-//! The screen of `watch`: what it shows, what a key does, and how it is drawn.
+//! The screen of `watch`: its content, its keys, and its drawing.
 
 mod draw;
 mod keys;

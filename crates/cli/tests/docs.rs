@@ -448,11 +448,11 @@ fn the_ceph_guide_has_the_tables_of_the_sources() {
             wrong.push(format!("the code {}", cause.code));
         }
     }
-    for line in stagger_ceph::going_back::TABLE {
+    for line in stagger_ceph::rollback_table::TABLE {
         let takes = match line.takes {
-            stagger_ceph::going_back::RollbackCost::Restart => "restart",
-            stagger_ceph::going_back::RollbackCost::Convert(_) => "conversion",
-            stagger_ceph::going_back::RollbackCost::Rebuild(_) => "rebuild",
+            stagger_ceph::rollback_table::RollbackCost::Restart => "restart",
+            stagger_ceph::rollback_table::RollbackCost::Convert(_) => "conversion",
+            stagger_ceph::rollback_table::RollbackCost::Rebuild(_) => "rebuild",
         };
         let start = format!("| {} | {} | {} | {takes}", line.kind, line.from, line.to);
         if !rows.iter().any(|row| row.starts_with(&start)) {

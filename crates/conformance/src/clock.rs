@@ -21,7 +21,7 @@ impl Clock for HastyClock {
         Timestamp::now().checked_add(ahead).unwrap()
     }
 
-    fn up(&self) -> Duration {
+    fn uptime(&self) -> Duration {
         let now = self.now().as_millisecond();
         Duration::from_millis(u64::try_from(now).unwrap())
     }

@@ -237,14 +237,14 @@ impl<S: JournalStore> JournalStore for FusedStore<S> {
     ) -> Result<(), StoreError> {
         self.store.ask(run, at, command, by).await
     }
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         if self.fuse.is_dead() {
             return Err(killed());
         }
-        self.store.asked(run).await
+        self.store.pending_commands(run).await
     }
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.fuse.store()?;
-        self.store.taken(run, up_to).await
+        self.store.acknowledge_commands(run, up_to).await
     }
 }

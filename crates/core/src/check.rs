@@ -1,7 +1,7 @@
-//! The independent judge of plans.
+//! The independent checker of plans.
 //!
-//! It shares with the planner only the constraint predicate, and finds each fault by the plainest
-//! means there is. A plan of ours has no findings; a fault planted in one is found.
+//! It shares only the constraint predicate with the planner, and finds each fault by the simplest means. A
+//! plan of the planner has no findings; a fault planted in a plan is found.
 
 mod evacuation;
 
@@ -87,7 +87,7 @@ impl std::fmt::Display for Fault {
 pub fn check(ask: &PlanningInput<'_>, plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     parts_in_order(ask, plan, &mut findings);
-    waits_are_told(ask, plan, &mut findings);
+    reported_waits(ask, plan, &mut findings);
     for part in &ask.target.parts {
         match part {
             Part::Stage(stage) => {
@@ -145,9 +145,9 @@ pub fn may_stop(snapshot: &Snapshot, set: &[Ix]) -> Result<(), String> {
         .map_err(|found| snapshot.describe_violation(snapshot.budgets(), &found))
 }
 
-/// A run stops before the part that waits for what was left alone: a plan that does not name it promises what will not
-/// come. Hosts of guests are waited for by nobody.
-fn waits_are_told(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
+/// A run stops before the part that waits for skipped units, so the plan must name that wait. No part waits
+/// for a maintenance of hosts with guests.
+fn reported_waits(ask: &PlanningInput<'_>, plan: &Plan, findings: &mut Vec<Finding>) {
     let wanted = &ask.target.parts;
     let has_something = |name: &PartName| {
         plan.left_alone.iter().any(|left| left.stage == *name)
@@ -224,7 +224,7 @@ impl IndependentCheck<'_> {
         waves.flat_map(|(at, wave)| wave.units.iter().map(move |unit| (at, unit)))
     }
 
-    fn left_alone(&self) -> impl Iterator<Item = &UnitId> {
+    fn skipped_units(&self) -> impl Iterator<Item = &UnitId> {
         self.plan
             .left_alone
             .iter()
@@ -234,7 +234,7 @@ impl IndependentCheck<'_> {
 
     /// Whether a unit that runs that needs nothing of this stage: it is what the stage gives, or what one after
     /// it gives.
-    fn is_enough(&self, runs: &Revision) -> bool {
+    fn satisfies_stage(&self, runs: &Revision) -> bool {
         let stages: Vec<&StageSpec> = self.ask.target.stages().collect();
         let here = stages.iter().position(|stage| stage.name == self.stage.name);
         stages
@@ -246,14 +246,17 @@ impl IndependentCheck<'_> {
     fn units(&self, findings: &mut Vec<Finding>) {
         let snapshot = self.ask.snapshot;
         let mut seen = BTreeSet::new();
-        for unit in self.in_waves().map(|(_, unit)| unit).chain(self.left_alone()) {
+        for unit in self.in_waves().map(|(_, unit)| unit).chain(self.skipped_units()) {
             if !seen.insert(unit) {
                 findings.push(self.found(Fault::UnitTwice, unit.as_str()));
             }
         }
         for (_, unit) in snapshot.of_kind(&self.stage.kind) {
             let done = unit.state == UnitState::Serving
-                && unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs));
+                && unit
+                    .revision
+                    .as_ref()
+                    .is_some_and(|runs| self.satisfies_stage(runs));
             if !done && !seen.contains(&unit.id) && self.ask.target.is_for(self.stage, &unit.id) {
                 findings.push(self.found(Fault::UnitMissing, unit.id.as_str()));
             }
@@ -267,7 +270,12 @@ impl IndependentCheck<'_> {
                 }
                 Some(_) if !self.ask.target.is_for(self.stage, id) => "it was not selected",
                 Some(unit) if unit.state != UnitState::Serving => "it does not serve",
-                Some(unit) if unit.revision.as_ref().is_some_and(|runs| self.is_enough(runs)) => {
+                Some(unit)
+                    if unit
+                        .revision
+                        .as_ref()
+                        .is_some_and(|runs| self.satisfies_stage(runs)) =>
+                {
                     "it is already on the target"
                 }
                 Some(_) => continue,
@@ -397,7 +405,7 @@ impl IndependentCheck<'_> {
             findings.push(self.found(Fault::DoorWithoutGate, door.name.as_str()));
         }
         let Some(planned) = self.planned else { return };
-        if self.left_alone().next().is_none()
+        if self.skipped_units().next().is_none()
             && planned
                 .waves
                 .last()

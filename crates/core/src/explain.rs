@@ -1,4 +1,4 @@
-//! The words: why a unit is where it is, what holds it, and what would free it.
+//! Explanations: why a unit is where it is, what blocks it, and what would unblock it.
 
 use crate::model::{
     GuestHandling, Ix, Maintenance, SharedGuests, Snapshot, StageSpec, Standbys, Target, UnitId, UnitState,
@@ -120,7 +120,7 @@ pub fn explain(snapshot: &Snapshot, target: &Target, plan: &Plan, unit: &UnitId)
     })
 }
 
-/// Where the guests of a unit go meanwhile.
+/// Where the guests of a unit are while it is down.
 fn moved(moves: &[Move], unit: &UnitId) -> Vec<String> {
     moves
         .iter()
@@ -189,7 +189,12 @@ fn no_room(snapshot: &Snapshot, maintenance: &Maintenance, set: &[Ix]) -> Option
         return Some(format!("{}: one at a time", one.why));
     }
     let hosts: Vec<u32> = ids().filter_map(|id| capacity.find(id)).collect();
-    let guests = |host: u32| capacity.on(host).iter().map(|at| (*at, capacity.guest(*at)));
+    let guests = |host: u32| {
+        capacity
+            .guests_on(host)
+            .iter()
+            .map(|at| (*at, capacity.guest(*at)))
+    };
     if moving.shared == SharedGuests::One {
         let mut pools: Vec<u32> = hosts
             .iter()

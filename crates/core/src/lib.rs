@@ -1,12 +1,12 @@
-//! What is safe to do.
+//! Decides what is safe to do.
 //!
-//! This crate decides and never does. From a [`model::Snapshot`] (what was observed), a
-//! [`model::Target`] (what is wanted) and a [`model::Policy`] (how bold to be) it makes a
-//! [`plan::Plan`]; [`check`] judges any plan by other means; [`run::Run`] folds a journal into the
-//! next decision. It never reads a clock, a file, the environment or randomness: time is an
-//! argument, and the same input gives the same bytes.
+//! This crate only decides. From a [`model::Snapshot`] (what was observed), a [`model::Target`] (what is
+//! wanted) and a [`model::Policy`] (how much risk is accepted) it makes a [`plan::Plan`]; [`check`] verifies
+//! any plan independently of the planner; [`run::Run`] folds a journal into the next decision. The crate
+//! never reads a clock, a file, the environment or randomness: time is an argument, and the same input gives
+//! the same bytes.
 //!
-//! Start reading at [`plan`], which tells the steps of planning in order, then [`run::Run::next`].
+//! Start reading at [`plan`], which lists the steps of planning in order, then [`run::Run::next`].
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod check;

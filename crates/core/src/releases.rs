@@ -1,4 +1,4 @@
-//! What stagger itself stores and sends, and which release has which version of it.
+//! The documents that stagger stores and sends, and their versions in each release.
 //!
 //! All of it goes through [`stagger_versioned`]: it is written in the version of the manifest (`releases.toml`), and
 //! read in the version in which it was written. What was stored before anybody wrote versions down is of version 1.0.
@@ -59,41 +59,41 @@ macro_rules! own {
 own!(
     Command,
     "command",
-    numbered(1),
+    document_version(1),
     [],
     Chain::first().rows_without_version_are_these()
 );
 own!(
     Event,
     "event",
-    numbered(1),
+    document_version(1),
     [Command, Plan],
     Chain::first().rows_without_version_are_these()
 );
 own!(
     Plan,
     "plan",
-    numbered(Plan::VERSION),
+    document_version(Plan::VERSION),
     [],
     Chain::first().rows_without_version_are_these()
 );
 own!(
     RunView,
     "run",
-    numbered(RunView::VERSION),
+    document_version(RunView::VERSION),
     [],
     Chain::first().rows_without_version_are_these()
 );
 own!(
     Snapshot,
     "snapshot",
-    numbered(1),
+    document_version(1),
     [],
     Chain::first().rows_without_version_are_these()
 );
 
 /// The version of a document with that number in its head. Documents are counted 1, 2, 3: that is 1.0, 1.1, 1.2.
-pub const fn numbered(number: u32) -> Version {
+pub const fn document_version(number: u32) -> Version {
     match number.checked_sub(1) {
         Some(minor) => Version::new(1, minor),
         // Nothing has that number, so nothing knows it.
@@ -110,7 +110,7 @@ pub fn document<T: Own>(
     fields: serde_json::Map<String, serde_json::Value>,
 ) -> Result<T, Unreadable> {
     let row = Row {
-        version: number.map(numbered),
+        version: number.map(document_version),
         fields,
     };
     Ok(T::chain().load(row)?.held.value)
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn documents_are_counted_from_one() {
-        assert_eq!(numbered(1), Version::new(1, 0));
-        assert_eq!(numbered(3), Version::new(1, 2));
+        assert_eq!(document_version(1), Version::new(1, 0));
+        assert_eq!(document_version(3), Version::new(1, 2));
         let newer = document::<Plan>(Some(2), serde_json::Map::new()).unwrap_err();
         assert!(matches!(newer, Unreadable::FromTheFuture { .. }), "{newer}");
         let none = document::<Plan>(Some(0), serde_json::Map::new()).unwrap_err();

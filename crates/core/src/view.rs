@@ -1,5 +1,5 @@
-//! The documents shown by `--json`, by HTTP and in the status of custom resources alike: what a run has
-//! come to, folded small. No list has one entry for each unit of a large cluster.
+//! The views for `--json`, HTTP and the status of custom resources: a run's state in short. No list has one
+//! entry for each unit of a large cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ pub struct RunView {
     pub waves_passed: u32,
     /// Waves still planned, the open one included.
     pub waves_left: usize,
-    /// Forecast of what is left, in seconds.
+    /// Forecast of the remaining time, in seconds.
     pub seconds_left: i64,
     /// Steps and stages that are completed, in order.
     pub completed: Vec<PartName>,
@@ -97,8 +97,8 @@ impl RunView {
     /// The newest version of the document.
     pub const VERSION: u32 = 1;
 
-    /// The same of a run that nobody carries out: what would go on by itself does not. What is over or needs a person
-    /// anyway stays as it is.
+    /// The view of a run that is interrupted: automatic continuation does not happen. A run that is over or
+    /// needs the operator is unchanged.
     #[must_use]
     pub fn without_a_holder(mut self, why: impl Into<String>) -> Self {
         match self.verdict {
@@ -133,7 +133,7 @@ pub struct Current {
     pub stage: PartName,
     /// Since when the wave is open.
     pub since: Timestamp,
-    /// Its units, by what is being done to them.
+    /// Its units, by progress.
     pub units: BTreeMap<String, Vec<UnitId>>,
     /// The gates that are shut, with their why.
     pub shut: Vec<(String, String)>,
@@ -159,7 +159,7 @@ const SHOWN: usize = 20;
 pub struct Waiting<'a> {
     /// For what.
     pub why: &'a Reason,
-    /// When it goes on, or gives up waiting, though nothing changes; `None`: nobody knows.
+    /// When it continues or times out although nothing changes; `None`: unknown.
     pub until: Option<Timestamp>,
 }
 
@@ -211,12 +211,12 @@ pub fn run(run: &Run, waiting: Option<Waiting<'_>>) -> RunView {
             .map_or(0, |plan| plan.forecast().as_secs()),
         completed,
         current: current(run),
-        left_alone: left_alone(run),
+        left_alone: skipped_groups(run),
         ending: run.ended().cloned(),
     }
 }
 
-/// What is true where a run is done: of all units, or of those that were selected.
+/// The closing sentence of a completed run: for all units, or for the selected ones.
 pub fn all_serve(selected: bool) -> &'static str {
     if selected {
         "every selected unit serves on the target"
@@ -234,16 +234,21 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (RunVerdict, String) {
             );
         }
         Some(Ending::Incomplete { left }) => {
-            let left = format!("done; {} skipped{}", left.len(), goes_on(run));
+            let left = format!("done; {} skipped{}", left.len(), next_after_partial_run(run));
             return (RunVerdict::Ended, left);
         }
         Some(Ending::RolledBack { reason }) => {
             return (
                 RunVerdict::Ended,
-                format!("rolled back: {reason}{}", goes_on(run)),
+                format!("rolled back: {reason}{}", next_after_partial_run(run)),
             );
         }
-        Some(Ending::Aborted) => return (RunVerdict::Ended, format!("aborted{}", goes_on(run))),
+        Some(Ending::Aborted) => {
+            return (
+                RunVerdict::Ended,
+                format!("aborted{}", next_after_partial_run(run)),
+            );
+        }
         None => {}
     }
     if let Some((reason, _)) = run.held() {
@@ -271,19 +276,19 @@ fn verdict(run: &Run, waiting: Option<&Reason>) -> (RunVerdict, String) {
     }
 }
 
-/// What is next after a run that ended with some units on what was wanted and others not.
-fn goes_on(run: &Run) -> String {
+/// What to do after a run that ended with some units on the target and others not.
+fn next_after_partial_run(run: &Run) -> String {
     match mixed(run) {
         Some(next) => format!("; {next}"),
         None => String::new(),
     }
 }
 
-/// The next command, where a run ended with some units on what was wanted and others not; `None`: all run the same, or it
-/// goes on.
+/// The next command after a run that ended with units on different releases; `None`: all run the same, or the
+/// run continues.
 pub fn mixed(run: &Run) -> Option<String> {
     let ending = run.ended().filter(|ending| **ending != Ending::Done)?;
-    // Whoever ends a run knows why.
+    // An operator who aborts a run knows why.
     let once = if *ending == Ending::Aborted {
         ""
     } else {
@@ -340,7 +345,7 @@ fn current(run: &Run) -> Option<Current> {
     })
 }
 
-fn left_alone(run: &Run) -> Vec<Group> {
+fn skipped_groups(run: &Run) -> Vec<Group> {
     let planned = run.plan().map_or(&[][..], |plan| &plan.left_alone);
     group(planned.iter().map(|left| (left.unit.to_string(), &left.reason)))
 }

@@ -1,4 +1,4 @@
-//! What tells later what happened: logs, health output and states, gathered before a process is ended.
+//! Diagnostics for later analysis: logs, health output and states, collected before a process is ended.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// The folder or a file cannot be written.
-    pub fn keep(
+    pub fn save(
         &self,
         run: &RunId,
         seq: Seq,
@@ -125,7 +125,7 @@ mod tests {
         let run = RunId::new("r1").unwrap();
         let log = b"db_password=hunter2hunter2\nosd.3 is down".to_vec();
         artifacts
-            .keep(&run, 7, vec![("osd.3.log".to_owned(), log.clone())])
+            .save(&run, 7, vec![("osd.3.log".to_owned(), log.clone())])
             .unwrap();
         let kept = artifacts.of(&run).join("7/osd.3.log");
         assert_eq!(

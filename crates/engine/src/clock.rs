@@ -9,8 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// A clock.
 ///
-/// All that the engine knows of time it knows from here, so that whoever brings a clock along decides the
-/// order of everything that takes time.
+/// The engine gets time only from here, so the caller's clock decides the order of everything that takes
+/// time.
 #[async_trait]
 pub trait Clock: Send + Sync {
     /// Now.
@@ -23,16 +23,16 @@ pub trait Clock: Send + Sync {
     /// expiry goes by too.
     fn moment(&self) -> Moment {
         Moment {
-            up: up(),
+            up: machine_uptime(),
             wall: SystemTime::now()
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default(),
         }
     }
 
-    /// How long the machine has been up, asleep or not. Nobody can set it.
-    fn up(&self) -> Duration {
-        up()
+    /// How long the machine has been up, including sleep. It cannot be set.
+    fn uptime(&self) -> Duration {
+        machine_uptime()
     }
 
     /// Returns after that time.
@@ -45,7 +45,7 @@ pub trait Clock: Send + Sync {
 /// be set back. The longer of both counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// How long the machine has been up, asleep or not.
+    /// How long the machine has been up, including sleep.
     pub up: Duration,
     /// The time of the day, since 1970.
     pub wall: Duration,
@@ -53,14 +53,14 @@ pub struct Moment {
 
 impl Moment {
     /// How long before that one this was.
-    pub fn until(&self, later: Self) -> Duration {
+    pub fn duration_until(&self, later: Self) -> Duration {
         let up = later.up.saturating_sub(self.up);
         up.max(later.wall.saturating_sub(self.wall))
     }
 }
 
 /// How long the machine has been up. The clock that [`std::time::Instant`] reads stands still while it sleeps.
-fn up() -> Duration {
+fn machine_uptime() -> Duration {
     #[cfg(target_os = "linux")]
     const SINCE_BOOT: ClockId = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]
@@ -69,7 +69,11 @@ fn up() -> Duration {
 }
 
 /// What comes of that within so long; `None`: nothing yet, and it is dropped.
-pub(crate) async fn within<T>(clock: &dyn Clock, time: Duration, what: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn timeout<T>(
+    clock: &dyn Clock,
+    time: Duration,
+    what: impl Future<Output = T>,
+) -> Option<T> {
     tokio::select! {
         biased;
         done = what => Some(done),
@@ -93,11 +97,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// The time of day by which one process carries a run out: it is never set back.
+/// The time of day of one process, which never goes backwards.
 ///
-/// The journal says when both judges agreed, and whoever reads it must not take that for fresh once more because somebody
-/// has set the clock back meanwhile. So what it is set back by is added from then on. Set forward, it goes forward:
-/// nothing tells that from a machine that was frozen from outside.
+/// The journal says when both checks agreed, and a clock that is set back must not make that approval fresh
+/// again. So the amount by which the clock is set back is added from then on. If the clock is set forward,
+/// this time goes forward: that cannot be told from a machine that was frozen from outside.
 pub struct Steady {
     clock: Arc<dyn Clock>,
     read: Mutex<Read>,
@@ -118,7 +122,7 @@ const IN_BETWEEN: SignedDuration = SignedDuration::from_millis(100);
 impl Steady {
     /// That clock, from now on.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let (up, wall) = (clock.up(), clock.now());
+        let (up, wall) = (clock.uptime(), clock.now());
         let read = Mutex::new(Read {
             up,
             wall,
@@ -129,7 +133,7 @@ impl Steady {
     }
 
     /// What the time of day is behind of this.
-    pub fn behind(&self) -> SignedDuration {
+    pub fn time_of_day_lag(&self) -> SignedDuration {
         self.now();
         self.read().behind
     }
@@ -142,7 +146,7 @@ impl Steady {
 #[async_trait]
 impl Clock for Steady {
     fn now(&self) -> Timestamp {
-        let (up, wall) = (self.clock.up(), self.clock.now());
+        let (up, wall) = (self.clock.uptime(), self.clock.now());
         let mut read = self.read();
         let passed = SignedDuration::try_from(up.saturating_sub(read.up)).unwrap_or(SignedDuration::MAX);
         let set_back = passed.saturating_sub(wall.duration_since(read.wall));
@@ -160,7 +164,7 @@ impl Clock for Steady {
     }
 
     async fn sleep_until(&self, until: Timestamp) {
-        let behind = self.behind();
+        let behind = self.time_of_day_lag();
         let until = until.saturating_sub(behind).unwrap_or(Timestamp::MIN);
         self.clock.sleep_until(until).await;
     }
@@ -169,8 +173,8 @@ impl Clock for Steady {
         self.clock.moment()
     }
 
-    fn up(&self) -> Duration {
-        self.clock.up()
+    fn uptime(&self) -> Duration {
+        self.clock.uptime()
     }
 
     async fn pause(&self, time: Duration) {
@@ -208,7 +212,7 @@ mod tests {
 
         async fn sleep_until(&self, _until: Timestamp) {}
 
-        fn up(&self) -> Duration {
+        fn uptime(&self) -> Duration {
             Duration::from_secs(self.0.lock().unwrap().0)
         }
     }
@@ -217,19 +221,22 @@ mod tests {
     fn time_goes_on_whatever_the_clock_is_set_to() {
         let clock = Arc::new(ByHand::default());
         let steady = Steady::new(clock.clone());
-        let (began, up) = (steady.now(), steady.up());
+        let (began, up) = (steady.now(), steady.uptime());
         let since = || steady.now().duration_since(began).as_secs();
         clock.passes(10, -100);
-        assert_eq!((since(), steady.behind().as_secs()), (10, 100));
-        // Asleep and set back, with nobody looking in between.
+        assert_eq!((since(), steady.time_of_day_lag().as_secs()), (10, 100));
+        // Asleep and set back, unobserved in between.
         clock.passes(60, -30);
-        assert_eq!((since(), steady.behind().as_secs()), (70, 130));
+        assert_eq!((since(), steady.time_of_day_lag().as_secs()), (70, 130));
         // Frozen after it was set back.
         clock.freezes(40);
         assert_eq!(since(), 110);
         // Set forward, as it cannot be told from that: what has to be waited out is not over by it.
         clock.passes(5, 1000);
-        assert_eq!((since(), steady.up().saturating_sub(up).as_secs()), (1115, 75));
+        assert_eq!(
+            (since(), steady.uptime().saturating_sub(up).as_secs()),
+            (1115, 75)
+        );
     }
 
     #[cfg(target_os = "linux")]
@@ -248,8 +255,8 @@ mod tests {
             wall: Duration::from_secs(wall),
         };
         // Frozen, set back, both right.
-        assert_eq!(at(10, 1000).until(at(10, 1040)).as_secs(), 40);
-        assert_eq!(at(10, 1000).until(at(50, 940)).as_secs(), 40);
-        assert_eq!(at(10, 1000).until(at(50, 1040)).as_secs(), 40);
+        assert_eq!(at(10, 1000).duration_until(at(10, 1040)).as_secs(), 40);
+        assert_eq!(at(10, 1000).duration_until(at(50, 940)).as_secs(), 40);
+        assert_eq!(at(10, 1000).duration_until(at(50, 1040)).as_secs(), 40);
     }
 }

@@ -1,4 +1,5 @@
-//! A store seen from outside: where it is, which schema it has, which versions stand in it, and what is left to migrate.
+//! A store as an administrator sees it: its address, its schema revision, the versions in it, and the
+//! remaining migrations.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ impl StoreLocation {
     ///
     /// # Errors
     /// It is not there, or does not answer.
-    pub async fn look(&self) -> Result<StoreReader, RowsError> {
+    pub async fn inspect(&self) -> Result<StoreReader, RowsError> {
         let url = match self {
             Self::File(path) => url_of(path),
             Self::Server(address) => address.secret().to_owned(),
@@ -155,7 +156,7 @@ fn runs() -> Result<Table, TableError> {
     table("run", &[("id", Kind::Text)])
 }
 
-fn asked() -> Result<Table, TableError> {
+fn commands() -> Result<Table, TableError> {
     table("asked", &[("id", Kind::Integer)])
 }
 
@@ -185,13 +186,13 @@ impl StoreReader {
         .bind(table.to_owned())
         .fetch_optional(self.rows.pool())
         .await;
-        Ok(found.map_err(|error| looking("the schema", error))?.is_some())
+        Ok(found.map_err(|error| read_error("the schema", error))?.is_some())
     }
 
     async fn number(&self, sql: &'static str) -> Result<i64, RowsError> {
         let row = sqlx::query(sql).fetch_one(self.rows.pool()).await;
         let number = row.and_then(|row| row.try_get(0));
-        number.map_err(|error| looking("the schema", error))
+        number.map_err(|error| read_error("the schema", error))
     }
 
     /// How many rows there are of each version, in each table. The schema must have versions.
@@ -201,7 +202,7 @@ impl StoreReader {
     pub async fn versions(&self) -> Result<Vec<Counted>, RowsError> {
         let mut counted = self.counted::<Event>("journal", journal()?).await?;
         counted.extend(self.counted::<Listed>("run", runs()?).await?);
-        counted.extend(self.counted::<Command>("asked", asked()?).await?);
+        counted.extend(self.counted::<Command>("asked", commands()?).await?);
         Ok(counted)
     }
 
@@ -221,15 +222,15 @@ impl StoreReader {
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn left(&self) -> Result<Vec<(String, u64)>, Failed> {
+    pub async fn remaining_rows(&self) -> Result<Vec<(String, u64)>, Failed> {
         migrations()?.count(&self.rows).await
     }
 
-    /// Migrates as much as it may; `tell` hears of each batch. Events are never written anew, as their checksums hold them:
-    /// what they lack is their version.
+    /// Migrates as much as it may; `tell` gets each batch. Events are never rewritten, since their checksums
+    /// cover them; they only lack a version.
     ///
     /// # Errors
-    /// The database does not answer. What was done until then is done.
+    /// The database does not answer. Batches before that are kept.
     pub async fn migrate(
         &self,
         limits: Limits,
@@ -244,7 +245,7 @@ impl StoreReader {
     }
 }
 
-fn looking(at: &str, source: sqlx::Error) -> RowsError {
+fn read_error(at: &str, source: sqlx::Error) -> RowsError {
     RowsError::Refused {
         what: format!("look at {at} of the store"),
         source,
@@ -258,7 +259,7 @@ fn migrations() -> Result<Migrations, Failed> {
     for (name, table) in [
         ("versions-of-events", journal()),
         ("versions-of-runs", runs()),
-        ("versions-of-commands", asked()),
+        ("versions-of-commands", commands()),
     ] {
         let table = table.map_err(|error| Failed::Store {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Until when a call may begin: what the judges have said of it is too old after that (law 4).
+//! The time by which a call must start: after that the approval is too old (law 4).
 
 use std::sync::Arc;
 

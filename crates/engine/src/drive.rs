@@ -15,8 +15,8 @@ use crate::driver::{DriveError, Driver, DriverStep, Writing};
 /// What a process that carries a run out hears while it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Begin nothing more: finish the open wave, settle what is open, clear the guards that units still have,
-    /// and stop. Heard again, it is [`Signal::Leave`].
+    /// Start nothing more: finish the open wave, settle open effects, clear the guards that units still have,
+    /// and stop. A second one counts as [`Signal::Leave`].
     Stop,
     /// Stop at once, whatever is under way.
     Leave,
@@ -39,13 +39,13 @@ pub trait Signals: Send {
     /// The first [`Signal::Stop`] was heard: the open wave is finished.
     fn stopping(&mut self) {}
 
-    /// How long a run that is held for you waits until it is looked at again; `None`: the loop ends there.
+    /// How long to wait before a held run is checked again; `None`: the loop ends there.
     fn held_for(&self) -> Option<Duration> {
         None
     }
 }
 
-/// No signals: the run goes on until it is over or held.
+/// No signals: the run continues until it is over or held.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSignals;
 
@@ -130,7 +130,7 @@ async fn step(
             heard = signals.next() => match heard {
                 Signal::Wake => woken = Some(Signal::Wake),
                 Signal::Stop | Signal::Leave => {
-                    let ended = written(step, &writing).await;
+                    let ended = finish_write(step, &writing).await;
                     return (ended.and_then(Result::err).map(Err), Some(heard));
                 }
             },
@@ -139,8 +139,8 @@ async fn step(
     }
 }
 
-/// Goes on with a step for as long as it writes to the journal. What came of it, if it ended with that.
-async fn written<T>(mut step: Pin<&mut impl Future<Output = T>>, writing: &Writing) -> Option<T> {
+/// Continues a step as long as it writes to the journal. Returns its result if it completed.
+async fn finish_write<T>(mut step: Pin<&mut impl Future<Output = T>>, writing: &Writing) -> Option<T> {
     poll_fn(|context| {
         if !writing.is_under_way() {
             return Poll::Ready(None);
@@ -157,5 +157,5 @@ async fn written<T>(mut step: Pin<&mut impl Future<Output = T>>, writing: &Writi
 /// Whether a process may stop here: what it had begun is finished.
 fn is_at_rest(driver: &Driver) -> bool {
     let run = driver.run();
-    run.wave().is_none() && run.open().next().is_none() && !run.owes_guards()
+    run.wave().is_none() && run.open().next().is_none() && !run.has_uncleared_guards()
 }

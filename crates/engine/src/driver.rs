@@ -24,15 +24,15 @@ pub use crate::protocol::units_of;
 use crate::store::{JournalStore, StoreError};
 
 mod calls;
+mod fences;
 mod in_doubt;
-mod raising;
-mod writing;
+mod journal_write;
 
 use calls::Answered;
+use fences::Unguarded;
 use in_doubt::InDoubtCalls;
 pub(crate) use in_doubt::pause_after;
-use raising::Unguarded;
-pub(crate) use writing::Writing;
+pub(crate) use journal_write::Writing;
 
 /// Why a run cannot be driven on by this process.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum DriveError {
     /// The journal has an event that cannot be.
     #[error("the journal makes no sense")]
     Illegal(#[from] IllegalEvent),
-    /// The lock is not ours any more.
+    /// The lock is lost.
     #[error("the lock may be lost: {0}")]
     LeaseLost(String),
     /// The world cannot be seen, and will not be next time either.
@@ -79,7 +79,7 @@ pub enum DriverStep {
     Wait {
         /// When at the latest.
         until: Timestamp,
-        /// What is waited for.
+        /// The reason for waiting.
         why: Reason,
     },
     /// A person must act first.
@@ -88,7 +88,7 @@ pub enum DriverStep {
     Over(Ending),
 }
 
-/// What is worth telling before a run's first event of its own.
+/// A notice before a run's first own event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     /// Another has the lock, and is watched.
@@ -98,13 +98,14 @@ pub enum Notice {
         /// If they do not renew it, it is ours then.
         until: Timestamp,
     },
-    /// The journal is older than what the cluster was told of it: what was done since is unknown.
+    /// The journal is older than the position that the cluster recorded: what was done since is unknown.
     Behind(Anchor),
-    /// The cluster was told last of a run that the journal does not know, and one that began before is carried on.
+    /// The cluster's last record is of a run that the journal does not have, and an earlier run is being
+    /// continued.
     Unheard(Anchor),
 }
 
-/// Is told of every event as it is written.
+/// Receives every event as it is written.
 pub trait Listener: Send {
     /// Something to know before the first of them.
     fn notice(&mut self, _notice: &Notice) {}
@@ -161,7 +162,7 @@ pub struct DriverParts {
     pub clock: Arc<dyn Clock>,
     /// Where artifacts go.
     pub artifacts: Artifacts,
-    /// Who is told.
+    /// The listener.
     pub listener: Box<dyn Listener>,
 }
 
@@ -206,8 +207,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Carries on a run that is in the journal. The first act is to raise the fence where an intent
-    /// is open. What is open on a host that is not reached stays so, and blocks nobody else.
+    /// Continues a run that is in the journal. It first raises the fence where an intent is open. Intents on
+    /// an unreachable host stay open and block no other host.
     ///
     /// # Errors
     /// The journal cannot be read or written.
@@ -220,7 +221,7 @@ impl Driver {
                     holder: holder.to_owned(),
                 }])
                 .await?;
-            // A person may have said meanwhile which host is off.
+            // An operator may have confirmed in the meantime which host is off.
             driver.take_commands().await?;
             driver.rule_out_stray_calls().await;
         }
@@ -236,7 +237,7 @@ impl Driver {
             listener,
         } = parts;
         let driver = Self {
-            held_since: clock.up(),
+            held_since: clock.uptime(),
             backend,
             store,
             writing: Writing::default(),
@@ -260,18 +261,18 @@ impl Driver {
     }
 
     fn permit(&self) {
-        self.backend.permit(self.run.permitted().collect());
+        self.backend.permit(self.run.permitted_interruptions().collect());
     }
 
-    /// From now on nothing is sent unless this lease is certainly ours: what is bounded or conditional
-    /// has no other rail against a process that was paused between announcing a call and making it.
-    pub fn heed(&mut self, lease: Watch) {
+    /// From now on calls are sent only while this lease is certainly held. Bounded and conditional calls have
+    /// no other protection against a process that was paused between the announcement and the call.
+    pub fn watch_lease(&mut self, lease: Watch) {
         self.lease = Some(lease);
     }
 
-    /// Open intents of a holder before us are unknown, so each unit may have one. Before anything is begun the fence is
-    /// raised on all of them, which waits for commands that are still under way there.
-    pub fn beware_of_a_stranger(&mut self, unread: UnreadableHandover) {
+    /// Open intents of an earlier holder are unknown, so every unit may have one. Before anything starts, the
+    /// fence is raised on all units, which waits for commands that still run there.
+    pub fn expect_stray_calls(&mut self, unread: UnreadableHandover) {
         self.unread = Some(unread);
     }
 
@@ -300,17 +301,21 @@ impl Driver {
         self.seen.as_ref().map(|seen| &seen.snapshot)
     }
 
-    /// Where the fence cannot be raised, a call of the holder before may still land: like one of ours without an answer, it
-    /// is made again until its outcome is known, and nothing is done to its unit before the fence is raised there.
+    /// Where the fence cannot be raised, a call of the earlier holder may still land. Like an own call
+    /// without an answer, it is repeated until its outcome is known, and nothing is done to its unit before
+    /// the fence is raised there.
     async fn rule_out_stray_calls(&mut self) {
         let open = self.run.open().map(|(_, action)| action);
         let protocol::TakingOver {
             raise: fenced,
             wait: bound,
-        } = protocol::taking_over(open, |action| self.backend.fencing(action));
-        let unguarded = self.keep_out(&fenced, bound).await;
+        } = protocol::takeover(open, |action| self.backend.fencing(action));
+        let unguarded = self.raise_fences(&fenced, bound).await;
         for (seq, action) in self.run.open() {
-            if let Some(why) = units_of(action).iter().find_map(|unit| unguarded.why(unit)) {
+            if let Some(why) = units_of(action)
+                .iter()
+                .find_map(|unit| unguarded.failure_of(unit))
+            {
                 self.strays.add(seq, why, &self.clock, Duration::ZERO);
             }
         }
@@ -318,26 +323,26 @@ impl Driver {
         known.extend(unguarded.units().cloned());
     }
 
-    /// As if each unit, and the cluster as a whole, had an open intent of each kind.
+    /// Fences as if each unit, and the cluster as a whole, had an open intent of each kind.
     async fn rule_out_a_strangers_calls(&mut self, snapshot: &Snapshot) -> Result<(), DriveError> {
         let units: Vec<_> = snapshot.units().iter().map(|unit| unit.id.clone()).collect();
         let bound = protocol::longest_bound(&self.run.start().target, &units, |action| {
             self.backend.fencing(action)
         });
-        self.keep_out(&units, bound).await.error().map_or(Ok(()), Err)
+        self.raise_fences(&units, bound).await.error().map_or(Ok(()), Err)
     }
 
-    fn is_off(&self, unit: &UnitId) -> bool {
+    fn is_host_off(&self, unit: &UnitId) -> bool {
         let host = self.backend.host_of(unit);
-        host.is_some_and(|host| self.run.is_off(&host))
+        host.is_some_and(|host| self.run.is_host_off(&host))
     }
 
-    async fn keep_out(&mut self, fenced: &[UnitId], bound: Duration) -> Unguarded {
-        let fenced = fenced.iter().filter(|unit| !self.is_off(unit));
+    async fn raise_fences(&mut self, fenced: &[UnitId], bound: Duration) -> Unguarded {
+        let fenced = fenced.iter().filter(|unit| !self.is_host_off(unit));
         let fenced: Vec<UnitId> = fenced.cloned().collect();
-        let unguarded = raising::raise(&self.backend, self.fence, &fenced).await;
-        // Whoever had the lock before began nothing after it was ours.
-        let left = bound.saturating_sub(self.clock.up().saturating_sub(self.held_since));
+        let unguarded = fences::raise(&self.backend, self.fence, &fenced).await;
+        // An earlier holder started nothing after this process took the lock.
+        let left = bound.saturating_sub(self.clock.uptime().saturating_sub(self.held_since));
         if !left.is_zero() {
             let until = self.clock.now().saturating_add(left).unwrap_or(Timestamp::MAX);
             let why = Reason::new(
@@ -358,7 +363,7 @@ impl Driver {
         let now = self.clock.now();
         let run = &self.run.start().run;
         let append = self.store.append(run, self.fence, self.run.seq(), now, events);
-        let entries = self.writing.until(append).await?;
+        let entries = self.writing.track(append).await?;
         let mut places = Vec::with_capacity(entries.len());
         for entry in entries {
             places.push(entry.seq);
@@ -382,7 +387,7 @@ impl Driver {
             return Ok(());
         }
         let run = self.run.start().run.clone();
-        let asked = self.store.asked(&run).await?;
+        let asked = self.store.pending_commands(&run).await?;
         let Some((last, ..)) = asked.last() else {
             return Ok(());
         };
@@ -396,7 +401,9 @@ impl Driver {
             .collect();
         // Appended first: a command taken twice is the same command, one lost is not.
         self.append(events).await?;
-        self.writing.until(self.store.taken(&run, last)).await?;
+        self.writing
+            .track(self.store.acknowledge_commands(&run, last))
+            .await?;
         self.forget_what_is_settled();
         Ok(())
     }
@@ -407,7 +414,7 @@ impl Driver {
         self.strays.retain(|seq| open.intent(seq).is_some());
     }
 
-    /// A word about a host, with what is open there.
+    /// A confirmation about a host, with the open effects there.
     fn found(&self, command: Command) -> Command {
         let Command::Confirm { host, .. } = command else {
             return command;
@@ -442,12 +449,12 @@ impl Driver {
     /// # Errors
     /// The journal cannot be written, or the world cannot be seen and will not be.
     pub async fn step(&mut self) -> Result<DriverStep, DriveError> {
-        if let Some(why) = self.lease.as_ref().and_then(Watch::lost) {
+        if let Some(why) = self.lease.as_ref().and_then(Watch::lost_reason) {
             return Err(DriveError::LeaseLost(why));
         }
         self.take_commands().await?;
         let now = self.clock.now();
-        self.run.time_of_day_is_behind(self.clock.behind());
+        self.run.time_of_day_is_behind(self.clock.time_of_day_lag());
         self.forget_what_is_old(now);
         if let Some(unread) = self.unread {
             let Some(DriverObservation { snapshot, .. }) = self.seen.take() else {
@@ -473,7 +480,7 @@ impl Driver {
             Decision::Judge(sets) => self.judge(sets).await,
             Decision::Act { fresh, again } => self.act(fresh, again).await,
             Decision::Wait { until, why } => {
-                // What is waited for shows in a later observation.
+                // The awaited change shows in a later observation.
                 self.seen = None;
                 let poll = SignedDuration::try_from(self.backend.poll()).unwrap_or(SignedDuration::MAX);
                 let soon = now.saturating_add(poll).unwrap_or(Timestamp::MAX);
@@ -483,7 +490,7 @@ impl Driver {
                 Ok(DriverStep::Wait { until: again, why })
             }
             Decision::Hold(reason) => {
-                // Whoever acts then acts later: what was seen until now is old by then.
+                // Actions come later: the current observation will be too old.
                 self.seen = None;
                 Ok(DriverStep::Held(reason))
             }
@@ -491,7 +498,8 @@ impl Driver {
         }
     }
 
-    /// What was seen counts as long as an approval: while effects are under way nobody looks of himself.
+    /// An observation counts as long as an approval: while effects are under way, the driver does not observe
+    /// by itself.
     fn forget_what_is_old(&mut self, now: Timestamp) {
         let age = SignedDuration::from_secs(i64::from(self.run.start().policy.approval_age));
         let is_old = |seen: &DriverObservation| seen.at.saturating_add(age).is_ok_and(|until| until < now);
@@ -504,8 +512,8 @@ impl Driver {
             Ok(snapshot) => {
                 self.failures = 0;
                 let at = self.clock.now();
-                // What is compared with the journal's times goes by the same clock.
-                let snapshot = snapshot.observed_again(now);
+                // Times that are compared with the journal's use the same clock.
+                let snapshot = snapshot.reobserved_at(now);
                 self.seen = Some(DriverObservation { snapshot, as_of, at });
                 Ok(DriverStep::Again)
             }
@@ -528,7 +536,7 @@ impl Driver {
 
     async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<DriverStep, DriveError> {
         for units in sets {
-            if let Some(wait) = self.look_before_judging().await? {
+            if let Some(wait) = self.refresh_before_approval().await? {
                 return Ok(wait);
             }
             let Some(DriverObservation { snapshot, at, .. }) = &self.seen else {
@@ -557,9 +565,9 @@ impl Driver {
         Ok(DriverStep::Again)
     }
 
-    /// What both judges agree to counts since the facts had come in: half of that is left for asking the other one, and for
-    /// what is then begun. `None`: there is that much left, or it was looked anew.
-    async fn look_before_judging(&mut self) -> Result<Option<DriverStep>, DriveError> {
+    /// An approval counts from the arrival of the facts: half of that time is reserved for the oracle and the
+    /// start. `None`: that much is left, or the cluster was observed again.
+    async fn refresh_before_approval(&mut self) -> Result<Option<DriverStep>, DriveError> {
         let half = SignedDuration::from_millis(i64::from(self.run.start().policy.approval_age) * 500);
         let now = self.clock.now();
         let is_fresh = |seen: &DriverObservation| now.duration_since(seen.at) <= half;

@@ -1,12 +1,13 @@
-//! Commands on hosts: run once, even if whoever asked for them dies; refused to whoever lost the lease; begun only
-//! on a word that is still fresh.
+//! Commands on hosts: run once even if the caller dies, refused after a lost lease, and started only with a
+//! fresh approval.
 //!
 //! Each command runs under two locks on its host. The *effect's* lock (law 3): a restarted driver that
-//! asks for the same effect waits for the command that is under way, or reads its result, and never
-//! starts it beside itself. The *fence* (law 9): a command holds it shared while it runs; raising it
-//! takes it alone, so it waits until every command of an older holder has ended, and refuses those that
-//! come later. Once it holds both, the host says that it is ready and waits for the word to begin (law 4): how
-//! long the locks took, what was judged before is looked at once more by the sender, who says `go` or hangs up.
+//! requests the same effect waits for the running command or reads its result, and never starts a second one.
+//! The *fence* (law 9): a command holds it shared while it runs. Raising it takes it exclusively, so it waits
+//! until every command of an older holder has ended, and refuses later ones. Once the script holds both, it
+//! reports that it is ready and waits for the order to start (law 4): the locks may have taken long, so the
+//! sender checks the approval again and sends `go` or closes the connection.
+//!
 //! The host's part is in [`script`].
 
 mod connections;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use stagger_core::model::{ClusterId, HostName, plain};
+use stagger_core::model::{ClusterId, HostName, check_plain};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
 
@@ -74,10 +75,10 @@ pub struct Ran {
     pub output: String,
 }
 
-/// Asked at the last moment before a command begins: `Err` says why what was judged before does not hold any more.
+/// Called right before a command starts: `Err` says why the approval no longer holds.
 pub type MayBegin<'a> = &'a (dyn Fn() -> Result<(), String> + Send + Sync);
 
-/// A command that nobody's word can come too late for: what it belongs to was begun before.
+/// For a command without an approval of its own: what it belongs to has already started.
 pub const WHENEVER: MayBegin<'static> = &|| Ok(());
 
 /// The script's words when the command that an earlier call started has not ended.
@@ -101,20 +102,20 @@ struct ScriptOutput {
     broken: Option<String>,
     /// The host was ready to begin.
     ready: bool,
-    /// It was told to.
+    /// It got the order to start.
     told: bool,
-    /// It was not told to, and why; or it was told too late.
+    /// It got no order to start, with the reason; or the order came too late.
     withheld: Option<String>,
 }
 
 impl Hosts {
-    /// Runs a command on a host, once for this key; the same key again returns the same result. `may_begin` is asked
-    /// right before the command starts; not of one that is under way or has its result.
+    /// Runs a command on a host, once for this key; the same key again returns the same result. `may_begin`
+    /// is called right before the command starts, but not for a command that runs already or has a result.
     ///
     /// # Errors
-    /// The host cannot be reached, refuses the fencing token, or cannot keep locks; or nothing was begun, as
-    /// `may_begin` said no ([`Retryability::Expired`](crate::cluster::Retryability::Expired)). A command that ran
-    /// and failed is no error: see [`Ran::code`].
+    /// The host cannot be reached, refuses the fencing token, or cannot keep locks; or nothing was started,
+    /// as `may_begin` refused ([`Retryability::Expired`](crate::cluster::Retryability::Expired)). A command
+    /// that ran and failed is no error: see [`Ran::code`].
     pub async fn run(
         &self,
         host: &str,
@@ -125,7 +126,7 @@ impl Hosts {
     ) -> Result<Ran, BackendError> {
         let tried = format!("run `{command}` on {host}");
         // It names files on the host.
-        plain(key)
+        check_plain(key)
             .map_err(|why| BackendError::permanent(&tried, format!("the effect's key {key:?}: {why}")))?;
         let mark = ScriptMark::draw();
         let script = self.of(&mark).run(key, fence, command);
@@ -142,10 +143,11 @@ impl Hosts {
         })
     }
 
-    /// Asks a host something that changes nothing: without locks, each time anew. It ends with its asker.
+    /// Runs a read-only question on a host, without locks and without reuse of results. It ends with its
+    /// caller.
     ///
     /// # Errors
-    /// The host cannot be reached. A question that was answered by another code than 0 is no error.
+    /// The host cannot be reached. An exit code other than 0 is no error.
     pub async fn ask(&self, host: &str, question: &str) -> Result<Ran, BackendError> {
         let tried = format!("ask {host} `{question}`");
         let mark = ScriptMark::draw();
@@ -211,7 +213,7 @@ impl Hosts {
     }
 
     /// The words that reach a host, each filled once.
-    fn words(&self, host: &str, tried: &str) -> Result<Vec<String>, BackendError> {
+    fn connection_words(&self, host: &str, tried: &str) -> Result<Vec<String>, BackendError> {
         if self.shell.is_empty() {
             return Ok(vec!["sh".to_owned(), "-s".to_owned()]);
         }
@@ -235,7 +237,7 @@ impl Hosts {
         tried: &str,
         may_begin: Option<MayBegin<'_>>,
     ) -> Result<ScriptOutput, BackendError> {
-        let words = self.words(host, tried)?;
+        let words = self.connection_words(host, tried)?;
         let failed = |why: String| {
             BackendError::transient(tried, why).hint(format!("try it by hand: {}", words.join(" ")))
         };
@@ -245,7 +247,7 @@ impl Hosts {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A script that was not told to begin ends where nobody listens; a command is detached.
+            // A script that was not started ends when the connection closes; a command is detached.
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(format!("{} cannot be started: {error}", words[0])))?;
@@ -279,7 +281,7 @@ impl Hosts {
                 // It is logged in.
                 drop(connecting.take());
                 let text = String::from_utf8_lossy(&line);
-                match mark.word(&text) {
+                match mark.parse_line(&text) {
                     None => heard.output.push_str(&text),
                     Some(ScriptMessage::Waiting) => {}
                     Some(ScriptMessage::Ready) => {
@@ -355,7 +357,7 @@ fn judge(
     }
     if let Some(why) = &heard.broken {
         let error = BackendError::transient(tried, why.clone());
-        // The script gave up before it ran the command, but an earlier call's command may be at work.
+        // The script gave up before it ran the command, but an earlier call's command may be running.
         return Err(if why.contains(UNDER_WAY) {
             error.outcome_unknown()
         } else {
@@ -367,8 +369,8 @@ fn judge(
         Ok(status) => format!("the shell ended with {status}: {}", last_words(complaints)),
         Err(why) => why,
     };
-    // The command is detached: what became of it is unknown when its shell does not answer. One that was ready
-    // and was not told to has begun nothing, and nothing of an earlier call is under way.
+    // The command is detached: its outcome is unknown when its shell does not answer. A script that was ready
+    // and got no order to start has started nothing, and nothing of an earlier call is running.
     let is_known = complaints.contains(NEVER_REACHED) || (heard.ready && !heard.told);
     let error = failed(why);
     Err(if is_known { error } else { error.outcome_unknown() })

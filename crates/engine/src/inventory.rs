@@ -1,5 +1,5 @@
-//! The inventory of a cluster: all that it answered in one look, in one file. What is planned from the cluster can be planned
-//! from the file, anywhere and later; it goes into reports of bugs. It holds no keys and no passwords.
+//! The inventory of a cluster: all answers of one observation, in one file. A plan can be made from the file,
+//! anywhere and later, and the file can be attached to a bug report. It holds no keys and no passwords.
 
 use std::path::Path;
 
@@ -178,8 +178,8 @@ impl Inventory {
     }
 }
 
-/// Writes a file whole or not at all, under another name first, in the same folder; nobody else may read it: it tells how
-/// a cluster is laid out.
+/// Writes a file atomically, under a temporary name in the same folder first. Only its owner may read it,
+/// since it describes the layout of a cluster.
 ///
 /// # Errors
 /// The folder cannot be written to.

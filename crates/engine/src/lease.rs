@@ -1,4 +1,4 @@
-//! Keeps the lock in the cluster alive while a run is carried out, and says when it is lost.
+//! Renews the lock in the cluster while a run is carried out, and reports when it is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use stagger_core::run::Seq;
 
-use crate::clock::{Clock, Moment, within};
+use crate::clock::{Clock, Moment, timeout};
 use crate::cluster::{Anchor, Backend, LockError, LockRecord, Retryability};
 use crate::store::{JournalStore, Mark};
 
@@ -22,14 +22,16 @@ pub struct Lease {
     beside: LeaseStore,
 }
 
-/// The store beside the driver's: there each renewal says who is at work, and from there comes what the cluster is told of
-/// the journal.
+/// A second connection to the store: each renewal records there who holds the run, and the journal position
+/// for the cluster is read from it.
 #[derive(Clone, Default)]
 struct LeaseStore {
     store: Arc<Mutex<Option<Box<dyn JournalStore>>>>,
-    /// What the cluster was last told. Held while it is told something newer: one place after another.
+    /// The position that the cluster recorded last. Locked during an update, so that positions are written in
+    /// order.
     told: Arc<Mutex<Option<Mark>>>,
-    /// Where the journal stood when it had been compared with what the cluster knows, and might be told of; 0: not yet.
+    /// The journal's position when it was compared with the cluster's record, from which on it may be
+    /// recorded; 0: not yet.
     compared: Arc<AtomicU64>,
 }
 
@@ -44,7 +46,7 @@ impl LeaseStore {
         self.store.lock().await.is_none()
     }
 
-    /// A store that cannot be written is no reason to let go of the lock: who is at work is shown, not obeyed.
+    /// A store that cannot be written is no reason to release the lock: presence is information only.
     async fn beat(&self, claim: &LockRecord, fence: u64, expires: Duration) {
         let mut store = self.store.lock().await;
         if let Some(store) = store.as_mut()
@@ -54,7 +56,7 @@ impl LeaseStore {
         }
     }
 
-    /// Where the journal stands; `None`: nobody can tell now, or it has not begun.
+    /// The journal's position; `None`: unknown now, or it has not begun.
     async fn mark(&self, claim: &LockRecord) -> Option<Mark> {
         let store = self.store.lock().await;
         store.as_ref()?.mark(&claim.run, None).await.ok().flatten()
@@ -89,7 +91,7 @@ impl LeaseStore {
     }
 }
 
-/// Tells whether the lock is certainly ours, also to whoever wakes up before the renewer does.
+/// Says whether the lock is certainly held, also to a task that wakes up before the renewal.
 #[derive(Clone)]
 pub struct Watch {
     lost: watch::Receiver<Option<String>>,
@@ -100,24 +102,24 @@ pub struct Watch {
     beside: LeaseStore,
 }
 
-/// So long after the cluster could not be told of the journal it is tried again.
+/// The wait before another attempt to record the journal's position in the cluster.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 impl Watch {
-    /// Before something is begun, the cluster knows that the journal stands at its announcement or behind it: a journal that is
-    /// put back from before that is noticed, however short the time between.
+    /// Before an effect starts, the cluster has recorded that the journal reached its announcement: a journal
+    /// restored from before that is detected, however short the time between.
     ///
-    /// Where it cannot be told, it is tried again as long as the lock is ours. Where it never can, the renewals of the lock have
-    /// to do.
+    /// A failed attempt is repeated while the lock is held. If it never succeeds, the renewals of the lock
+    /// must do.
     ///
     /// # Errors
-    /// Why nothing must be begun: the lock is lost, or the journal has lost the announcement already.
+    /// Why nothing may be started: the lock is lost, or the journal has already lost the announcement.
     pub async fn anchored(&self, backend: &dyn Backend, seq: Seq) -> Result<(), String> {
         if self.beside.is_none().await {
             return Ok(());
         }
         loop {
-            if let Some(why) = self.lost() {
+            if let Some(why) = self.lost_reason() {
                 return Err(why);
             }
             match self.beside.anchor(backend, &self.claim, seq).await {
@@ -136,18 +138,19 @@ impl Watch {
         }
     }
 
-    /// Up to that place the journal was compared with what the cluster knows of it, and says so itself where it is behind: from
-    /// there on the cluster is told of its places. Before, whoever follows must find what we found.
+    /// Up to that place the journal was compared with the cluster's record, and says itself where it is
+    /// behind: from here on its positions are recorded in the cluster. Before that, a successor must find the
+    /// same record.
     pub fn compared(&self, up_to: Seq) {
         self.beside.compared.store(up_to, Ordering::Release);
     }
 
-    /// Why the lock may not be ours any more, if so.
-    pub fn lost(&self) -> Option<String> {
+    /// Why the lock may be lost, if so.
+    pub fn lost_reason(&self) -> Option<String> {
         if let Some(why) = self.lost.borrow().clone() {
             return Some(why);
         }
-        let since = self.alive.borrow().until(self.clock.moment());
+        let since = self.alive.borrow().duration_until(self.clock.moment());
         (since + margin(self.expires) >= self.expires)
             .then(|| format!("it was not renewed for {} s", since.as_secs()))
     }
@@ -184,7 +187,7 @@ impl Lease {
             claim: claim.clone(),
             beside: beside.clone(),
         };
-        let keeper = keep(
+        let keeper = renew_until_lost(
             Arc::clone(backend),
             Arc::clone(clock),
             claim.clone(),
@@ -202,8 +205,8 @@ impl Lease {
         })
     }
 
-    /// From now on each renewal is told to this store too, so that others see who is at work.
-    pub async fn tell(&self, store: Box<dyn JournalStore>) {
+    /// From now on each renewal is recorded in this store too, so that others see who holds the run.
+    pub async fn report_to(&self, store: Box<dyn JournalStore>) {
         *self.beside.store.lock().await = Some(store);
         self.beside
             .beat(&self.claim, self.fence, self.watch.expires)
@@ -226,12 +229,12 @@ impl Lease {
         self.stop().await;
     }
 
-    /// Renews no more, and says that nobody is at work: never before the last word that somebody is has come to its end.
+    /// Ends the renewals and clears the presence, after the last renewal has completed.
     async fn stop(&self) {
         let mut store = self.beside.store.lock().await;
         self.renewer.abort();
         if let Some(store) = store.as_mut()
-            && let Err(error) = store.left(&self.claim.run, self.fence).await
+            && let Err(error) = store.clear_presence(&self.claim.run, self.fence).await
         {
             tracing::warn!(%error, "could not record that this process has left the run");
         }
@@ -247,9 +250,9 @@ impl Lease {
         &self.claim
     }
 
-    /// Why it is not held any more, if it is not.
-    pub fn lost(&self) -> Option<String> {
-        self.watch.lost()
+    /// Why the lock is lost, if it is.
+    pub fn lost_reason(&self) -> Option<String> {
+        self.watch.lost_reason()
     }
 
     /// Tells the same to others, as to the driver.
@@ -277,7 +280,7 @@ impl Drop for Lease {
 /// Renews at each third of the expiry, and asks again at once where that fails: monitors that restart
 /// let questions hang. Gives up when the lock may have been taken over, counted from when the last
 /// successful call was *sent*, less a margin.
-async fn keep(
+async fn renew_until_lost(
     backend: Arc<dyn Backend>,
     clock: Arc<dyn Clock>,
     claim: LockRecord,
@@ -292,19 +295,20 @@ async fn keep(
     loop {
         clock.pause(pause).await;
         let sent = clock.moment();
-        let before = renewed.borrow().until(sent);
-        let why = match within(&*clock, expires / 6, backend.renew(&claim, fence)).await {
+        let before = renewed.borrow().duration_until(sent);
+        let why = match timeout(&*clock, expires / 6, backend.renew(&claim, fence)).await {
             Some(Ok(())) => {
-                // A renewal after too long a pause proves nothing: somebody may have been in between.
+                // A renewal after too long a pause proves nothing: another process may have held the lock in
+                // between.
                 if before + margin < expires {
                     renewed.send_replace(sent);
                     pause = expires / 3;
                     let said = beside.beat(&claim, fence, expires);
-                    if within(&*clock, expires / 6, said).await.is_none() {
+                    if timeout(&*clock, expires / 6, said).await.is_none() {
                         tracing::warn!("could not record in time which process carries out the run");
                     }
                     let anchored = beside.anchor(&*backend, &claim, Seq::MAX);
-                    match within(&*clock, expires / 6, anchored).await {
+                    match timeout(&*clock, expires / 6, anchored).await {
                         Some(Ok(_)) => {}
                         Some(Err(error)) => tracing::warn!(%error, "the journal could not be anchored"),
                         None => tracing::warn!("the journal could not be anchored in time"),
@@ -315,7 +319,7 @@ async fn keep(
             }
             Some(Err(error @ (LockError::Held(_) | LockError::Lost(_)))) => error.to_string(),
             Some(Err(LockError::Backend(_))) | None => {
-                let since = renewed.borrow().until(clock.moment());
+                let since = renewed.borrow().duration_until(clock.moment());
                 if since + margin < expires {
                     pause = (expires / 30).min(Duration::from_millis(500));
                     continue;
@@ -429,14 +433,14 @@ mod tests {
     async fn waiting_for_a_dead_holder_does_not_count_as_a_pause() {
         let lease = taken(0..0).await;
         tokio::time::sleep(EXPIRES).await;
-        assert_eq!(lease.lost(), None);
+        assert_eq!(lease.lost_reason(), None);
     }
 
     #[tokio::test]
     async fn one_renewal_without_an_answer_loses_nothing() {
         let lease = taken(2..3).await;
         tokio::time::sleep(EXPIRES * 2).await;
-        assert_eq!(lease.lost(), None);
+        assert_eq!(lease.lost_reason(), None);
     }
 
     #[tokio::test]
@@ -446,7 +450,7 @@ mod tests {
         lease.watch.lost.changed().await.unwrap();
         assert!(
             lease
-                .lost()
+                .lost_reason()
                 .is_some_and(|why| why.contains("could not be renewed"))
         );
         assert!(
@@ -487,15 +491,15 @@ mod tests {
     #[test]
     fn who_wakes_up_late_knows_it_before_the_renewer_says_so() {
         let (fresh, tell) = watch(SystemClock.moment());
-        assert_eq!(fresh.lost(), None);
+        assert_eq!(fresh.lost_reason(), None);
         // The clock since boot stood still while the machine was frozen.
         let now = SystemClock.moment();
         let (frozen, _tell) = watch(Moment {
             wall: now.wall.checked_sub(Duration::from_secs(26)).unwrap(),
             ..now
         });
-        assert!(frozen.lost().is_some());
+        assert!(frozen.lost_reason().is_some());
         tell.send_replace(Some("another has it".to_owned()));
-        assert_eq!(fresh.lost().as_deref(), Some("another has it"));
+        assert_eq!(fresh.lost_reason().as_deref(), Some("another has it"));
     }
 }

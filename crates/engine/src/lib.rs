@@ -8,17 +8,17 @@
 //! Start reading at [`driver`].
 
 pub mod artifacts;
-pub mod beats;
 pub mod clock;
 pub mod cluster;
 pub mod database;
 pub mod deadline;
 pub mod drive;
 pub mod driver;
+pub mod heartbeats;
 pub mod hosts;
 pub mod inventory;
 pub mod lease;
-pub mod life;
+pub mod liveness;
 pub mod postgres;
 pub mod preflight;
 pub mod protocol;

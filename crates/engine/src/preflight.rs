@@ -1,7 +1,7 @@
-//! What is looked at before a run, and changes nothing: whether what the configuration counts on is there.
+//! Read-only checks before a run: whether the configuration's requirements are met.
 //!
-//! Backends say what there is to look at; each answer is a [`Check`]. Hosts are asked by
-//! [`ask_hosts`], one question each, and an answer is judged by a pure function.
+//! Each backend lists its checks; each answer is a [`Check`]. Hosts are queried by [`ask_hosts`], one
+//! question each, and a pure function evaluates the answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -54,7 +54,7 @@ impl Check {
         Self::new(subject, CheckOutcome::Passed, found)
     }
 
-    /// A run can begin all the same.
+    /// A run can start in any case.
     pub fn warning(subject: impl Into<String>, found: impl Into<String>) -> Self {
         Self::new(subject, CheckOutcome::Warning, found)
     }
@@ -98,7 +98,7 @@ pub struct Template {
     pub key: String,
     /// The command.
     pub command: String,
-    /// What is filled in.
+    /// The placeholders.
     pub known: &'static [&'static str],
 }
 
@@ -109,7 +109,7 @@ const ROOM: u64 = 512 * 1024;
 /// compares the clocks of two machines.
 const CLOCK: Duration = Duration::from_secs(5);
 
-/// What is asked of a host: its commands, as they would be run there, each with its key.
+/// The questions to a host: its commands as they would run there, each with its key.
 #[derive(Debug, Clone, Default)]
 pub struct HostChecks {
     keys: Vec<String>,
@@ -160,7 +160,7 @@ pub async fn ask_hosts(hosts: &Hosts, asked: BTreeMap<String, HostChecks>) -> Ve
             Some(Ok((host, checks))) => {
                 found.insert(host, checks);
             }
-            // A host that nobody heard of is not well by that.
+            // A host without an answer is not healthy by that.
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Some(Err(error)) => {
                 found.insert(String::new(), vec![Check::failed("a host", error.to_string())]);

@@ -1,5 +1,5 @@
-//! The rules by which a driver stays the one writer, as plain functions: the driver obeys them, and
-//! the model checker (`tests/model.rs`) explores what comes of them.
+//! The rules that keep a driver the only writer, as plain functions. The driver follows them, and the model
+//! checker (`tests/model.rs`) explores their consequences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::redact::redact;
 pub struct TakingOver {
     /// The fence is raised on these.
     pub raise: Vec<UnitId>,
-    /// Then so long is waited: what is bounded has ended by then.
+    /// The wait after that, by whose end bounded calls have ended.
     pub wait: Duration,
 }
 
@@ -23,7 +23,7 @@ pub struct TakingOver {
 ///
 /// A conditional call is no exception: where the new holder finds nothing to change, or does not reach
 /// the unit, the generation stays as it was, and a call of the holder before still fits.
-pub fn taking_over<'a>(
+pub fn takeover<'a>(
     open: impl IntoIterator<Item = &'a Action>,
     rail: impl Fn(&Action) -> Fencing,
 ) -> TakingOver {
@@ -46,12 +46,12 @@ pub fn taking_over<'a>(
 ///
 /// A holder that only took the lock has ruled out nothing: what it had found out it has not acted upon. Nor has it to be
 /// ruled out: it has announced nothing.
-pub fn had_a_stranger(ruled_out: u64, taken: &BTreeSet<u64>, given: u64) -> bool {
+pub fn may_have_stray_calls(ruled_out: u64, taken: &BTreeSet<u64>, given: u64) -> bool {
     (ruled_out.saturating_add(1)..given).any(|token| !taken.contains(&token))
 }
 
-/// How long whoever had the lock before may have calls under way that nothing but time ends, if its
-/// target was like this one and nothing is known of what it had announced.
+/// How long an earlier holder may have calls under way that only time ends, if its target was like this one
+/// and its announcements are unknown.
 pub fn longest_bound(target: &Target, units: &[UnitId], rail: impl Fn(&Action) -> Fencing) -> Duration {
     let whole = target.parts.iter().flat_map(|part| match part {
         Part::Stage(stage) => stage
@@ -107,21 +107,22 @@ pub fn to_start(again: Vec<Seq>, announced: Vec<Seq>, under_way: &BTreeSet<Seq>)
 pub enum Earlier {
     /// There was none.
     None,
-    /// A process before may have made one. It cannot land any more, and may have had its effect.
+    /// An earlier process may have made one. It cannot land any more, and may have had its effect.
     Adopted,
     /// One of ours may still land.
     Stray,
 }
 
-/// What an answer is worth to the journal.
+/// The outcome that the journal records for an answer.
 ///
-/// A call that may still land is no failure: settled as one, the run would go on, and the call would
-/// land behind its back. While an earlier one may land, only what would be the same next time settles it. One that was
-/// not begun, since its approval was too old, is settled as that where no earlier one can have had its effect.
+/// A call that may still land is no failure: if it were settled as one, the run would continue, and the call
+/// would land later unnoticed. While an earlier call may land, only an answer that would be the same next
+/// time settles it. A call that did not start because its approval had expired is settled as that, if no
+/// earlier call can have had its effect.
 ///
 /// # Errors
 /// The intent stays open, and the call is made again.
-pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result<Outcome, BackendError> {
+pub fn outcome_of(answer: Result<String, BackendError>, earlier: Earlier) -> Result<Outcome, BackendError> {
     let error = match answer {
         // It may hold what a command printed.
         Ok(note) => return Ok(Outcome::Done { note: redact(&note) }),
@@ -139,7 +140,7 @@ pub fn settles(answer: Result<String, BackendError>, earlier: Earlier) -> Result
     Ok(if error.retryability == Retryability::Expired {
         Outcome::NotBegun { why: error.why }
     } else {
-        // Whoever reads it later wants to know what to do, too.
+        // The journal also says what to do.
         let why = match &error.hint {
             Some(hint) => format!("{error}; {hint}"),
             None => error.to_string(),
@@ -173,7 +174,7 @@ mod tests {
             unit: UnitId::new(unit).unwrap(),
         };
         let open = [restart("fenced"), restart("conditional"), restart("bounded")];
-        let first = taking_over(&open, |action| match units_of(action)[0].as_str() {
+        let first = takeover(&open, |action| match units_of(action)[0].as_str() {
             "fenced" => Fencing::Fenced,
             "conditional" => Fencing::Conditional,
             _ => Fencing::Bounded(Duration::from_secs(7)),
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_written_down_holds_no_secret() {
-        let told = settles(
+        let told = outcome_of(
             Ok("moved with --password hunter2hunter2".to_owned()),
             Earlier::None,
         )
@@ -225,7 +226,7 @@ mod tests {
             "run `tool --secret-key=hunter2hunter2` on h1",
             "it ended with 1: mysql://me:hunter2hunter2@db/x is away",
         );
-        let failed = settles(Err(failed.hint("try db_password=hunter2hunter2")), Earlier::None).unwrap();
+        let failed = outcome_of(Err(failed.hint("try db_password=hunter2hunter2")), Earlier::None).unwrap();
         for outcome in [told, failed] {
             assert!(!format!("{outcome:?}").contains("hunter2"), "{outcome:?}");
         }
@@ -236,18 +237,21 @@ mod tests {
         let lost = || BackendError::transient("stop osd.3", "no answer").outcome_unknown();
         let no = || BackendError::permanent("stop osd.3", "it ended with 1");
         let not_now = || BackendError::transient("stop osd.3", "the host is away");
-        assert!(settles(Err(lost()), Earlier::None).is_err());
-        assert!(settles(Err(not_now()), Earlier::None).is_ok(), "nothing was sent");
+        assert!(outcome_of(Err(lost()), Earlier::None).is_err());
         assert!(
-            settles(Err(not_now()), Earlier::Adopted).is_ok(),
+            outcome_of(Err(not_now()), Earlier::None).is_ok(),
+            "nothing was sent"
+        );
+        assert!(
+            outcome_of(Err(not_now()), Earlier::Adopted).is_ok(),
             "that of the process before was waited out"
         );
         assert!(
-            settles(Err(not_now()), Earlier::Stray).is_err(),
+            outcome_of(Err(not_now()), Earlier::Stray).is_err(),
             "the call before may still land"
         );
         assert!(
-            settles(Err(no()), Earlier::Stray).is_ok(),
+            outcome_of(Err(no()), Earlier::Stray).is_ok(),
             "it will be the same however often it comes"
         );
     }
@@ -255,10 +259,10 @@ mod tests {
     #[test]
     fn what_was_not_begun_is_settled_as_that_only_where_nothing_can_have_begun_before() {
         let late = || BackendError::expired("stop osd.3", "it was agreed to 21 s ago");
-        let outcome = settles(Err(late()), Earlier::None);
+        let outcome = outcome_of(Err(late()), Earlier::None);
         assert!(matches!(outcome, Ok(Outcome::NotBegun { .. })), "{outcome:?}");
         for earlier in [Earlier::Adopted, Earlier::Stray] {
-            assert!(settles(Err(late()), earlier).is_err(), "{earlier:?}");
+            assert!(outcome_of(Err(late()), earlier).is_err(), "{earlier:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Text without secrets: for artifacts, journals and errors.
+//! Redaction of secrets in artifacts, journals and errors.
 //!
-//! Programs print their secrets in many forms. What is taken out: what this process was given as a secret; private
-//! keys in PEM; passwords in URLs; values of keys whose names end as those of secrets do, in INI, YAML, JSON,
-//! Python, XML, HTTP headers and on command lines; keys of Ceph; and what looks drawn at random. Digests,
-//! UUIDs, commits, versions and names stay: without them a log tells nothing.
+//! Programs print their secrets in many forms. Redacted are: secrets that this process was given; private
+//! keys in PEM; passwords in URLs; values of keys whose names end like those of secrets, in INI, YAML, JSON,
+//! Python, XML, HTTP headers and on command lines; keys of Ceph; and values that look random. Digests, UUIDs,
+//! commits, versions and names stay: without them a log is useless.
 
 use crate::secrets;
 
@@ -34,7 +34,7 @@ const WEAK: [&str; 5] = ["key", "token", "auth", "cookie", "signature"];
 
 /// The text with its secrets replaced.
 pub fn redact(text: &str) -> String {
-    let text = secrets::without_given(text, REMOVED);
+    let text = secrets::redact_given(text, REMOVED);
     let text = without_pem(&text);
     let lines: Vec<String> = text.split('\n').map(line).collect();
     lines.join("\n")
@@ -120,7 +120,7 @@ enum Says {
     Header,
 }
 
-fn says(name: &str) -> Option<Says> {
+fn secret_kind(name: &str) -> Option<Says> {
     let plain = name.to_ascii_lowercase().replace('-', "_");
     let ends = |endings: &[&str]| endings.iter().any(|ending| plain.ends_with(ending));
     if ["authorization", "proxy_authorization"].contains(&plain.as_str()) {
@@ -134,7 +134,7 @@ fn says(name: &str) -> Option<Says> {
     }
 }
 
-fn of_a_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
@@ -142,10 +142,10 @@ fn of_a_name(c: char) -> bool {
 fn without_values(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
-    while let Some(at) = rest.find(of_a_name) {
+    while let Some(at) = rest.find(is_name_char) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        let end = rest.find(|c| !of_a_name(c)).unwrap_or(rest.len());
+        let end = rest.find(|c| !is_name_char(c)).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         // `/etc/stagger/password: not found` tells of a file.
         let is_a_file = out.ends_with('/') && after.starts_with(':');
@@ -154,11 +154,13 @@ fn without_values(line: &str) -> String {
         if is_a_file {
             continue;
         }
-        let Some(says) = says(name.trim_start_matches('-')) else {
+        let Some(says) = secret_kind(name.trim_start_matches('-')) else {
             continue;
         };
         let flag = name.starts_with("--");
-        let Some(lead) = lead(after, flag) else { continue };
+        let Some(lead) = separator_len(after, flag) else {
+            continue;
+        };
         let (value, closed) = value(&after[lead..], says);
         let is_gone = after[lead + closed..].starts_with(REMOVED);
         let goes = match says {
@@ -180,9 +182,9 @@ fn flag_follows(flag: bool, value: &str) -> bool {
     flag && value.starts_with('-')
 }
 
-/// How much stands between a name and its value, if one follows: `="`, `': u'`, ` => `, `>`; after a flag a space is
-/// enough.
-fn lead(after: &str, flag: bool) -> Option<usize> {
+/// The length of the separator between a name and its value, if one follows: `="`, `': u'`, ` => `, `>`;
+/// after a flag a space is enough.
+fn separator_len(after: &str, flag: bool) -> Option<usize> {
     let closed = after.trim_start_matches(['"', '\'', '\\', ']', ')']);
     let spaced = closed.trim_start_matches([' ', '\t']);
     let value = if let Some(value) = spaced.strip_prefix("=>") {

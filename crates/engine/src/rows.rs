@@ -323,7 +323,7 @@ fn version_of(text: Option<&str>) -> Result<Option<Version>, &str> {
 }
 
 /// What a person asks, as it is stored: its version, and the text.
-pub(crate) fn written(command: &Command) -> Result<(String, String), StoreError> {
+pub(crate) fn encode_command(command: &Command) -> Result<(String, String), StoreError> {
     let written = Command::chain().save_text(&Held::new(command.clone()), &unpinned());
     let written = written.map_err(|error| StoreError::Failed {
         tried: "write a command".to_owned(),

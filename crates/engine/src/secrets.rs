@@ -1,4 +1,4 @@
-//! Secrets: read from files that nobody else may read, and files that nobody else may read.
+//! Secrets: read from private files, and files that only their owner may read.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -15,10 +15,10 @@ const SHORTEST: usize = 6;
 /// The secrets that this process was given: they are taken out of everything that it writes down or shows.
 static GIVEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// The secret that the first line of a file is.
+/// The secret in the first line of a file.
 ///
 /// # Errors
-/// What is wrong with the file, in words.
+/// Why the file is refused.
 pub fn read(file: &Path) -> Result<String, String> {
     let shown = file.display();
     let failed = |error: io::Error| format!("{shown} cannot be read: {error}");
@@ -62,7 +62,7 @@ pub fn remember(secret: &str) {
 }
 
 /// The text without the secrets that this process was given.
-pub(crate) fn without_given(text: &str, instead: &str) -> String {
+pub(crate) fn redact_given(text: &str, instead: &str) -> String {
     let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
     given
         .iter()
@@ -98,11 +98,11 @@ pub fn create(file: &Path) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Sees to it that a file is there, empty if it was not, and that only its owner may read it.
+/// Ensures that a private file exists, empty if it is new, readable by its owner only.
 ///
 /// # Errors
-/// It cannot be made, or is another's.
-pub fn make_own(file: &Path) -> io::Result<()> {
+/// It cannot be created, or belongs to another user.
+pub fn ensure_private_file(file: &Path) -> io::Result<()> {
     let opened = OpenOptions::new()
         .append(true)
         .create(true)
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         for own in [&file, &inner.join("new")] {
-            make_own(own).unwrap();
+            ensure_private_file(own).unwrap();
             assert_eq!(mode(own), 0o600);
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "x");

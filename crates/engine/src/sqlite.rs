@@ -1,11 +1,11 @@
 //! The default store: a `SQLite` file, no server.
 //!
-//! One file has one schema for all who open it, and to bring it up takes no time: whoever opens a store that is behind
-//! does it. Programs that know only a revision before work on.
+//! One file has one schema for all processes. A schema upgrade takes no time, so the first process that opens
+//! an older file makes it. Programs that know only the previous revision continue to work.
 //!
-//! Its calls never wait: each asks the file in the thread that polls it. It is a local file, and where time is simulated
-//! (tokio's paused clock) that clock goes on as soon as every task waits, also while a thread answers: hence rusqlite, and not
-//! sqlx, which keeps a thread for each file.
+//! Calls never wait: each queries the file in the thread that polls it. The file is local. Under simulated
+//! time (tokio's paused clock) that clock advances as soon as every task waits, also while a thread answers:
+//! hence rusqlite, and not sqlx, which keeps a thread for each file.
 
 mod locks;
 mod schema;
@@ -35,7 +35,7 @@ const BUSY: Duration = Duration::from_secs(10);
 /// A store in one file.
 #[derive(Debug)]
 pub struct SqliteStore {
-    /// Locked for one question each: a connection is asked by one thread at a time.
+    /// Locked for one query each: one thread at a time uses a connection.
     connection: Mutex<Connection>,
     path: String,
     /// Where it can be opened once more.
@@ -60,8 +60,8 @@ impl SqliteStore {
                 failed(format!("the folder {} cannot be made: {error}", folder.display()))
             })?;
         }
-        // Made here, so that nobody else may read it, nor what SQLite puts beside it.
-        crate::secrets::make_own(path).map_err(|error| failed(error.to_string()))?;
+        // Created here, so that only its owner may read it and the files that SQLite puts beside it.
+        crate::secrets::ensure_private_file(path).map_err(|error| failed(error.to_string()))?;
         let connection = Connection::open(path).map_err(|e| failed(e.to_string()))?;
         let mut store = Self {
             connection: Mutex::new(connection),
@@ -138,7 +138,7 @@ fn prepare(on: &Connection) -> Result<(), rusqlite::Error> {
     on.query_row("pragma journal_mode = wal", [], |_| Ok(()))?;
     on.pragma_update(None, "synchronous", "full")?;
     on.pragma_update(None, "foreign_keys", true)?;
-    // Else each bound value makes the statement be prepared anew.
+    // Otherwise each bound value makes SQLite prepare the statement again.
     on.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
@@ -171,7 +171,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
         });
     written.map_err(|error| failed(error.to_string()))?;
     let kept = std::fs::File::open(partial).and_then(|file| file.sync_all());
-    // A link and not a new name: it would replace what somebody has put there meanwhile.
+    // A link and not a rename: a rename would replace a file that appeared in the meantime.
     kept.and_then(|()| std::fs::hard_link(partial, to))
         .and_then(|()| std::fs::remove_file(partial))
         .map_err(|error| failed(error.to_string()))
@@ -298,7 +298,7 @@ fn append(
 
 /// The whole journal of a run, verified.
 fn journal(on: &mut Connection, run: &RunId) -> StoreAnswer<Vec<Entry>> {
-    // One look at both: an event that is appended meanwhile is in neither.
+    // One transaction for both: an event that is appended meanwhile is in neither.
     let on = on.transaction()?;
     let expected: Option<i64> = on
         .query_row("select events from run where id = ?1", [run.as_str()], |row| {
@@ -440,7 +440,7 @@ impl JournalStore for SqliteStore {
         command: &Command,
         by: &str,
     ) -> Result<(), StoreError> {
-        let (version, body) = rows::written(command)?;
+        let (version, body) = rows::encode_command(command)?;
         self.with("leave a command in", |on| {
             on.execute(
                 "insert into asked (run, at, version, body, by) values (?1, ?2, ?3, ?4, ?5)",
@@ -450,7 +450,7 @@ impl JournalStore for SqliteStore {
         .map(drop)
     }
 
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         type Columns = (i64, Option<String>, String, String);
         let rows = self.with("read the commands of", |on| {
             let mut statement = on.prepare_cached(
@@ -466,7 +466,7 @@ impl JournalStore for SqliteStore {
             .collect()
     }
 
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.with("take a command from", |on| {
             on.execute(
                 "update asked set taken = 1 where run = ?1 and id <= ?2",
@@ -521,7 +521,7 @@ impl JournalStore for SqliteStore {
         .map(drop)
     }
 
-    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+    async fn clear_presence(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
         self.with("record the holder of the run in", |on| {
             on.execute(
                 "update presence set claim = null, renewed = unixepoch('now', 'subsec') where run = ?1 and fence <= ?2",

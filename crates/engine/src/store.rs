@@ -1,4 +1,4 @@
-//! Where journals are kept.
+//! The store of journals.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{ClusterId, ClusterName, RunId};
-use stagger_core::releases::{Own, numbered};
+use stagger_core::releases::{Own, document_version};
 use stagger_core::run::{Command, Entry, Event, Seq};
 use stagger_versioned::{Chain, Row, Version, Versioned};
 
 use crate::cluster::{LockError, LockRecord};
-use crate::life::Liveness;
+use crate::liveness::Liveness;
 
 /// A store that could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ pub struct Listed {
     pub ended_by: Option<u64>,
 }
 
-/// What the store knows of whoever carries a run out.
+/// The recorded process that carries a run out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Presence {
     /// The fencing token.
@@ -109,8 +109,8 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Why nobody is at work, if that is so.
-    pub fn nobody(&self) -> Option<String> {
+    /// Why the run is interrupted, if it is.
+    pub fn interruption_reason(&self) -> Option<String> {
         let Self {
             fence: _,
             claim,
@@ -145,7 +145,7 @@ pub struct Mark {
 
 impl Versioned for Listed {
     const NAME: &'static str = "listed-run";
-    const VERSION: Version = numbered(1);
+    const VERSION: Version = document_version(1);
 }
 
 impl Own for Listed {
@@ -157,8 +157,8 @@ impl Own for Listed {
 }
 
 impl Listed {
-    /// From the columns of a row. A row of another release is listed too, by what stands in its key: what is in its journal
-    /// is said by whoever reads that.
+    /// From the columns of a row. A row of another release is listed too, by its key columns; reading its
+    /// journal reports the rest.
     pub(crate) fn of_row(row: &ListedRow) -> Result<Self, String> {
         let ListedRow {
             version,
@@ -183,7 +183,7 @@ impl Listed {
         let chain = Self::chain();
         let known = version
             .and_then(|text| text.parse().ok())
-            .filter(|version| chain.knows(*version));
+            .filter(|version| chain.can_write(*version));
         let row = Row {
             version: Some(known.unwrap_or(<Self as Versioned>::VERSION)),
             fields: fields.into_iter().collect(),
@@ -209,8 +209,8 @@ pub(crate) struct ListedRow {
 /// All times are those of the database.
 #[async_trait]
 pub trait Locks: Send + Sync {
-    /// Takes it, if nobody has it or whoever had it has not renewed it in time. Returns a fencing token that is larger than
-    /// `at_least` and than any before.
+    /// Takes it, if it is free or was not renewed in time. Returns a fencing token that is larger than
+    /// `at_least` and than all earlier ones.
     async fn lock(
         &self,
         cluster: &ClusterName,
@@ -219,7 +219,8 @@ pub trait Locks: Send + Sync {
         expires: Duration,
     ) -> Result<u64, LockError>;
 
-    /// Keeps it for that time from now on. Who was too late has lost it, even if nobody else took it.
+    /// Renews it for that time from now on. A renewal that is too late has lost the lock, even if it is still
+    /// free.
     async fn renew(
         &self,
         cluster: &ClusterName,
@@ -275,7 +276,7 @@ pub trait JournalStore: Send + Sync {
     /// All runs, the newest first.
     async fn runs(&self) -> Result<Vec<Listed>, StoreError>;
 
-    /// Leaves a command for whoever carries the run out.
+    /// Leaves a command for the process that carries the run out.
     async fn ask(
         &mut self,
         run: &RunId,
@@ -284,24 +285,25 @@ pub trait JournalStore: Send + Sync {
         by: &str,
     ) -> Result<(), StoreError>;
 
-    /// The commands that nobody has taken yet, oldest first, with their ids.
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError>;
+    /// The pending commands, oldest first, with their ids.
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError>;
 
-    /// Says that commands up to that id are in the journal.
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError>;
+    /// Records that the journal has all commands up to that id.
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError>;
 
-    /// Where a journal stands: at that event, or at its newest. `Ok(None)`: it has no such event. The rows before are not
-    /// verified. A store that keeps no checksums answers as if it did not have the run.
+    /// A journal's position: at that event, or at its newest. `Ok(None)`: it has no such event. Earlier rows
+    /// are not verified. A store without checksums answers as if it did not have the run.
     async fn mark(&self, run: &RunId, _at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         Err(StoreError::NoRun(run.clone()))
     }
 
-    /// The same store once more, for whoever keeps the lock while the driver writes; `None`: it can be had only once.
+    /// A second handle to the same store, for lock renewals while the driver writes; `None`: there can be
+    /// only one.
     async fn beside(&self) -> Result<Option<Box<dyn JournalStore>>, StoreError> {
         Ok(None)
     }
 
-    /// Says that this process carries a run out, as of now. A store of which nobody asks who is at work keeps nothing.
+    /// Records that this process carries a run out, as of now. A store without presence records nothing.
     async fn beat(
         &mut self,
         _run: &RunId,
@@ -312,12 +314,12 @@ pub trait JournalStore: Send + Sync {
         Ok(())
     }
 
-    /// Says that it does so no more, unless another does by now.
-    async fn left(&mut self, _run: &RunId, _fence: u64) -> Result<(), StoreError> {
+    /// Clears that record, unless another process has made one since.
+    async fn clear_presence(&mut self, _run: &RunId, _fence: u64) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Who carries a run out; `None`: nobody ever said so.
+    /// The process that carries a run out; `None`: none was ever recorded.
     async fn presence(&self, _run: &RunId) -> Result<Option<Presence>, StoreError> {
         Ok(None)
     }
@@ -326,7 +328,7 @@ pub trait JournalStore: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::life::{ProcessIdentity, hostname};
+    use crate::liveness::{ProcessIdentity, hostname};
 
     const EXPIRES: u64 = 60;
 
@@ -352,19 +354,22 @@ mod tests {
 
     #[test]
     fn who_has_stopped_or_is_gone_or_renews_nothing_is_not_at_work() {
-        let stopped = presence(None, 5).nobody();
+        let stopped = presence(None, 5).interruption_reason();
         assert_eq!(stopped.as_deref(), Some("it was stopped 5 s ago"));
 
         let me = std::process::id();
         let mut another = ProcessIdentity::of(me).unwrap();
         another.begun -= 1;
-        let gone = presence(Some(claim(me, Some(another))), 0).nobody();
+        let gone = presence(Some(claim(me, Some(another))), 0).interruption_reason();
         assert!(gone.is_some_and(|why| why.ends_with("is gone")));
 
         for life in [None, ProcessIdentity::of(me)] {
             let claim = claim(me, life);
-            assert_eq!(presence(Some(claim.clone()), EXPIRES - 1).nobody(), None);
-            let late = presence(Some(claim), EXPIRES).nobody();
+            assert_eq!(
+                presence(Some(claim.clone()), EXPIRES - 1).interruption_reason(),
+                None
+            );
+            let late = presence(Some(claim), EXPIRES).interruption_reason();
             let told = "has not renewed its lock for 60 s, and it lasts 60 s";
             assert!(late.is_some_and(|why| why.ends_with(told)));
         }
@@ -409,10 +414,10 @@ mod tests {
         async fn ask(&mut self, _: &RunId, _: Timestamp, _: &Command, _: &str) -> Result<(), StoreError> {
             unreachable!("nobody asks for it")
         }
-        async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        async fn pending_commands(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
             unreachable!("nobody asks for it")
         }
-        async fn taken(&mut self, _: &RunId, _: i64) -> Result<(), StoreError> {
+        async fn acknowledge_commands(&mut self, _: &RunId, _: i64) -> Result<(), StoreError> {
             unreachable!("nobody asks for it")
         }
     }

@@ -10,7 +10,7 @@ use stagger_core::run::{Command, Event, Run, Start};
 use crate::cluster::{Backend, BackendError, Holder, LockError, LockRecord};
 use crate::driver::{DriveError, Driver, DriverParts, Notice, UnreadableHandover};
 use crate::lease::Lease;
-use crate::life::{Liveness, ProcessIdentity, hostname};
+use crate::liveness::{Liveness, ProcessIdentity, hostname};
 use crate::protocol;
 use crate::store::{JournalStore, StoreError};
 
@@ -75,7 +75,7 @@ pub struct Identity {
 
 impl Identity {
     /// Of this process.
-    pub fn of_this_process() -> Self {
+    pub fn current_process() -> Self {
         Self {
             incarnation: random_hex(8),
             host: hostname(),
@@ -149,7 +149,7 @@ pub async fn start(
         return Err(SuperviseError::Unfinished(other));
     }
     let backend = Arc::clone(&parts.backend);
-    let (lease, holder) = taken(&mut parts, who, &run, &before).await?;
+    let (lease, holder) = acquire_lock(&mut parts, who, &run, &before).await?;
     let unread = unread(&mut parts, &before, lease.fence(), false).await?;
     let start = Start {
         version: stagger_core::run::VERSION,
@@ -162,7 +162,7 @@ pub async fn start(
         topology,
     };
     let mut driver = Driver::begin(parts, lease.fence(), &holder, Event::Started(Box::new(start))).await?;
-    heeded(&mut driver, &lease, unread, &backend).await;
+    attach_lease(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
 }
 
@@ -191,20 +191,20 @@ pub async fn resume(
     if !same {
         return Err(SuperviseError::OfAnotherCluster {
             run: run.clone(),
-            of: named(&of.cluster, of.identity.as_ref()),
-            is: named(&cluster, Some(&identity)),
+            of: cluster_label(&of.cluster, of.identity.as_ref()),
+            is: cluster_label(&cluster, Some(&identity)),
         });
     }
     let mut before = Before::of(&*parts.store, &cluster, &identity).await?;
     before.names.insert(of.cluster.clone());
     let backend = Arc::clone(&parts.backend);
-    let (lease, holder) = taken(&mut parts, who, run, &before).await?;
+    let (lease, holder) = acquire_lock(&mut parts, who, run, &before).await?;
     // The holder before may have written until now.
     let replayed = replay(&*parts.store, run).await?;
     let before = Before::of(&*parts.store, &cluster, &identity).await?;
     let unread = unread(&mut parts, &before, lease.fence(), true).await?;
     let mut driver = Driver::resume(parts, replayed, lease.fence(), &holder).await?;
-    heeded(&mut driver, &lease, unread, &backend).await;
+    attach_lease(&mut driver, &lease, unread, &backend).await;
     Ok((driver, lease))
 }
 
@@ -213,25 +213,27 @@ async fn identity(backend: &Arc<dyn Backend>) -> Result<ClusterId, SuperviseErro
     backend.identity().await.map_err(SuperviseError::Unidentified)
 }
 
-fn named(cluster: &ClusterName, identity: Option<&ClusterId>) -> String {
+fn cluster_label(cluster: &ClusterName, identity: Option<&ClusterId>) -> String {
     match identity {
         Some(identity) if identity.as_str() != cluster.as_str() => format!("{cluster} ({identity})"),
         Some(_) | None => cluster.to_string(),
     }
 }
 
-/// Takes the lock, and raises the token of the journals: those of all names of the cluster.
+/// Takes the lock, and raises the token of the journals of all names of the cluster.
 ///
-/// Who cannot write there does not take it. A token of which no journal tells may be that of somebody who has announced
-/// something elsewhere, and whoever follows would have to reach every host before anything is given back.
-async fn taken(
+/// A process that cannot write to the journals does not take the lock. A token without a journal may belong
+/// to a process that announced effects elsewhere, and a successor would have to reach every host before it
+/// may clear anything.
+async fn acquire_lock(
     parts: &mut DriverParts,
     who: &Identity,
     run: &RunId,
     before: &Before,
 ) -> Result<(Lease, String), SuperviseError> {
     let now = parts.clock.now();
-    // Whether somebody lives who seems to hold it may take a while to see. What cannot be read now is told by what follows.
+    // Finding out whether the apparent holder is alive may take a while. What cannot be read now, the next
+    // steps report.
     if let Ok(Some(Holder { claim, expires })) = parts.backend.holder().await
         && claim.pulse() != Liveness::Gone
     {
@@ -251,14 +253,14 @@ async fn taken(
         parts.store.raise(name, lease.fence(), &holder).await?;
     }
     if let Some(beside) = parts.store.beside().await? {
-        lease.tell(beside).await;
+        lease.report_to(beside).await;
     }
     Ok((lease, holder))
 }
 
-/// Where a holder before us may have announced something of which this store knows nothing. Of a journal that is on another
-/// machine only the tokens tell, whoever begins a run; one that goes on (`resumed`) had its run open then, or was put back from
-/// before that.
+/// Where an earlier holder may have announced effects that this store does not have. Of a journal on another
+/// machine only the tokens are known to a new run. A continued run (`resumed`) was open then, or its journal
+/// was restored from before that.
 async fn unread(
     parts: &mut DriverParts,
     before: &Before,
@@ -280,21 +282,21 @@ async fn unread(
         }
     }
     let had_a_stranger = parts.backend.may_have_been_held()
-        && protocol::had_a_stranger(before.ruled_out, &before.taken, given);
+        && protocol::may_have_stray_calls(before.ruled_out, &before.taken, given);
     Ok(had_a_stranger.then_some(UnreadableHandover::Elsewhere))
 }
 
-/// The driver goes by the lock and by what is unread. The cluster is told of the journal, unless that has lost something: whoever
-/// follows before it is ruled out has to find the same.
-async fn heeded(
+/// Gives the driver the lock and the unread handover. The journal's position is recorded in the cluster,
+/// unless the journal has lost entries: until that is ruled out, a successor must find the same.
+async fn attach_lease(
     driver: &mut Driver,
     lease: &Lease,
     unread: Option<UnreadableHandover>,
     backend: &Arc<dyn Backend>,
 ) {
-    driver.heed(lease.watch());
+    driver.watch_lease(lease.watch());
     if let Some(unread) = unread {
-        driver.beware_of_a_stranger(unread);
+        driver.expect_stray_calls(unread);
     }
     if unread == Some(UnreadableHandover::Lost) {
         return;
@@ -316,21 +318,24 @@ pub async fn replay(store: &dyn JournalStore, run: &RunId) -> Result<Run, Superv
     run_state.ok_or_else(|| SuperviseError::Empty(run.clone()))
 }
 
-/// Why nobody carries a run out, if that is so. One that is over needs nobody.
+/// Why a run is interrupted, if it is. A run that is over is not interrupted.
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn nobody(store: &dyn JournalStore, run: &Run) -> Result<Option<String>, SuperviseError> {
+pub async fn interruption_reason(
+    store: &dyn JournalStore,
+    run: &Run,
+) -> Result<Option<String>, SuperviseError> {
     if run.ended().is_some() {
         return Ok(None);
     }
     Ok(match store.presence(&run.start().run).await? {
-        Some(presence) => presence.nobody(),
+        Some(presence) => presence.interruption_reason(),
         None => Some("no process has registered to carry it out".to_owned()),
     })
 }
 
-/// Leaves a command for whoever carries the run out.
+/// Leaves a command for the process that carries the run out.
 ///
 /// # Errors
 /// There is no such run, it is over, or the store cannot be written.
@@ -395,7 +400,7 @@ impl Before {
             }
             let run = replay(store, &listed.run).await?;
             before.ruled_out = before.ruled_out.max(run.ruled_out());
-            before.taken.extend(run.taken());
+            before.taken.extend(run.takeover_tokens());
             if run.ended().is_none() && before.unfinished.is_none() {
                 before.unfinished = Some(listed.run);
             }

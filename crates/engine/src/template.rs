@@ -1,6 +1,6 @@
-//! Commands of the configuration with the names of the moment in them.
+//! Commands of the configuration with placeholders.
 
-use stagger_core::model::plain;
+use stagger_core::model::check_plain;
 
 use crate::cluster::BackendError;
 
@@ -20,7 +20,7 @@ pub fn filled(template: &str, words: &[(&str, &str)]) -> Result<String, BackendE
             .and_then(|(name, after)| Some((words.iter().find(|(known, _)| *known == name)?, after)));
         match named {
             Some(((name, word), after)) if !out.ends_with('$') => {
-                plain(word).map_err(|why| {
+                check_plain(word).map_err(|why| {
                     BackendError::permanent(
                         format!("put {{{name}}} into `{template}`"),
                         format!("{word:?} is no name that a command may hold: {why}"),

@@ -257,7 +257,7 @@ async fn taken(setting: &Setting, world: &Arc<Folder>) -> Result<(Driver, Lease)
         artifacts: Artifacts::in_folder(setting.folder.join("artifacts")),
         listener: Box::new(Nobody),
     };
-    let who = Identity::of_this_process();
+    let who = Identity::current_process();
     if let Some(listed) = parts.store.runs().await?.first() {
         return supervisor::resume(parts, &who, &listed.run.clone()).await;
     }

@@ -134,7 +134,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     );
     std::fs::copy(fixture, &path).unwrap();
     let place = StoreLocation::File(path.clone());
-    let before = place.look().await.unwrap();
+    let before = place.inspect().await.unwrap();
     assert_eq!(before.revision().await.unwrap(), 1);
     before.close().await;
     assert_eq!(place.upgrade().await.unwrap(), 1);
@@ -148,7 +148,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         .open()
         .await
         .unwrap()
-        .asked(&replayed.start().run)
+        .pending_commands(&replayed.start().run)
         .await
         .unwrap();
     assert!(
@@ -165,7 +165,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
     assert!(refused("update journal set body = '{}' where seq = 2").contains("append-only"));
     assert!(refused("delete from journal").contains("append-only"));
 
-    let database = place.look().await.unwrap();
+    let database = place.inspect().await.unwrap();
     let without: u64 = database
         .versions()
         .await
@@ -178,7 +178,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         })
         .sum();
     assert!(without > entries.len() as u64);
-    let left = database.left().await.unwrap();
+    let left = database.remaining_rows().await.unwrap();
     assert_eq!(left.iter().map(|(_, left)| left).sum::<u64>(), without);
     let some = Limits {
         max_count: std::num::NonZeroU64::new(7),
@@ -213,7 +213,7 @@ async fn what_earlier_builds_stored_is_read_and_gets_its_versions() {
         .open()
         .await
         .unwrap()
-        .asked(&replayed.start().run)
+        .pending_commands(&replayed.start().run)
         .await
         .unwrap();
     assert_eq!(asked[1].1, Command::Resume);
@@ -371,7 +371,7 @@ fn the_schema_of_postgres_is_made_once_and_guards_itself() {
             assert!(error.contains(why), "{sql}: {error}");
         }
         let place = StoreLocation::Server(address.clone());
-        let database = place.look().await.unwrap();
+        let database = place.inspect().await.unwrap();
         assert_eq!(database.revision().await.unwrap(), place.newest());
         assert_eq!(database.versions().await.unwrap().len(), 2);
         database.close().await;

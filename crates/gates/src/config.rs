@@ -1,4 +1,4 @@
-//! What is asked, of whom, and which answers are good.
+//! Queries, their services, and the accepted answers.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct GateSettings {
     pub alert: Vec<AlertGate>,
 }
 
-/// Where a service is, and as whom it is asked.
+/// The address of a service, and the credentials for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
@@ -70,8 +70,8 @@ pub struct MetricGate {
 pub struct AlertGate {
     /// What it is called: the condition is `alert-NAME`.
     pub name: String,
-    /// Which alerts, in Alertmanager's own words: `severity="critical"`. All of them have to match. What is silenced or inhibited
-    /// does not fire.
+    /// The alerts, as Alertmanager's matchers: `severity="critical"`. All of them must match. A silenced or
+    /// inhibited alert does not fire.
     pub matchers: Vec<String>,
     /// An alert that always fires, by its name. While it does not, Alertmanager knows nothing, and the gate is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +90,7 @@ const LONGEST: u32 = 31_536_000;
 impl MetricGate {
     /// The condition that it waits for.
     pub fn condition(&self) -> Result<ConditionName, String> {
-        named("metric", &self.name)
+        condition_name("metric", &self.name)
     }
 
     /// The bounds in words: `at most 0.2`.
@@ -128,7 +128,7 @@ impl MetricGate {
 impl AlertGate {
     /// The condition that it waits for.
     pub fn condition(&self) -> Result<ConditionName, String> {
-        named("alert", &self.name)
+        condition_name("alert", &self.name)
     }
 
     fn verify(&self) -> Result<(), String> {
@@ -143,7 +143,7 @@ impl AlertGate {
     }
 }
 
-fn named(sort: &str, name: &str) -> Result<ConditionName, String> {
+fn condition_name(sort: &str, name: &str) -> Result<ConditionName, String> {
     let wrong = |why: String| format!("[[gates.{sort}]]: the name {name:?} cannot be used: {why}");
     if name.is_empty() {
         return Err(wrong("it is empty".to_owned()));
@@ -203,7 +203,7 @@ impl GateSettings {
         self
     }
 
-    /// Whether nobody is asked anything.
+    /// Whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.metric.is_empty() && self.alert.is_empty()
     }

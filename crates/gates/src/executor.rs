@@ -13,7 +13,7 @@ use stagger_engine::cluster::{
 
 use crate::measures::Measures;
 
-/// A backend, and whoever measures what it does not. All else is the backend's.
+/// A backend with measures from other services. Everything else is the backend's.
 pub struct MeasuredBackend {
     backend: Arc<dyn Backend>,
     measures: Arc<Measures>,

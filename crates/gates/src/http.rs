@@ -24,13 +24,13 @@ use stagger_engine::secrets;
 
 use crate::config::Endpoint;
 
-/// So long an answer is waited for: an observation waits for it, and grows old meanwhile.
+/// The timeout for an answer: an observation waits for it and ages meanwhile.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// An answer is never longer: a thousand series take a quarter of it.
 const LARGEST: usize = 1 << 20;
 
-/// A service that is asked.
+/// An HTTP service.
 pub(crate) struct HttpService {
     base: String,
     authorization: Option<HeaderValue>,
@@ -63,10 +63,10 @@ impl HttpService {
         format!("{}{path}", self.base)
     }
 
-    /// Asks for a page, by POST with that form if there is one.
+    /// Requests a page, by POST with that form if there is one.
     ///
     /// # Errors
-    /// There is no answer in JSON, in words. What is not 200 is an answer too.
+    /// Why there is no JSON answer. A status other than 200 is an answer too.
     pub(crate) async fn ask(&self, path: &str, form: Option<String>) -> Result<(u16, Value), String> {
         let url = self.page(path);
         let mut request = Request::builder()

@@ -1,4 +1,4 @@
-//! All that is asked of others, as conditions.
+//! All queries, as conditions.
 
 use std::pin::Pin;
 
@@ -9,7 +9,7 @@ use crate::config::{AlertGate, Endpoint, GateSettings, MetricGate};
 use crate::http::HttpService;
 use crate::{alertmanager, prometheus};
 
-/// Whoever measures, and what is asked of them.
+/// The services and their queries.
 #[derive(Debug)]
 pub struct Measures {
     metrics: Vec<GateQuery<MetricGate>>,
@@ -26,10 +26,10 @@ struct GateQuery<G> {
 }
 
 impl Measures {
-    /// Reads secrets and certificates. Nobody is asked yet.
+    /// Reads secrets and certificates; no query is sent yet.
     ///
     /// # Errors
-    /// What of the settings cannot be used, in words.
+    /// Why the settings cannot be used.
     pub fn new(settings: &GateSettings) -> Result<Self, String> {
         settings.verify()?;
         let metrics = settings.metric.iter().map(|gate| {
@@ -57,7 +57,7 @@ impl Measures {
         })
     }
 
-    /// Asks everything at once. An answer is yes, no, or that nobody could tell.
+    /// Sends all queries at once. An answer is yes, no, or unknown.
     pub async fn conditions(&self) -> Vec<Condition> {
         type Answer<'a> = Pin<Box<dyn Future<Output = (Verdict, String)> + Send + 'a>>;
         let mut names = Vec::new();
@@ -99,7 +99,7 @@ impl Measures {
     }
 
     /// Those that a snapshot with them says are shut.
-    pub fn shut(&self, snapshot: &Snapshot) -> Vec<Condition> {
+    pub fn closed(&self, snapshot: &Snapshot) -> Vec<Condition> {
         let metrics = self.metrics.iter().map(|asked| &asked.condition);
         let names = metrics.chain(self.alerts.iter().map(|asked| &asked.condition));
         names

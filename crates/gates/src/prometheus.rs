@@ -26,7 +26,7 @@ struct Answer {
     data: Option<Data>,
     #[serde(default)]
     error: String,
-    /// What is missing in the answer: a part of it was not to be had.
+    /// Warnings of the answer: a part of it is missing.
     #[serde(default)]
     warnings: Vec<String>,
 }
@@ -83,10 +83,10 @@ fn judge(gate: &MetricGate, code: u16, body: Value) -> (Verdict, String) {
         Some(Data::String(_)) => return unknown("the query returns a string, not values".to_owned()),
         None => return unknown("Prometheus answers without a result".to_owned()),
     };
-    within(gate, &series)
+    evaluate(gate, &series)
 }
 
-fn within(gate: &MetricGate, series: &[Series]) -> (Verdict, String) {
+fn evaluate(gate: &MetricGate, series: &[Series]) -> (Verdict, String) {
     let bounds = gate.bounds();
     if series.is_empty() {
         let why = "the query gives nothing; where that is good, add `or vector(0)`";

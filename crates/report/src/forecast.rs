@@ -1,7 +1,7 @@
 //! How long a plan will take, learned from the journals of earlier runs of the same cluster.
 //!
 //! [`EarlierRun`] holds what one journal tells: of each kind how long a visit took, what its waves took beside their longest visit
-//! (preparing, judges, gates), how long steps took, and what passed between. [`learned`] combines these over the waves of a plan by
+//! (preparing, judges, gates), how long steps took, and what passed between. [`from_runs`] combines these over the waves of a plan by
 //! resampling: in each of [`DRAWS`] draws one earlier run is chosen, and each wave takes the longest of as many visits of that run as
 //! it has units, and the rest of one of its waves. So what makes a whole run slow or fast stays together: a hierarchical bootstrap
 //! (A. C. Davison, D. V. Hinkley, *Bootstrap Methods and their Application*, 1997, section 3.8). What is resampled is a whole visit,
@@ -15,7 +15,7 @@ mod resample;
 mod samples;
 
 pub use accuracy::{Accuracy, accuracy};
-pub use resample::{DRAWS, RunForecast, learned};
+pub use resample::{DRAWS, RunForecast, from_runs};
 pub use samples::{EarlierRun, PartShape, PlanShape, Samples};
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use stagger_core::model::Kind;
 
 use samples::SamplePhase;
 
-/// All that is told of forecasts beside a run.
+/// The forecasts beside a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecasts {
     /// How long earlier runs said that its first plan takes; `None`: nothing was known of these.
@@ -43,7 +43,7 @@ impl Forecasts {
     pub fn of(run: &EarlierRun, earlier: &[EarlierRun]) -> Self {
         let all: Vec<EarlierRun> = earlier.iter().chain([run]).cloned().collect();
         Self {
-            learned: learned(earlier, &run.plan),
+            learned: from_runs(earlier, &run.plan),
             took: run.took,
             accuracy: accuracy(earlier),
             phases: phases(&all),
@@ -79,7 +79,7 @@ pub fn phases(earlier: &[EarlierRun]) -> Vec<PhaseTimes> {
             took.sort_unstable();
             PhaseTimes {
                 kind: kind.clone(),
-                phase: phase.word(),
+                phase: phase.as_str(),
                 seen: took.len(),
                 median: SignedDuration::from_millis(quantile(&took, 50)),
                 ninety: SignedDuration::from_millis(quantile(&took, 90)),

@@ -1,7 +1,7 @@
-//! What a run did, and when: its waves with the turn of each unit, what was waited for, who asked for what.
+//! The history of a run: its waves with each unit's visit, its waits, and its commands.
 //!
-//! A fold over the events that holds times where the run's own state ([`stagger_core::run::Run`]) holds what is decided by. It
-//! refuses nothing: of a journal with gaps it shows what there is.
+//! A fold over the events that keeps times, where the run's own state ([`stagger_core::run::Run`]) keeps what
+//! decisions need. It accepts every journal, and shows what a journal with gaps contains.
 
 mod fold;
 mod record;
@@ -53,7 +53,7 @@ impl UnitProgress {
     ];
 
     /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
             Self::Preparing => "preparing",
@@ -66,7 +66,7 @@ impl UnitProgress {
         }
     }
 
-    /// Its shape, one column wide: whoever sees no colours tells them apart by it.
+    /// Its glyph, one column wide, which distinguishes it without colours.
     pub fn glyph(self) -> char {
         match self {
             Self::Waiting => '·',
@@ -161,7 +161,7 @@ impl History {
         for kind in &self.kinds {
             let of_it = self.units.iter().filter(|(_, unit)| unit.kind == *kind);
             let mut of_it: Vec<(&UnitId, UnitProgress)> = of_it.map(|(id, unit)| (id, unit.state)).collect();
-            of_it.sort_by(|(a, _), (b, _)| a.natural().cmp(&b.natural()));
+            of_it.sort_by(|(a, _), (b, _)| a.natural_key().cmp(&b.natural_key()));
             if !of_it.is_empty() {
                 kinds.push((kind, of_it));
             }
@@ -170,7 +170,7 @@ impl History {
     }
 
     /// The most units that were out of service at one time.
-    pub fn most_down(&self) -> usize {
+    pub fn max_down(&self) -> usize {
         let mut turns: Vec<(Timestamp, bool)> = Vec::new();
         for turn in self.waves().flat_map(|wave| &wave.turns) {
             for time in turn.out_of_service() {

@@ -1,17 +1,18 @@
-//! What a run did, read from its journal alone, and how it is shown.
+//! Reports on runs, from their journals alone.
 //!
-//! [`verify`](mod@verify) says whether the journal keeps the laws. It shares the events with what wrote them, and nothing that
-//! decides: neither the fold over a journal nor the planner. [`History`] holds when what happened; [`page`](mod@page) shows both
-//! as one file. [`forecast`] learns from the journals of earlier runs how long a plan takes.
+//! [`verify`](mod@verify) checks whether a journal keeps the laws. It shares the events with the code that
+//! wrote them, and no decisions: neither the fold over a journal nor the planner. [`History`] holds what
+//! happened and when; [`page`](mod@page) shows both as one file. [`forecast`] estimates from earlier journals
+//! how long a plan takes.
 
 mod duration;
+pub mod event_text;
 pub mod forecast;
 pub mod history;
 pub mod map;
 pub mod names;
 pub mod page;
 mod reading;
-pub mod sentences;
 pub mod text;
 pub mod verify;
 

@@ -1,15 +1,15 @@
-//! The map: units with what is told of each, on their hosts, and these in the domains above.
+//! The map: units with a value each, on their hosts, in their failure domains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use stagger_core::model::{Kind, Topology, UnitId};
 
-use crate::names::natural;
+use crate::names::natural_key;
 
-/// Units with what is told of each: its state, or the number of its wave.
+/// Units with a value each: the state, or the number of the wave.
 pub type Cells<'a, C> = Vec<(&'a UnitId, C)>;
 
-/// What the map draws together: a domain with its hosts, or units of one kind of which nobody said where they are.
+/// A block of the map: a domain with its hosts, or units of one kind without a known location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapGroup<'a, C> {
     /// The domain's name, or that of the kind; empty: hosts are in no domain.
@@ -19,7 +19,7 @@ pub struct MapGroup<'a, C> {
 }
 
 impl<C: Copy> MapGroup<'_, C> {
-    /// What is told of all its units.
+    /// The values of all its units.
     pub fn cells(&self) -> impl Iterator<Item = C> {
         self.hosts
             .iter()
@@ -50,11 +50,11 @@ pub fn groups<'a, C: Copy>(
     let mut groups: Vec<MapGroup<'_, C>> = domains
         .into_iter()
         .map(|(name, mut hosts)| {
-            hosts.sort_by_cached_key(|host| natural(host.0));
+            hosts.sort_by_cached_key(|host| natural_key(host.0));
             MapGroup { name, hosts }
         })
         .collect();
-    groups.sort_by_cached_key(|group| natural(group.name));
+    groups.sort_by_cached_key(|group| natural_key(group.name));
     for (kind, mut units) in by_kind {
         units.retain(|(id, _)| !placed.contains(id));
         if !units.is_empty() {

@@ -7,11 +7,11 @@ use stagger_core::model::{Topology, UnitId};
 /// Units in few words, runs of numbers drawn together.
 pub fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> String {
     let mut sorted: Vec<&UnitId> = units.into_iter().collect();
-    sorted.sort_by(|a, b| a.natural().cmp(&b.natural()));
+    sorted.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
     let mut groups: Vec<(&str, Vec<u64>)> = Vec::new();
     let mut plain: Vec<String> = Vec::new();
     for unit in sorted {
-        match unit.natural() {
+        match unit.natural_key() {
             // Only `kind.number` is drawn together; `mon.m0` stays as it is.
             (head, Some(number), text) if head.ends_with('.') && !padded(text, head) => {
                 match groups.last_mut() {
@@ -30,7 +30,7 @@ pub fn compress<'a>(units: impl IntoIterator<Item = &'a UnitId>) -> String {
     plain.join(" ")
 }
 
-/// Where the units of a cluster are, to be told in few words.
+/// The locations of a cluster's units, for short descriptions.
 pub struct Places<'a> {
     topology: &'a Topology,
     /// Of each unit, its host's place among them.
@@ -51,7 +51,7 @@ impl<'a> Places<'a> {
 
     /// Units with where they are, `rack2: host7 osd.5,16, host9 osd.3`; where that is wider, their names and on how many hosts:
     /// `osd.3,5,16 on 2 hosts in 1 rack`. Units that are on no host have only their names.
-    pub fn tell(&self, units: &[UnitId], width: usize) -> String {
+    pub fn describe(&self, units: &[UnitId], width: usize) -> String {
         let names = compress(units);
         let Some(placed) = self.placed(units) else {
             return names;
@@ -147,7 +147,7 @@ fn ranges(numbers: &[u64]) -> String {
 }
 
 /// By what names are sorted: each run of letters with the number that follows it, so that `host9` comes before `host10`.
-pub(crate) fn natural(name: &str) -> Vec<(&str, u64)> {
+pub(crate) fn natural_key(name: &str) -> Vec<(&str, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
@@ -189,7 +189,7 @@ mod tests {
         ];
         let mut names = sorted;
         names.reverse();
-        names.sort_by_cached_key(|name| natural(name));
+        names.sort_by_cached_key(|name| natural_key(name));
         assert_eq!(names, sorted);
     }
 
@@ -238,19 +238,22 @@ mod tests {
         let topology = Topology::of(&seen);
         let places = Places::of(&topology);
         let all = osds(&[3, 5, 16, 20]);
-        assert_eq!(places.tell(&all, 80), "r1: h1 osd.20  r2: h7 osd.5,16, h9 osd.3");
+        assert_eq!(
+            places.describe(&all, 80),
+            "r1: h1 osd.20  r2: h7 osd.5,16, h9 osd.3"
+        );
         assert_eq!(places.lines(&all), ["r1: h1 osd.20", "r2: h7 osd.5,16, h9 osd.3"]);
-        assert_eq!(places.tell(&all, 39), "osd.3,5,16,20 on 3 hosts in 2 racks");
-        assert_eq!(places.tell(&all, 30), "osd.3,5… on 3 hosts in 2 racks");
+        assert_eq!(places.describe(&all, 39), "osd.3,5,16,20 on 3 hosts in 2 racks");
+        assert_eq!(places.describe(&all, 30), "osd.3,5… on 3 hosts in 2 racks");
         // One rack says nothing, and a unit on no host has its name alone.
         let one = snapshot(&[(0, "h1", "r1"), (1, "h2", "r1")]);
         assert_eq!(
-            Places::of(&Topology::of(&one)).tell(&osds(&[0, 1]), 80),
+            Places::of(&Topology::of(&one)).describe(&osds(&[0, 1]), 80),
             "h1 osd.0, h2 osd.1"
         );
         let none = snapshot(&[(0, "", "r1"), (1, "h2", "r2")]);
         assert_eq!(
-            Places::of(&Topology::of(&none)).tell(&osds(&[0, 1]), 80),
+            Places::of(&Topology::of(&none)).describe(&osds(&[0, 1]), 80),
             "osd.0-1"
         );
     }

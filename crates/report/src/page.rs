@@ -1,8 +1,8 @@
 //! One HTML page of a run: a file that needs no network and no script, and prints well.
 //!
-//! The verdict first, then whether the laws held, then when what happened. Bars of one page share one scale, from the beginning
-//! of the run to its last event; colours are those of Okabe and Ito, which nobody confuses, and each has a shape or a word
-//! beside it.
+//! The verdict comes first, then the laws, then the timeline. All bars of a page share one scale, from the
+//! beginning of the run to its last event. Colours are those of Okabe and Ito, which colour-blind readers can
+//! distinguish, and each has a shape or a word beside it.
 
 mod bars;
 mod forecasts;
@@ -14,10 +14,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use stagger_core::run::IllegalEvent;
 use stagger_core::view::{RunVerdict, RunView};
 
+use crate::event_text::{EventLine, command_words};
 use crate::forecast::Forecasts;
 use crate::history::{GuardRecord, Hold};
 use crate::names::{Places, compress, fit};
-use crate::sentences::{EventLine, command_words};
 use crate::{History, Verification, duration};
 
 /// How it looks.
@@ -43,11 +43,12 @@ pub struct RunReport<'a> {
     pub verification: &'a Verification,
     /// Its events in words: place, time, word, text.
     pub lines: &'a [EventLine],
-    /// From where on the journal makes no sense, if that is so: what stands before is shown.
+    /// The event from which on the journal is invalid, if there is one; the events before it are shown.
     pub broken: Option<&'a IllegalEvent>,
-    /// What was expected by earlier runs, and how far that was off before; `None`: it is not told.
+    /// The forecasts from earlier runs, and their past errors; `None`: not shown.
     pub forecasts: Option<&'a Forecasts>,
-    /// What the cluster said when the run was over: where guests were by then, and what the run has left; empty: nobody asked.
+    /// What the cluster answered when the run was over: where guests were, and what the run left; empty: not
+    /// asked.
     pub look_back: &'a [String],
     /// Which release of the program made the page.
     pub version: &'a str,
@@ -78,15 +79,15 @@ pub fn page(report: &RunReport<'_>) -> String {
     page.into_string()
 }
 
-/// Parts that a page of a run that goes on shows one by one, each with a name of its own: the waves (`waves`, then `wave-1` or
-/// `step-2` by their places), what was waited for, decisions, guards, laws. A part whose name and text are as they were need not
-/// be drawn anew.
+/// Sections that the page of a running run updates one by one, each with its own name: the waves (`waves`,
+/// then `wave-1` or `step-2` by position), waits, decisions, guards, laws. A section whose name and text are
+/// unchanged need not be redrawn.
 pub fn sections(report: &RunReport<'_>) -> Vec<(String, Markup)> {
     let RunReport { view, history, .. } = report;
     let mut sections = parts::rows(history);
     sections.extend([
-        ("skipped".to_owned(), skipped(view)),
-        ("waits".to_owned(), waits(history)),
+        ("skipped".to_owned(), skipped_section(view)),
+        ("waits".to_owned(), waits_section(history)),
         ("decisions".to_owned(), decisions(history)),
         ("guards".to_owned(), guards(history)),
         ("laws".to_owned(), laws(report.verification)),
@@ -100,13 +101,13 @@ fn details(report: &RunReport<'_>) -> Markup {
     html! {
         main {
             (now(view, history))
-            (look_back(report.look_back))
+            (final_findings(report.look_back))
             @if view.ended_at.is_none() { (units::map(history)) }
             (laws(report.verification))
             (parts::timeline(history))
             @if view.ended_at.is_some() { (units::map(history)) }
-            (skipped(view))
-            (waits(history))
+            (skipped_section(view))
+            (waits_section(history))
             @if let Some(told) = report.forecasts { (forecasts::forecasts(history.forecast, told)) }
             (decisions(history))
             (guards(history))
@@ -116,7 +117,7 @@ fn details(report: &RunReport<'_>) -> Markup {
 }
 
 /// What was found when it was over.
-fn look_back(lines: &[String]) -> Markup {
+fn final_findings(lines: &[String]) -> Markup {
     html! {
         @if !lines.is_empty() {
             section {
@@ -128,11 +129,11 @@ fn look_back(lines: &[String]) -> Markup {
 }
 
 /// A moment to the second, in UTC.
-pub fn moment(at: Timestamp) -> Markup {
+pub fn timestamp(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.strftime("%Y-%m-%d %H:%M:%S")) } }
 }
 
-/// A moment of the day, where the page has told of which day.
+/// A time of day, where the page names the date elsewhere.
 pub fn clock(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at.strftime("%Y-%m-%d %H:%M:%S UTC")) { (at.strftime("%H:%M:%S")) } }
 }
@@ -161,20 +162,20 @@ pub fn figures(view: &RunView, history: &History) -> Markup {
     let changed: usize = view.changed;
     html! {
         dl.facts {
-            div { dt { "started" } dd { (moment(history.began)) " UTC" } }
+            div { dt { "started" } dd { (timestamp(history.began)) " UTC" } }
             div {
                 dt { @if view.ended_at.is_some() { "took" } @else { "for" } }
                 dd { (duration(history.took())) (forecast(history.forecast, history.took(), view.ended_at.is_some())) }
             }
             div { dt { "changed" } dd { (changed) @if changed == 1 { " unit" } @else { " units" } } }
             div { dt { "waves passed" } dd { (view.waves_passed) } }
-            div { dt { "down at once" } dd { "at most " (history.most_down()) } }
+            div { dt { "down at once" } dd { "at most " (history.max_down()) } }
             div { dt { "run by" } dd { (processes(history)) } }
         }
     }
 }
 
-/// What a run is at that is not over: the open wave's units by what is done to them, and the gates that are shut.
+/// The current state of a running run: the open wave's units by activity, and the gates that are shut.
 fn now(view: &RunView, history: &History) -> Markup {
     let Some(current) = &view.current else {
         return html! {};
@@ -187,7 +188,7 @@ fn now(view: &RunView, history: &History) -> Markup {
             table {
                 tbody {
                     @for (doing, units) in &current.units {
-                        tr { th { (doing) } td { (places.tell(units, NAMES)) } }
+                        tr { th { (doing) } td { (places.describe(units, NAMES)) } }
                     }
                     @for shut in shut.filter(|shut| shut.time.to.is_none()) {
                         tr {
@@ -201,7 +202,7 @@ fn now(view: &RunView, history: &History) -> Markup {
     }
 }
 
-/// What was expected, beside what came.
+/// The forecasts beside the actual durations.
 fn forecast(expected: Option<SignedDuration>, took: SignedDuration, over: bool) -> Markup {
     let Some(expected) = expected.filter(SignedDuration::is_positive) else {
         return html! {};
@@ -257,7 +258,7 @@ fn laws(verification: &Verification) -> Markup {
     }
 }
 
-fn skipped(view: &RunView) -> Markup {
+fn skipped_section(view: &RunView) -> Markup {
     html! {
         @if !view.left_alone.is_empty() {
             section {
@@ -286,7 +287,7 @@ struct Wait<'a> {
     time: crate::history::Interval,
 }
 
-fn waits(history: &History) -> Markup {
+fn waits_section(history: &History) -> Markup {
     let held = history.holds.iter().map(|Hold { reason, time }| Wait {
         what: html! { span.bad { "held" } " " code { (reason.code.code()) } },
         why: &reason.detail,

@@ -1,5 +1,5 @@
-//! A run in rows of text, for a terminal of any width: what each row says is said by words and shapes, and colours only say it
-//! once more.
+//! A run in rows of text, for a terminal of any width. Words and shapes carry the meaning; colours only
+//! repeat it.
 
 mod bars;
 mod map;
@@ -20,17 +20,17 @@ use crate::{History, duration};
 pub enum Tone {
     /// As text is.
     Plain,
-    /// What is looked at last.
+    /// Least important.
     Quiet,
-    /// What is looked at first.
+    /// Most important.
     Strong,
     /// It went well.
     Good,
-    /// Somebody should look at it.
+    /// Needs attention.
     Bad,
     /// Of a unit in that state.
     Unit(UnitProgress),
-    /// Of the wave of that number, told apart from those beside it.
+    /// Of the wave with that number, distinct from its neighbours.
     Wave(usize),
 }
 
@@ -63,7 +63,7 @@ pub fn plain(row: &TextRow) -> String {
 }
 
 /// As much of a row as fits.
-fn clip(row: TextRow, width: usize) -> TextRow {
+fn truncate(row: TextRow, width: usize) -> TextRow {
     let mut left = width;
     let cut = |piece: Piece| {
         let text = fit(&piece.text, left);
@@ -109,10 +109,10 @@ pub fn heading(
         vec![Piece::new(Tone::Quiet, fit(&what, width))],
         progress(view, history, learned, width),
     ];
-    rows.into_iter().map(|row| clip(row, width)).collect()
+    rows.into_iter().map(|row| truncate(row, width)).collect()
 }
 
-/// How far it has come: a bar, waves, and what is left.
+/// The progress: a bar, waves, and the remaining time.
 fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, width: usize) -> TextRow {
     let all = history.units.len().max(1);
     let done = history
@@ -130,7 +130,7 @@ fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, wi
             waves.max(view.waves_passed as usize + open),
             learned.map_or_else(
                 || duration(jiff::SignedDuration::from_secs(view.seconds_left)),
-                RunForecast::words
+                RunForecast::text
             )
         ),
     };
@@ -144,7 +144,7 @@ fn progress(view: &RunView, history: &History, learned: Option<&RunForecast>, wi
     ]
 }
 
-/// What it is at: the open wave's units by what is done to them, and the gates that are shut, since when.
+/// The current state: the open wave's units by activity, and the gates that are shut, since when.
 pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) -> Vec<TextRow> {
     let mut rows = Vec::new();
     let places = Places::of(&history.topology);
@@ -152,7 +152,7 @@ pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) 
         return rows;
     };
     for (doing, units) in &current.units {
-        let names = places.tell(units, width.saturating_sub(14));
+        let names = places.describe(units, width.saturating_sub(14));
         rows.push(vec![
             Piece::new(Tone::Quiet, format!("{doing:<12}  ")),
             Piece::new(Tone::Plain, names),
@@ -173,7 +173,7 @@ pub fn current(view: &RunView, history: &History, now: Timestamp, width: usize) 
             ),
         ]);
     }
-    rows.into_iter().map(|row| clip(row, width)).collect()
+    rows.into_iter().map(|row| truncate(row, width)).collect()
 }
 
 /// What the journal tells of one unit: its state, what was done to it and when, and why it was skipped.
@@ -185,7 +185,7 @@ pub fn unit(view: &RunView, history: &History, id: &str) -> Vec<String> {
     let mut lines = vec![format!(
         "{} {unit} is {}",
         known.state.glyph(),
-        known.state.word()
+        known.state.as_str()
     )];
     for wave in history.waves() {
         for turn in wave.turns.iter().filter(|turn| turn.unit == *unit) {
@@ -203,7 +203,7 @@ pub fn unit(view: &RunView, history: &History, id: &str) -> Vec<String> {
                     Some(crate::history::SpanEnd::Failed(why)) => format!("failed: {why}"),
                     Some(crate::history::SpanEnd::NotBegun(why)) => format!("not started, {why}"),
                 };
-                lines.push(format!("  {from}  {:<12} {took:>10}  {end}", span.doing.word()));
+                lines.push(format!("  {from}  {:<12} {took:>10}  {end}", span.doing.as_str()));
             }
         }
     }

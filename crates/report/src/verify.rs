@@ -46,7 +46,7 @@ pub enum Law {
 }
 
 impl Law {
-    /// All of them, in the order in which they are told.
+    /// All laws, in the order of the report.
     pub const ALL: [Self; 11] = [
         Self::Order,
         Self::OneWriter,
@@ -104,7 +104,7 @@ impl Law {
             Self::Limits => plans::limits(journal),
             Self::TwoJudges => approvals::two_judges(journal),
             Self::PointsOfNoReturn => operator_commands::points_of_no_return(journal),
-            Self::AskedToStop => operator_commands::asked_to_stop(journal),
+            Self::AskedToStop => operator_commands::stop_commands(journal),
             Self::Evidence => evidence::evidence(journal),
             Self::GivenBack => cleanup::given_back(journal),
             Self::Ending => plans::ending(journal),

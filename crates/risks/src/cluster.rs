@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An answer, or why there is none. No answer never counts as the harmless one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClusterAnswer<T> {
-    /// It is so.
+    /// The answer.
     Yes(T),
-    /// Nobody could tell, and why.
+    /// Unknown, with the reason.
     No(String),
 }
 
@@ -20,14 +20,15 @@ pub struct RiskFacts {
     pub health: ClusterAnswer<BTreeSet<String>>,
     /// The pools.
     pub pools: ClusterAnswer<Vec<PoolFacts>>,
-    /// What is set in the monitors' configuration, for all daemons or some. What a daemon's own file sets nobody knows.
+    /// Settings in the monitors' configuration, for all daemons or some. Settings in a daemon's own file are
+    /// unknown.
     pub settings: ClusterAnswer<Vec<Setting>>,
     /// What daemons say of themselves, by their kind; a kind that was not asked for is missing.
     pub metadata: BTreeMap<String, ClusterAnswer<Vec<Metadata>>>,
 }
 
 impl RiskFacts {
-    /// One of which nobody could tell anything, for that reason.
+    /// A cluster about which nothing is known, for that reason.
     pub fn unknown(why: &str) -> Self {
         Self {
             daemons: ClusterAnswer::No(why.to_owned()),

@@ -14,7 +14,7 @@ pub enum RiskCondition {
     Daemon(String),
     /// A health check of that code complains: `health = "OSD_DOWN"`.
     Health(String),
-    /// There is a pool of which all of this is so: `pool = { erasure = true }`.
+    /// A pool matches all of this: `pool = { erasure = true }`.
     Pool(PoolIs),
     /// The monitors' configuration sets that: `setting = { daemon = "osd", option = "…", is = "true" }`.
     Setting(SettingIs),
@@ -28,7 +28,7 @@ pub enum RiskCondition {
     Not(Box<Self>),
 }
 
-/// What is so of one pool; all that is given has to be.
+/// Properties of one pool; all that are given must match.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolIs {
@@ -42,11 +42,11 @@ pub struct PoolIs {
     pub is: Option<String>,
 }
 
-/// What is set for daemons of a kind.
+/// A setting of daemons of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SettingIs {
-    /// The kind of daemon. What is set for all, for the kind, or for one of it counts.
+    /// The kind of daemon. A setting for all daemons, for the kind, or for one of the kind counts.
     pub daemon: String,
     /// The option.
     pub option: String,
@@ -85,10 +85,10 @@ pub enum Holds {
 const NAMED: usize = 3;
 
 impl RiskCondition {
-    /// What is wrong with it, however well it is written.
+    /// Checks the condition beyond its syntax.
     ///
     /// # Errors
-    /// A part of it looks at nothing.
+    /// A part of it tests nothing.
     pub(crate) fn verify(&self) -> Result<(), String> {
         match self {
             Self::All(parts) | Self::Any(parts) if parts.is_empty() => {
@@ -127,33 +127,34 @@ impl RiskCondition {
         }
     }
 
-    /// Whether it holds, by Kleene's strong logic of three values: what nobody could tell stays unknown, unless the rest decides.
+    /// Whether it holds, by Kleene's strong three-valued logic: an unknown part makes the whole unknown,
+    /// unless the rest decides.
     pub fn holds(&self, cluster: &RiskFacts) -> Holds {
         match self {
-            Self::Daemon(kind) => told(&cluster.daemons, |daemons| match daemons.get(kind) {
+            Self::Daemon(kind) => evaluate_known(&cluster.daemons, |daemons| match daemons.get(kind) {
                 Some(1) => Holds::Yes(format!("there is a {kind}")),
                 Some(count) if *count > 0 => Holds::Yes(format!("there are {count} {kind}")),
                 Some(_) | None => Holds::No(format!("there is no {kind}")),
             }),
-            Self::Health(code) => told(&cluster.health, |codes| {
+            Self::Health(code) => evaluate_known(&cluster.health, |codes| {
                 if codes.contains(code) {
                     Holds::Yes(format!("the cluster reports {code}"))
                 } else {
                     Holds::No(format!("the cluster does not report {code}"))
                 }
             }),
-            Self::Pool(wanted) => told(&cluster.pools, |pools| {
+            Self::Pool(wanted) => evaluate_known(&cluster.pools, |pools| {
                 let found = pools.iter().filter(|pool| wanted.fits(pool));
                 let found = found.map(|pool| pool.name.as_str()).collect::<Vec<_>>();
                 if found.is_empty() {
                     Holds::No(format!("no pool {wanted}"))
                 } else {
-                    Holds::Yes(format!("{} {wanted}", named("pool", &found)))
+                    Holds::Yes(format!("{} {wanted}", name_list("pool", &found)))
                 }
             }),
-            Self::Setting(wanted) => told(&cluster.settings, |settings| wanted.holds(settings)),
+            Self::Setting(wanted) => evaluate_known(&cluster.settings, |settings| wanted.holds(settings)),
             Self::Metadata(wanted) => match cluster.metadata.get(&wanted.daemon) {
-                Some(all) => told(all, |all| wanted.holds(all)),
+                Some(all) => evaluate_known(all, |all| wanted.holds(all)),
                 None => Holds::Unknown(format!("no {} was queried", wanted.daemon)),
             },
             Self::All(parts) => all(parts.iter().map(|part| part.holds(cluster))),
@@ -163,8 +164,8 @@ impl RiskCondition {
     }
 }
 
-/// What is known decides; what is not known is unknown.
-fn told<T>(fact: &ClusterAnswer<T>, decide: impl FnOnce(&T) -> Holds) -> Holds {
+/// Evaluates a known answer; an unknown one stays unknown.
+fn evaluate_known<T>(fact: &ClusterAnswer<T>, decide: impl FnOnce(&T) -> Holds) -> Holds {
     match fact {
         ClusterAnswer::Yes(fact) => decide(fact),
         ClusterAnswer::No(why) => Holds::Unknown(why.clone()),
@@ -179,7 +180,7 @@ fn not(holds: Holds) -> Holds {
     }
 }
 
-/// One that does not hold is enough for a no; else one that nobody could tell for unknown.
+/// False if one part does not hold; else unknown if one part is unknown.
 fn all(parts: impl Iterator<Item = Holds>) -> Holds {
     let mut because = Vec::new();
     let mut unknown = None;
@@ -197,7 +198,7 @@ fn all(parts: impl Iterator<Item = Holds>) -> Holds {
 }
 
 /// `pool a, b, c and 4 more`
-fn named(what: &str, names: &[&str]) -> String {
+fn name_list(what: &str, names: &[&str]) -> String {
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {
         0 => format!("{what} {shown}"),
@@ -215,7 +216,7 @@ impl PoolIs {
         } = self;
         let set = |option: &String| {
             let value = pool.options.get(option);
-            value.is_some_and(|value| is.as_ref().is_none_or(|is| same(is, value)))
+            value.is_some_and(|value| is.as_ref().is_none_or(|is| equals(is, value)))
         };
         erasure.is_none_or(|erasure| erasure == pool.erasure)
             && flag.as_ref().is_none_or(|flag| pool.flags.contains(flag))
@@ -264,14 +265,14 @@ impl SettingIs {
             meant && setting.option == *option
         });
         let of_it: Vec<&Setting> = of_it.collect();
-        if let Some(found) = of_it.iter().find(|setting| same(is, &setting.value)) {
+        if let Some(found) = of_it.iter().find(|setting| equals(is, &setting.value)) {
             return Holds::Yes(format!("{option} is {} for {}", found.value, found.section));
         }
         let for_all = of_it
             .iter()
             .any(|setting| !setting.masked && !setting.section.starts_with(&one_of_it));
         match default {
-            Some(default) if !for_all && same(is, default) => {
+            Some(default) if !for_all && equals(is, default) => {
                 Holds::Yes(format!("{option} is {default} unless it is set"))
             }
             Some(_) | None => Holds::No(format!("{option} is not {is} in the monitors' configuration")),
@@ -292,7 +293,7 @@ impl MetadataIs {
         for one in all {
             let value = one.fields.get(field);
             let answer = match (value, is, wanted) {
-                (Some(value), Some(is), _) => Some(same(is, value)),
+                (Some(value), Some(is), _) => Some(equals(is, value)),
                 (Some(value), None, Some(wanted)) => {
                     release_in(value).map(|release| wanted.contain(&release))
                 }
@@ -310,12 +311,15 @@ impl MetadataIs {
             (None, None) => String::new(),
         };
         if !fits.is_empty() {
-            return Holds::Yes(format!("{field} is {value} of {}", named("", &fits).trim_start()));
+            return Holds::Yes(format!(
+                "{field} is {value} of {}",
+                name_list("", &fits).trim_start()
+            ));
         }
         if !silent.is_empty() {
             return Holds::Unknown(format!(
                 "{} does not report its {field}",
-                named("", &silent).trim_start()
+                name_list("", &silent).trim_start()
             ));
         }
         Holds::No(format!("{field} of no {daemon} is {value}"))
@@ -328,7 +332,7 @@ fn release_in(text: &str) -> Option<semver::Version> {
 }
 
 /// Whether two values are the same, as Ceph reads switches.
-fn same(a: &str, b: &str) -> bool {
+fn equals(a: &str, b: &str) -> bool {
     fn switch(text: &str) -> Option<bool> {
         match text.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Some(true),

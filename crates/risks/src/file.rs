@@ -34,7 +34,7 @@ pub enum System {
 pub enum RiskEffect {
     /// A run is refused, unless you accept the risk by its id.
     Refuse,
-    /// It is told.
+    /// Report it.
     Warn,
 }
 
@@ -60,7 +60,7 @@ pub struct Risk {
     /// What to do about it.
     #[serde(rename = "do")]
     pub remedy: String,
-    /// Where it is told: addresses of issues and release notes.
+    /// Its sources: addresses of issues and release notes.
     pub source: Vec<String>,
 }
 

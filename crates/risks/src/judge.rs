@@ -15,7 +15,7 @@ use crate::release::release;
 pub struct UpgradePath {
     /// Which kind of cluster.
     pub system: System,
-    /// What its daemons run; `None` of those of which nobody could tell.
+    /// The releases of its daemons; `None` for a daemon whose release is unknown.
     pub running: BTreeSet<Option<String>>,
     /// Where it goes; `None`: that is not said, and every risk from here counts.
     pub to: Option<String>,
@@ -78,7 +78,7 @@ pub struct RiskFinding {
 }
 
 impl RiskFinding {
-    /// All of it in a sentence: `ID: what happens; why it applies; what to do (where it is told)`.
+    /// The risk in a sentence: `ID: what happens; why it applies; what to do (sources)`.
     pub fn sentence(&self) -> String {
         let Self {
             id,
@@ -92,15 +92,15 @@ impl RiskFinding {
     }
 
     /// Whether a run is refused because of it.
-    pub fn refuses(&self) -> bool {
+    pub fn blocks_run(&self) -> bool {
         self.applies == Applies::Yes && self.effect == RiskEffect::Refuse && !self.accepted
     }
 }
 
 impl Questions {
-    /// What is asked for the risks that are on that way.
+    /// The questions for the risks on that upgrade path.
     pub fn of(risks: &[Risk], way: &UpgradePath) -> Self {
-        let met = risks.iter().filter(|risk| way.meets(risk).is_some());
+        let met = risks.iter().filter(|risk| way.applies(risk).is_some());
         let mut asked = Self::default();
         for leaf in met
             .filter_map(|risk| risk.when.as_ref())
@@ -124,7 +124,7 @@ impl Questions {
         asked
     }
 
-    /// The options that risks of a kind of cluster ask for, wherever it goes: what is kept for later.
+    /// The options that any risk of a kind of cluster needs, on any path: an inventory keeps these.
     pub fn options_of(risks: &[Risk], system: System) -> BTreeSet<String> {
         let of_it = risks.iter().filter(|risk| risk.system == system);
         let leaves = of_it
@@ -140,14 +140,15 @@ impl Questions {
 }
 
 impl UpgradePath {
-    /// Whether the risk is on it: `Some(true)` surely, `Some(false)` if what nobody could tell is so.
-    fn meets(&self, risk: &Risk) -> Option<bool> {
+    /// Whether the risk is on the path: `Some(true)` certainly, `Some(false)` possibly, as something is
+    /// unknown.
+    fn applies(&self, risk: &Risk) -> Option<bool> {
         if risk.system != self.system {
             return None;
         }
         let to = self.to.as_deref().map(release);
         let at = match &to {
-            // A release that nobody can read may be any.
+            // An unknown release may be any.
             None | Some(None) => Some(to.is_none()),
             Some(Some(to)) => risk.to.contain(to).then_some(true),
         }?;
@@ -167,12 +168,12 @@ impl UpgradePath {
 
     /// Whether the risk is met from that release. Where it is not said where the way goes, it goes up.
     fn starts_at(&self, risk: &Risk, running: &Version) -> bool {
-        risk.from.contain(running) && (self.to.is_some() || risk.to.reach_beyond(running))
+        risk.from.contain(running) && (self.to.is_some() || risk.to.include_later_than(running))
     }
 }
 
-/// All risks on the way: first those that refuse, then those that warn, then those of which nobody could tell, then the others.
-/// `accepted`: the ids that a person accepts.
+/// All risks on the path: first those that refuse the run, then warnings, then unknown ones, then the rest.
+/// `accepted`: the ids of accepted risks.
 pub fn judge(
     risks: &[Risk],
     way: &UpgradePath,
@@ -180,7 +181,7 @@ pub fn judge(
     accepted: &BTreeSet<String>,
 ) -> Vec<RiskFinding> {
     let found = risks.iter().filter_map(|risk| {
-        let surely = way.meets(risk)?;
+        let surely = way.applies(risk)?;
         let holds = match &risk.when {
             None => Holds::Yes("it is so of every cluster".to_owned()),
             Some(condition) => condition.holds(cluster),

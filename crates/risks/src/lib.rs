@@ -1,11 +1,12 @@
-//! Known risks: edges from release to release that hurt some clusters, each with a condition on the cluster at hand, and the
-//! place where it is told.
+//! Known risks: upgrades between two releases that harm some clusters, each with a condition on the cluster,
+//! and its sources.
 //!
-//! [`file`](mod@file) reads a file of them; [`shipped`] is the one that comes with the program. A [`RiskCondition`] is a small closed
-//! language over what a cluster has answered ([`RiskFacts`]). [`judge`](fn@judge) is a pure function of risks, the way, and the
-//! cluster: what nobody could tell never counts as harmless.
+//! [`file`](mod@file) reads a file of risks; [`shipped`] is the built-in list. A [`RiskCondition`] is a small
+//! closed language over a cluster's answers ([`RiskFacts`]). [`judge`](fn@judge) is a pure function of risks,
+//! the upgrade path, and the cluster: an unknown condition never counts as harmless.
 //!
-//! This crate asks nobody. [`Questions`] says what has to be asked for the risks on a way; [`ceph`] reads a Ceph's answers.
+//! This crate sends no queries. [`Questions`] says what to ask for the risks on a path; [`ceph`] reads the
+//! answers of a Ceph cluster.
 
 pub mod ceph;
 mod cluster;

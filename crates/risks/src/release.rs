@@ -48,7 +48,7 @@ impl Ranges {
     }
 
     /// Whether a release in one of them is later than that one.
-    pub(crate) fn reach_beyond(&self, release: &Version) -> bool {
+    pub(crate) fn include_later_than(&self, release: &Version) -> bool {
         self.0.iter().any(|range| {
             // A range begins or ends at a release that it names, or beside it; or it has no end.
             let named =
@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn a_range_reaches_beyond_what_is_below_its_last_release() {
-        let reach = |texts: &[&str], text: &str| ranges(texts).unwrap().reach_beyond(&release(text).unwrap());
+        let reach =
+            |texts: &[&str], text: &str| ranges(texts).unwrap().include_later_than(&release(text).unwrap());
         assert!(reach(&["17.2.8"], "17.2.7"));
         assert!(!reach(&["17.2.8"], "17.2.8"));
         assert!(reach(&[">=18.2.5, <18.2.7"], "18.2.5"));

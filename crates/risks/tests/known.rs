@@ -232,19 +232,23 @@ fn from_19_2_6_to_an_early_20_2() {
     way.running.insert(Some("20.2.3".to_owned()));
     let cluster = Recorded::running("19.2.6").cluster();
     let found = judge(&shipped().unwrap(), &way, &cluster, &BTreeSet::new());
-    assert!(found.iter().any(|finding| finding.id == ID && finding.refuses()));
+    assert!(
+        found
+            .iter()
+            .any(|finding| finding.id == ID && finding.blocks_run())
+    );
     let accepted = BTreeSet::from([ID.to_owned()]);
     let found = judge(&shipped().unwrap(), &way, &cluster, &accepted);
     assert!(
         found
             .iter()
-            .any(|finding| finding.id == ID && finding.accepted && !finding.refuses())
+            .any(|finding| finding.id == ID && finding.accepted && !finding.blocks_run())
     );
     // What nobody knows may be it, and that is told.
     way.running = BTreeSet::from([None]);
     let found = judge(&shipped().unwrap(), &way, &cluster, &BTreeSet::new());
     let found = found.iter().find(|finding| finding.id == ID).unwrap();
-    assert_eq!((found.applies, found.refuses()), (Applies::Unknown, false));
+    assert_eq!((found.applies, found.blocks_run()), (Applies::Unknown, false));
 }
 
 #[test]

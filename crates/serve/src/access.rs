@@ -1,7 +1,7 @@
-//! Who may do what: roles, the clusters that they are for, and the tokens by which they are known.
+//! Access control: roles, their clusters, and tokens.
 //!
-//! A token is 256 random bits, so its SHA-256 is kept as it is: nobody finds the one by the other. The file of tokens is the
-//! user's own, and is read again for each request: a token that is revoked ends at once.
+//! A token is 256 random bits, so its plain SHA-256 is kept: it cannot be reversed. The file of tokens
+//! belongs to the user, and is read again for each request: a revoked token ends at once.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 use stagger_core::model::ClusterName;
 use stagger_engine::secrets;
 
-/// How tokens begin: whoever finds one in a log knows what it is.
+/// The prefix of tokens, by which one is recognised in a log.
 const PREFIX: &str = "stagger_";
 /// A token is good for no longer.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
@@ -37,7 +37,7 @@ pub enum Role {
 
 impl Role {
     /// Its word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Look => "look",
             Self::Operate => "operate",
@@ -59,19 +59,19 @@ pub struct Caller {
 
 impl Caller {
     /// Whether they may know of a cluster at all.
-    pub fn sees(&self, cluster: &ClusterName) -> bool {
+    pub fn may_see(&self, cluster: &ClusterName) -> bool {
         self.clusters
             .as_ref()
             .is_none_or(|clusters| clusters.contains(cluster))
     }
 
     /// Whether they may do that there.
-    pub fn may(&self, role: Role, cluster: &ClusterName) -> bool {
-        self.sees(cluster) && self.role >= role
+    pub fn has_role(&self, role: Role, cluster: &ClusterName) -> bool {
+        self.may_see(cluster) && self.role >= role
     }
 }
 
-/// What is kept of a token.
+/// The stored form of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StoredToken {
@@ -248,13 +248,13 @@ impl Tokens {
             secrets::make_folder(folder).map_err(failed)?;
         }
         let file = self.file.with_extension("lock");
-        secrets::make_own(&file).map_err(failed)?;
+        secrets::ensure_private_file(&file).map_err(failed)?;
         let lock = File::open(&file).map_err(failed)?;
         lock.lock().map_err(failed)?;
         Ok(lock)
     }
 
-    /// Beside the file, and then in its place: whoever reads it meanwhile reads the one or the other.
+    /// Writes a temporary file and renames it: a concurrent reader gets either the old or the new one.
     fn write(&self, kept: &[StoredToken]) -> Result<(), TokenError> {
         let failed = |source| self.failed("write", source);
         let folder = self.file.parent().unwrap_or(Path::new("."));
@@ -317,8 +317,8 @@ mod tests {
             ClusterName::new("lab").unwrap(),
             ClusterName::new("other").unwrap(),
         );
-        assert!(holder.may(Role::Operate, &lab) && holder.may(Role::Look, &lab));
-        assert!(!holder.may(Role::Approve, &lab) && !holder.may(Role::Look, &other));
+        assert!(holder.has_role(Role::Operate, &lab) && holder.has_role(Role::Look, &lab));
+        assert!(!holder.has_role(Role::Approve, &lab) && !holder.has_role(Role::Look, &other));
         assert!(!fs::read_to_string(&file).unwrap().contains(&token));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 

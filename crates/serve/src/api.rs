@@ -1,4 +1,4 @@
-//! The interface for programs: what there is, and what each answer is made of.
+//! The HTTP API: its routes and its answers.
 
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ use stagger_core::view::{RunVerdict, RunView};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::begin;
 use crate::body::JsonBody;
-use crate::commands::{ask, refused, role_of};
+use crate::commands::{ask, refusal, role_of};
 use crate::description::{described_as, finished};
 use crate::etag::{Tagged, body, names, tag};
 use crate::idempotency::{IdempotencyKeys, KEY, Repeat};
 use crate::metrics;
 use crate::problem::ProblemDetails;
-use crate::run_path::{RunPath, permitted};
+use crate::run_path::{RunPath, authorized_run};
 use crate::runs::{Listing, ReadRun};
+use crate::start;
 use crate::stores::Away;
 use crate::stream;
 
@@ -62,7 +62,7 @@ impl RunDocument {
         Self {
             view: seen.view.clone(),
             plan: reading.run.plan().map(|plan| plan.id.clone()),
-            words: reading.words(),
+            words: reading.pending_approvals(),
             asked: seen
                 .asked
                 .iter()
@@ -179,8 +179,8 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
         .api_route(
             "/v1/runs",
             get_with(list, |of| described_as(of, "Lists runs.", &[]))
-                .post_with(begin::begin, begin::described)
-                .layer(DefaultBodyLimit::max(begin::LARGEST_PLAN)),
+                .post_with(start::begin, start::described)
+                .layer(DefaultBodyLimit::max(start::LARGEST_PLAN)),
         )
         .api_route(
             "/v1/runs/{run}",
@@ -289,7 +289,7 @@ async fn run(
     headers: HeaderMap,
 ) -> Result<Tagged<RunDocument>, ProblemDetails> {
     let Path(run) = run?;
-    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    let seen = authorized_run(&shared, &caller, &run, Role::Look).await?;
     Ok(Tagged::of(&RunDocument::of(&seen), &headers))
 }
 
@@ -300,7 +300,7 @@ async fn events(
     part: Result<Query<Part>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Json<EventList>, ProblemDetails> {
     let (Path(run), Query(part)) = (run?, part?);
-    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    let seen = authorized_run(&shared, &caller, &run, Role::Look).await?;
     let limit = part.limit.unwrap_or(EVENTS).min(EVENTS);
     let mut after = seen.journal.entries.iter().filter(|entry| entry.seq > part.after);
     let events = after.by_ref().take(limit).cloned().collect();
@@ -318,7 +318,7 @@ async fn command(
     asked: Result<JsonBody<CommandRequest>, ProblemDetails>,
 ) -> Result<Accepted, ProblemDetails> {
     let (Path(run), JsonBody(CommandRequest { command, plan })) = (run?, asked?);
-    let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
+    let seen = authorized_run(&shared, &caller, &run, role_of(&command)).await?;
     let question = serde_json::to_string(&(&run, &command, &plan)).unwrap_or_default();
     let claim = match headers.get(&KEY) {
         None => None,
@@ -340,12 +340,12 @@ async fn command(
     };
     leave(&shared, &caller, &seen, &headers, command, plan.as_deref()).await?;
     if let Some(claim) = claim {
-        claim.done();
+        claim.complete();
     }
     Ok(Accepted::of(&seen))
 }
 
-/// Leaves a command, if the run is as whoever asks has seen it.
+/// Leaves a command, if the run is still as the caller saw it.
 async fn leave(
     shared: &Shared,
     caller: &Caller,
@@ -373,7 +373,7 @@ async fn leave(
             )));
         }
     }
-    if let Some(problem) = refused(seen, &command) {
+    if let Some(problem) = refusal(seen, &command) {
         return Err(problem);
     }
     ask(shared, caller, seen, command).await

@@ -1,12 +1,12 @@
-//! Authentication: the user of a socket, or the holder of a token; and no page from elsewhere.
+//! Authentication: the user of a socket, or the holder of a token; requests from foreign pages are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::access::{Caller, Role, Tokens};
 use crate::page::{COOKIE, POLICY};
-use crate::patience::PatientListener;
 use crate::problem::ProblemDetails;
+use crate::write_timeout::PatientListener;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -46,7 +46,7 @@ pub(crate) async fn authenticate(
         Authentication::Socket { user } => {
             let us = rustix::process::geteuid().as_raw();
             let peer = peer.and_then(|axum::Extension(ConnectInfo(Peer(peer)))| peer);
-            // The file's rights keep others out; this is looked at once more.
+            // The file's permissions keep others out; this checks it again.
             peer.filter(|peer| *peer == us || *peer == 0).map(|peer| Caller {
                 name: if peer == us {
                     user.clone()
@@ -93,7 +93,7 @@ fn token(headers: &HeaderMap) -> Option<&str> {
         .find_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='))
 }
 
-/// No other page asks in somebody's name, and no answer is of use to one.
+/// Refuses requests from foreign pages: none acts with a user's credentials, and none can read an answer.
 pub(crate) async fn refuse_foreign_pages(
     State(authentication): State<Authentication>,
     request: Request,
@@ -119,7 +119,7 @@ pub(crate) async fn refuse_foreign_pages(
     response
 }
 
-/// An answer may go on for as long as somebody reads it; what is asked has to be there in time.
+/// An answer may take as long as its reader reads; a request must arrive in time.
 pub(crate) async fn with_timeout(State(whole): State<Duration>, request: Request, next: Next) -> Response {
     tokio::time::timeout(whole, next.run(request))
         .await

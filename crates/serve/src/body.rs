@@ -1,4 +1,4 @@
-//! The body of a question: JSON, and of the type that is asked for.
+//! The body of a request: JSON of the expected type.
 
 use aide::OperationInput;
 use aide::generate::GenContext;

@@ -1,4 +1,5 @@
-//! Commands for a run: who may give them, why a run refuses one, and how it is left for the process that carries the run out.
+//! Commands to a run: who may give them, why a run refuses one, and how it is left for the process that
+//! carries the run out.
 
 use stagger_core::run::Command;
 use stagger_core::view::RunVerdict;
@@ -20,11 +21,11 @@ pub(crate) fn role_of(command: &Command) -> Role {
 }
 
 /// Why a run does not take a command.
-pub(crate) fn refused(seen: &ReadRun, command: &Command) -> Option<ProblemDetails> {
+pub(crate) fn refusal(seen: &ReadRun, command: &Command) -> Option<ProblemDetails> {
     let run = &seen.journal.reading.run;
     match command {
-        Command::Approve { door } if !run.knows(door) => {
-            let words = seen.journal.reading.words();
+        Command::Approve { door } if !run.knows_approval(door) => {
+            let words = seen.journal.reading.pending_approvals();
             Some(ProblemDetails::conflict(format!(
                 "the run has no {door}; it can approve: {}",
                 words.join(", ")
@@ -63,7 +64,7 @@ pub(crate) async fn ask(
     if let Some(carrier) = shared.carrier.as_ref().filter(|_| goes_on && nobody) {
         let begun = carrier.carry_on(&seen.view.cluster, run);
         begun.map_err(|error| {
-            ProblemDetails::not_carried_on(format!("start a process for run {run}: {error}"))
+            ProblemDetails::continue_failed(format!("start a process for run {run}: {error}"))
         })?;
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! What the description says beside what is read from the code: names in addresses, headers that are heeded, and what a name is.
+//! The parts of the OpenAPI description that are not read from the code: path parameters, headers, and the
+//! format of names.
 
 use aide::openapi::OpenApi;
 use aide::transform::TransformOperation;

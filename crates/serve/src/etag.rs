@@ -1,4 +1,4 @@
-//! Answers that are given anew only when they are others: `ETag`, `If-None-Match`, `If-Match`.
+//! Conditional requests: `ETag`, `If-None-Match`, `If-Match`.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// A document with its tag; nothing, if whoever asks has it already.
+/// A document with its tag; empty, if the caller has it already.
 pub(crate) struct Tagged<T> {
     body: Bytes,
     known: bool,

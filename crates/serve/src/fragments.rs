@@ -1,4 +1,5 @@
-//! What of a run's page depends on its journal alone: drawn once for each state of the journal, however many look at it.
+//! The fragments of a run's page that depend on its journal alone: rendered once for each state of the
+//! journal, for all readers.
 
 pub(crate) mod parts;
 pub(crate) mod units;
@@ -48,7 +49,7 @@ impl PageFragments {
                 .iter()
                 .map(|(name, content)| PagePart::new(name.as_str(), content))
                 .collect(),
-            map: map.whole(reading.history.run.as_str()),
+            map: map.container(reading.history.run.as_str()),
             states: map.states(),
             // Names, words and lists: nothing of it fails to be written.
             layout: serde_json::to_string(&map.layout()).unwrap_or_default(),

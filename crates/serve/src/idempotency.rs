@@ -1,4 +1,4 @@
-//! Questions that are carried out once, however often they are sent: `Idempotency-Key`.
+//! Idempotent requests: carried out once, however often they are sent: `Idempotency-Key`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ const KEPT: usize = 10_000;
 /// No key is longer.
 const LONGEST: usize = 200;
 
-/// The keys that were seen. A process that begins anew knows none.
+/// The known keys. A new process starts with none.
 #[derive(Debug, Default)]
 pub(crate) struct IdempotencyKeys {
     seen: Mutex<BTreeMap<String, KnownKey>>,
@@ -31,7 +31,8 @@ struct KnownKey {
     done: bool,
 }
 
-/// A question that is being carried out under its key. Unless it is done, it may come again: also where whoever asked hung up.
+/// A request in progress under its key. Unless it completes, it may be repeated, also if the client
+/// disconnected.
 #[derive(Debug)]
 pub(crate) struct IdempotencyClaim<'a> {
     once: &'a IdempotencyKeys,
@@ -40,11 +41,11 @@ pub(crate) struct IdempotencyClaim<'a> {
 
 impl IdempotencyClaim<'_> {
     /// It was carried out.
-    pub(crate) fn done(mut self) {
+    pub(crate) fn complete(mut self) {
         self.mark(true);
     }
 
-    /// Whether it counts as carried out from here on, whatever becomes of whoever asked.
+    /// Sets whether it counts as carried out from here on, whatever becomes of the client.
     pub(crate) fn mark(&mut self, done: bool) {
         if let Some(known) = self.once.lock().get_mut(&self.key) {
             known.done = done;
@@ -83,10 +84,10 @@ impl IdempotencyKeys {
         }
     }
 
-    /// The right to carry a question out, which nobody else has under that key.
+    /// The exclusive right to carry out a request under that key.
     ///
     /// # Errors
-    /// Somebody has or had it.
+    /// Another request has or had the key.
     pub(crate) fn claim(&self, key: String, question: &str) -> Result<IdempotencyClaim<'_>, Repeat> {
         let mut seen = self.lock();
         seen.retain(|_, known| known.at.elapsed() <= KEPT_FOR);
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::UnderWay);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         drop(given_up);
-        once.claim(key(), "pause").unwrap().done();
+        once.claim(key(), "pause").unwrap().complete();
         assert_eq!(once.claim(key(), "pause").unwrap_err(), Repeat::Before);
         assert_eq!(once.claim(key(), "resume").unwrap_err(), Repeat::Otherwise);
         let other = IdempotencyKeys::key("bert", &HeaderValue::from_static("k1")).unwrap();
@@ -139,7 +140,7 @@ mod tests {
     fn no_more_keys_are_kept_than_there_is_room_for() {
         let once = IdempotencyKeys::default();
         for number in 0..KEPT + 10 {
-            once.claim(number.to_string(), "").unwrap().done();
+            once.claim(number.to_string(), "").unwrap().complete();
         }
         assert_eq!(once.lock().len(), KEPT);
         assert_eq!(

@@ -1,13 +1,12 @@
-//! Runs in a browser and by HTTP: read from their journals, and asked for what a person may ask.
+//! Runs in a browser and over HTTP: read from their journals, with the commands that operators may give.
 //!
-//! The store is all that is between this and whoever carries a run out: nothing here knows how a cluster is reached, so whoever
-//! gets hold of this process gets hold of no cluster. A request is answered as [`access`] permits it: over a socket that only
-//! the user of this process may open, or by a token over TLS.
+//! The store is the only connection to the process that carries a run out: nothing here can reach a cluster,
+//! so an attacker who controls this process controls no cluster. [`access`] decides about each request: over
+//! a socket that only the user of this process may open, or by a token over TLS.
 
 pub mod access;
 mod api;
 mod authentication;
-mod begin;
 mod body;
 mod commands;
 mod description;
@@ -18,14 +17,15 @@ mod limits;
 mod listen;
 mod metrics;
 mod page;
-mod patience;
 mod problem;
 mod read_error;
 mod run_path;
 mod run_processes;
 mod runs;
+mod start;
 mod stores;
 mod stream;
+mod write_timeout;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct ServeSettings {
     pub stores: Vec<RunStore>,
     /// The file of tokens.
     pub tokens: PathBuf,
-    /// How runs are begun, and carried on where nobody carries them out; `None`: not from here.
+    /// Starts runs, and continues interrupted ones; `None`: not from here.
     pub carry_on: Option<RunLauncher>,
     /// How long is waited, and for how many.
     pub limits: RequestTimeouts,

@@ -1,19 +1,19 @@
-//! How long is waited for whoever asks, and how much of them there may be at once.
+//! Timeouts and limits of connections.
 
 use std::time::Duration;
 
-/// Beyond which nobody is waited for. The default is for people and programs on slow lines.
+/// Timeouts. The default suits people and programs on slow lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimeouts {
     /// The head of a question has to be there within that time, and so has the next one of a connection.
     pub head: Duration,
-    /// A whole question has to be there and be answered within that time. What an answer says may go on for longer.
+    /// The time for a request to arrive and be answered. The body of an answer may take longer.
     pub whole: Duration,
     /// Who takes nothing of an answer for that long is hung up on.
     pub stalled: Duration,
-    /// Where several stores are asked, one that has not answered by then is away.
+    /// The time after which a store counts as unreachable, where several are queried.
     pub store: Duration,
-    /// So many streams are told at once. Each holds a connection open.
+    /// The maximum number of streams. Each holds a connection open.
     pub streams: usize,
     /// So many questions look into a store at once, each by a connection of its own. The others wait.
     pub looks: usize,

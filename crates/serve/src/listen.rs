@@ -1,4 +1,4 @@
-//! Where questions come from: a socket that is the user's own, or an address with TLS and tokens.
+//! Listeners: a private socket of the user, or an address with TLS and tokens.
 
 use std::fs::{self, Permissions};
 use std::future::Future;
@@ -26,11 +26,11 @@ use crate::access::Tokens;
 use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_pages, with_timeout};
 use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
-use crate::patience::{PatientAcceptor, PatientListener};
 use crate::problem::ProblemDetails;
 use crate::run_processes::RunStarter;
 use crate::runs::RunCatalog;
 use crate::stores::Stores;
+use crate::write_timeout::{PatientAcceptor, PatientListener};
 use crate::{ServeSettings, Shared, api, page};
 
 /// No question is larger.
@@ -53,7 +53,7 @@ pub enum Listen {
         /// As whom the journals name that user.
         user: String,
     },
-    /// An address, for whoever has a token.
+    /// An address, for holders of a token.
     Address {
         /// Which.
         address: SocketAddr,
@@ -124,7 +124,7 @@ pub async fn serve(
             done
         }
         Listen::Handed { user } => {
-            let listener = handed()?;
+            let listener = inherited_socket()?;
             ready();
             on_socket(settings, listener, user, end).await
         }
@@ -167,7 +167,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
             authenticate,
         ))
         .merge(page::open())
-        .fallback(|| async { ProblemDetails::nothing_there() })
+        .fallback(|| async { ProblemDetails::not_found() })
         .method_not_allowed_fallback(|| async { ProblemDetails::method() })
         .layer(middleware::from_fn_with_state(limits.whole, with_timeout))
         .layer(middleware::from_fn_with_state(
@@ -178,7 +178,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
         .with_state(shared)
 }
 
-/// A socket where there is none, or where nobody answers any more.
+/// Binds a socket where there is none, or replaces an abandoned one.
 fn socket(path: &Path) -> Result<UnixListener, ServeError> {
     let failed = |source| ServeError::Listen {
         at: path.display().to_string(),
@@ -202,7 +202,7 @@ fn socket(path: &Path) -> Result<UnixListener, ServeError> {
 }
 
 /// The first socket that was handed over.
-fn handed() -> Result<UnixListener, ServeError> {
+fn inherited_socket() -> Result<UnixListener, ServeError> {
     let none = |why: String| ServeError::NotHanded(why);
     let taken = ListenFd::from_env().take_unix_listener(0);
     let listener = taken.map_err(|error| none(error.to_string()))?;
@@ -230,7 +230,7 @@ async fn on_socket(
         end.await;
         ending.send(()).ok();
     });
-    // A stream goes on for as long as somebody reads: it is not waited for.
+    // A stream lasts as long as its reader reads: it is not waited for.
     let last_answers = async {
         ended.await.ok();
         tokio::time::sleep(LAST_ANSWERS).await;

@@ -1,4 +1,4 @@
-//! What Prometheus is told of the newest run of each cluster.
+//! Prometheus metrics of the newest run of each cluster.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! The pages: whole without a script, and live with one.
+//! The pages: complete without a script, and live with one.
 
 mod controls;
 mod journal;
@@ -119,7 +119,7 @@ struct PageQuery {
     q: Option<String>,
     /// Only lines before that event.
     before: Option<String>,
-    /// The digests of the parts that whoever asks has.
+    /// The digests of the parts that the reader has.
     have: Option<String>,
 }
 
@@ -147,7 +147,7 @@ impl PageQuery {
     }
 }
 
-/// As of when a page is, told by the server; a script says how it goes on.
+/// The time of a page, from the server; a script keeps it current.
 fn as_of(at: Timestamp, of: &Markup) -> Markup {
     html! {
         p #live.quiet data-at=(at) {
@@ -156,8 +156,8 @@ fn as_of(at: Timestamp, of: &Markup) -> Markup {
     }
 }
 
-/// What is said in place of news, while the store does not answer.
-fn away(why: &str, at: Timestamp) -> Markup {
+/// The notice while the store is unreachable.
+fn store_unreachable(why: &str, at: Timestamp) -> Markup {
     html! {
         p.away role="alert" {
             strong { "The store does not answer" } ": " (why) ". What is shown is as of "
@@ -167,7 +167,7 @@ fn away(why: &str, at: Timestamp) -> Markup {
 }
 
 /// How a verdict looks.
-fn tone(verdict: RunVerdict) -> &'static str {
+fn verdict_class(verdict: RunVerdict) -> &'static str {
     match verdict {
         RunVerdict::Done => "good",
         RunVerdict::Running => "plain",

@@ -1,4 +1,4 @@
-//! What an answer says that is none: RFC 9457, with a word that programs can tell apart.
+//! Error answers: RFC 9457, with a code for programs.
 
 use aide::OperationOutput;
 use aide::generate::GenContext;
@@ -60,15 +60,15 @@ impl ProblemDetails {
         }
     }
 
-    /// It passes by itself: whoever asks again after that may have an answer.
-    fn again_in(self, seconds: u16) -> Self {
+    /// A temporary problem: a retry after that time may succeed.
+    fn retry_after(self, seconds: u16) -> Self {
         Self {
             again: Some(seconds),
             ..self
         }
     }
 
-    /// Nobody knows whose question this is.
+    /// The caller is unknown.
     pub(crate) fn unknown_caller() -> Self {
         Self::new(
             StatusCode::UNAUTHORIZED,
@@ -108,13 +108,13 @@ impl ProblemDetails {
         )
     }
 
-    /// Whoever was to begin it did not.
+    /// The process that was to start it refused.
     pub(crate) fn refused_plan(said: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "not-begun", "the run was not started", said)
     }
 
     /// No process could be started that begins it.
-    pub(crate) fn not_begun(detail: impl Into<String>) -> Self {
+    pub(crate) fn start_failed(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-started",
@@ -124,7 +124,7 @@ impl ProblemDetails {
     }
 
     /// There is nothing at that address.
-    pub(crate) fn nothing_there() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
             "nothing-there",
@@ -186,10 +186,10 @@ impl ProblemDetails {
             "the store of the runs does not answer",
             detail,
         )
-        .again_in(5)
+        .retry_after(5)
     }
 
-    /// So many streams are told already as there may be.
+    /// The maximum number of streams is reached.
     pub(crate) fn too_many(streams: usize) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -197,11 +197,11 @@ impl ProblemDetails {
             "too many follow runs already",
             format!("{streams} streams are open, which is the limit; `/v1/runs/RUN/events` still answers"),
         )
-        .again_in(60)
+        .retry_after(60)
     }
 
     /// It was left, and no process could be started that heeds it.
-    pub(crate) fn not_carried_on(detail: impl Into<String>) -> Self {
+    pub(crate) fn continue_failed(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "not-carried-on",

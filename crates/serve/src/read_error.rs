@@ -1,4 +1,4 @@
-//! Why a run cannot be read or asked for something.
+//! Why a run cannot be read or commanded.
 
 use stagger_core::model::RunId;
 use stagger_engine::store::StoreError;

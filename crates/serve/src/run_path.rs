@@ -1,4 +1,4 @@
-//! The run of a question.
+//! The run in a request's path.
 
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
@@ -12,8 +12,8 @@ use crate::runs::ReadRun;
 /// The name of a run in an address.
 pub(crate) type RunPath = Result<Path<RunId>, PathRejection>;
 
-/// The run of a question, if whoever asks may do that to it. There is no other way to one.
-pub(crate) async fn permitted(
+/// The run in a request's path, if the caller has the role for it. There is no other way to a run.
+pub(crate) async fn authorized_run(
     shared: &Shared,
     caller: &Caller,
     run: &RunId,
@@ -25,15 +25,15 @@ pub(crate) async fn permitted(
         .await
         .map_err(|error| ProblemDetails::of(&error))?;
     let cluster = &seen.view.cluster;
-    if !caller.sees(cluster) {
+    if !caller.may_see(cluster) {
         return Err(ProblemDetails::no_such_run(run.as_str()));
     }
-    if !caller.may(role, cluster) {
+    if !caller.has_role(role, cluster) {
         return Err(ProblemDetails::forbidden(format!(
             "{} may {}, and this needs {}",
             caller.name,
-            caller.role.word(),
-            role.word()
+            caller.role.as_str(),
+            role.as_str()
         )));
     }
     Ok(seen)

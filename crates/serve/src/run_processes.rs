@@ -1,4 +1,4 @@
-//! Processes that begin runs and carry them on. They know the cluster; this one only starts them.
+//! Processes that start runs and continue them. They know the cluster; this process only starts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use stagger_engine::secrets;
 use tokio::process::Command;
 use tokio::sync::oneshot;
 
-/// No more is told of what a process has printed: its end.
+/// The length of a process's output that is reported: its end.
 const TOLD: u64 = 4 << 10;
 
 /// How processes are started that carry runs out.
@@ -27,7 +27,7 @@ pub struct RunLauncher {
     pub logs: PathBuf,
 }
 
-/// What a process is at work on.
+/// The work of a process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Work {
     Run(RunId),
@@ -42,7 +42,7 @@ pub(crate) struct RunStarter {
     at_work: Arc<Mutex<BTreeSet<Work>>>,
 }
 
-/// Nobody else starts a process for the same while this is held.
+/// Prevents another process for the same work while it is held.
 #[derive(Debug)]
 struct AtWork {
     all: Arc<Mutex<BTreeSet<Work>>>,
@@ -58,7 +58,7 @@ impl Drop for AtWork {
 
 /// A process that begins a run.
 pub(crate) struct StartedProcess {
-    /// How it ended. If the run is carried out by then, that is hours away.
+    /// Its exit status. If it carries the run out, that is hours away.
     pub(crate) ended: oneshot::Receiver<io::Result<ExitStatus>>,
     log: PathBuf,
     /// Where it began to write there.
@@ -67,7 +67,7 @@ pub(crate) struct StartedProcess {
 
 impl StartedProcess {
     /// The end of what it has printed.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output_tail(&self) -> String {
         let read = || -> io::Result<String> {
             let mut file = File::open(&self.log)?;
             let end = file.seek(SeekFrom::End(0))?;
@@ -93,7 +93,7 @@ impl RunStarter {
         self.how.clusters.contains_key(cluster)
     }
 
-    /// Starts a process for the run, unless one that was started here is at work on it. It goes on when this process ends.
+    /// Starts a process for the run, unless one that was started here works on it. It outlives this process.
     pub(crate) fn carry_on(&self, cluster: &ClusterName, run: &RunId) -> io::Result<()> {
         let Some(at_work) = self.claim(Work::Run(run.clone())) else {
             return Ok(());
@@ -104,7 +104,8 @@ impl RunStarter {
         Ok(())
     }
 
-    /// Starts a process that begins a run of exactly that plan; `None`: one that was started here is at work there.
+    /// Starts a process that starts a run of exactly that plan; `None`: one that was started here works on
+    /// it.
     pub(crate) fn begin(
         &self,
         cluster: &ClusterName,
@@ -132,7 +133,7 @@ impl RunStarter {
         Ok(Some(StartedProcess { ended, log, from }))
     }
 
-    /// The right to start a process for that; `None`: one that was started here is at work on it.
+    /// The right to start a process for that; `None`: one that was started here works on it.
     fn claim(&self, work: Work) -> Option<AtWork> {
         let mut all = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(work.clone()).then(|| AtWork {
@@ -170,7 +171,7 @@ impl RunStarter {
                 fs::remove_file(file).ok();
             }
             drop(at_work);
-            // Nobody may wait for it any more.
+            // There may be no receiver any more.
             ending.send(status).ok();
         });
         Ok(ended)
@@ -186,6 +187,6 @@ impl RunStarter {
 /// A file to which what a process prints is added.
 fn open(folder: &Path, file: &Path) -> io::Result<File> {
     secrets::make_folder(folder)?;
-    secrets::make_own(file)?;
+    secrets::ensure_private_file(file)?;
     OpenOptions::new().append(true).open(file)
 }

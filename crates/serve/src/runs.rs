@@ -1,4 +1,4 @@
-//! Runs as they are read from the store: each journal once, and again when something was written to it.
+//! Cached runs: each journal is read once, and again when it has grown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -18,7 +18,7 @@ use crate::fragments::PageFragments;
 use crate::read_error::ReadError;
 use crate::stores::{Away, Place, StoreResults, Stores, runs_of};
 
-/// So often a run is looked at that somebody follows.
+/// How often a followed run is read.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many journals are kept as they were read.
 const KEPT: usize = 32;
@@ -35,10 +35,10 @@ pub(crate) struct RunCatalog {
 #[derive(Default)]
 struct Cache {
     journals: BTreeMap<(Place, RunId), Arc<StoredJournal>>,
-    /// How a run ended whose journal nobody writes to any more.
+    /// The final view of runs whose journals are complete.
     over: BTreeMap<(Place, RunId), Arc<RunView>>,
     followed: BTreeMap<RunId, watch::Receiver<Followed>>,
-    /// Runs as they were seen last, for whoever looks while the store is away.
+    /// The last views of runs, for requests while the store is unreachable.
     last: BTreeMap<RunId, ReadRun>,
     /// What was listed last of all that there is, and when.
     listed: Option<(Vec<InList>, Timestamp)>,
@@ -67,12 +67,12 @@ impl StoredJournal {
     }
 }
 
-/// A run, and who is at work on it.
+/// A run, and the process that carries it out.
 #[derive(Clone)]
 pub(crate) struct ReadRun {
     pub(crate) journal: Arc<StoredJournal>,
     pub(crate) view: RunView,
-    /// What it was asked for and nobody has heeded yet, and by whom.
+    /// Pending commands, with their authors.
     pub(crate) asked: Vec<(Command, String)>,
     /// When it was read.
     pub(crate) at: Timestamp,
@@ -110,11 +110,11 @@ impl RunCatalog {
         }
     }
 
-    fn kept<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> T {
+    fn with_cache<T>(&self, with: impl FnOnce(&mut Cache) -> T) -> T {
         with(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The newest runs that somebody may see, of that cluster or of all, the newest first.
+    /// The newest runs that the caller may see, of that cluster or of all, the newest first.
     pub(crate) async fn list(
         &self,
         caller: Caller,
@@ -124,7 +124,7 @@ impl RunCatalog {
         let of_caller = caller.clone();
         let everything = cluster.is_none() && caller.clusters.is_none();
         let found = self.stores.all(async move |place, store| {
-            let mut listed = this.seen_by(place, &*store, &of_caller).await?;
+            let mut listed = this.visible_runs(place, &*store, &of_caller).await?;
             listed.retain(|listed| cluster.as_ref().is_none_or(|of| listed.cluster == *of));
             listed.truncate(LISTED);
             Ok(this.in_list(place, &*store, listed).await)
@@ -132,17 +132,17 @@ impl RunCatalog {
         let mut listing = self.listing(found.await?, &caller);
         listing.runs.truncate(LISTED);
         if everything && listing.away.is_empty() {
-            self.kept(|kept| kept.listed = Some((listing.runs.clone(), Timestamp::now())));
+            self.with_cache(|kept| kept.listed = Some((listing.runs.clone(), Timestamp::now())));
         }
         Ok(listing)
     }
 
-    /// The runs that somebody may see as they were when all were listed last, and when that was: for who looks while the store
-    /// is away.
+    /// The last list of runs that the caller may see, and its time: for requests while the store is
+    /// unreachable.
     pub(crate) fn last_list(&self, caller: &Caller) -> Option<(Vec<InList>, Timestamp)> {
-        self.kept(|kept| {
+        self.with_cache(|kept| {
             let (listed, at) = kept.listed.as_ref()?;
-            let seen = listed.iter().filter(|run| caller.sees(&run.listed.cluster));
+            let seen = listed.iter().filter(|run| caller.may_see(&run.listed.cluster));
             let known = seen.filter(|run| run.view.is_ok()).cloned().map(|mut run| {
                 if let Some(last) = kept.last.get(&run.listed.run) {
                     run.view = Ok(Arc::new(last.view.clone()));
@@ -155,16 +155,16 @@ impl RunCatalog {
 
     /// A run as it was seen last.
     pub(crate) fn last(&self, run: &RunId) -> Option<ReadRun> {
-        self.kept(|kept| kept.last.get(run).cloned())
+        self.with_cache(|kept| kept.last.get(run).cloned())
     }
 
-    /// The newest run of each cluster that somebody may see.
+    /// The newest run of each cluster that the caller may see.
     pub(crate) async fn newest(&self, caller: Caller) -> Result<Listing, ReadError> {
         let this = self.clone();
         let of_caller = caller.clone();
         let found = self.stores.all(async move |place, store| {
             let mut clusters = BTreeSet::new();
-            let mut listed = this.seen_by(place, &*store, &of_caller).await?;
+            let mut listed = this.visible_runs(place, &*store, &of_caller).await?;
             listed.retain(|listed| clusters.insert(listed.cluster.clone()));
             Ok(this.in_list(place, &*store, listed).await)
         });
@@ -176,10 +176,10 @@ impl RunCatalog {
         Ok(listing)
     }
 
-    /// What several stores have as one list, the newest first.
+    /// The lists of several stores as one, the newest run first.
     fn listing(&self, found: StoreResults<Vec<InList>>, caller: &Caller) -> Listing {
         let away = found.away.iter();
-        let away = away.filter_map(|(place, error)| self.stores.told(*place, error, caller));
+        let away = away.filter_map(|(place, error)| self.stores.unavailability(*place, error, caller));
         let mut runs: Vec<InList> = found.all.into_iter().flat_map(|(_, runs)| runs).collect();
         // Those of one store stay in its own order.
         runs.sort_by_key(|run| std::cmp::Reverse(run.listed.started));
@@ -189,16 +189,16 @@ impl RunCatalog {
         }
     }
 
-    /// What a store lists, of clusters that somebody may see.
-    async fn seen_by(
+    /// The runs of a store, in clusters that the caller may see.
+    async fn visible_runs(
         &self,
         place: Place,
         store: &dyn JournalStore,
         caller: &Caller,
     ) -> Result<Vec<Listed>, ReadError> {
         let mut listed = runs_of(store).await?;
-        self.stores.saw(place, &listed);
-        listed.retain(|listed| caller.sees(&listed.cluster));
+        self.stores.remember(place, &listed);
+        listed.retain(|listed| caller.may_see(&listed.cluster));
         Ok(listed)
     }
 
@@ -206,7 +206,7 @@ impl RunCatalog {
         let mut list = Vec::with_capacity(all.len());
         for listed in all {
             list.push(InList {
-                view: self.glance(place, store, &listed).await,
+                view: self.run_overview(place, store, &listed).await,
                 store: self.stores.name(place).to_owned(),
                 listed,
             });
@@ -215,7 +215,7 @@ impl RunCatalog {
     }
 
     /// A run of the list at a glance. Of one that the store lists as over, what was read once stands.
-    async fn glance(
+    async fn run_overview(
         &self,
         place: Place,
         store: &dyn JournalStore,
@@ -223,12 +223,12 @@ impl RunCatalog {
     ) -> Result<Arc<RunView>, ReadError> {
         let run = &(place, listed.run.clone());
         let is_over = listed.ended_by.is_some();
-        if let Some(over) = self.kept(|kept| kept.over.get(run).filter(|_| is_over).cloned()) {
+        if let Some(over) = self.with_cache(|kept| kept.over.get(run).filter(|_| is_over).cloned()) {
             return Ok(over);
         }
         let view = Arc::new(self.read(place, store, &listed.run).await?.view);
         if is_over {
-            self.kept(|kept| {
+            self.with_cache(|kept| {
                 kept.journals.remove(run);
                 kept.last.remove(&listed.run);
                 kept.over.insert(run.clone(), Arc::clone(&view))
@@ -242,16 +242,16 @@ impl RunCatalog {
         let place = self.stores.of_run(run).await?;
         let (this, run) = (self.clone(), run.clone());
         let read = async move |store: Box<dyn JournalStore>| this.read(place, &*store, &run).await;
-        self.stores.look(place, read).await
+        self.stores.with_store(place, read).await
     }
 
     async fn read(&self, place: Place, store: &dyn JournalStore, run: &RunId) -> Result<ReadRun, ReadError> {
         let journal = self.journal(place, store, run).await?;
         let state = &journal.reading.run;
         let view = view::run(state, None);
-        let nobody = supervisor::nobody(store, state).await;
+        let nobody = supervisor::interruption_reason(store, state).await;
         let nobody = nobody.map_err(|error| ReadError::of_supervisor(run, &error))?;
-        let asked = store.asked(run).await;
+        let asked = store.pending_commands(run).await;
         let asked = asked.map_err(|error| ReadError::of(run, &error))?;
         let seen = ReadRun {
             asked: asked.into_iter().map(|(_, command, by)| (command, by)).collect(),
@@ -262,7 +262,7 @@ impl RunCatalog {
             journal,
             at: Timestamp::now(),
         };
-        self.kept(|kept| {
+        self.with_cache(|kept| {
             if kept.last.len() >= KEPT {
                 kept.last.clear();
             }
@@ -278,9 +278,9 @@ impl RunCatalog {
         run: &RunId,
     ) -> Result<Arc<StoredJournal>, ReadError> {
         let key = (place, run.clone());
-        // Before the journal: what is written meanwhile is read again.
+        // Read before the journal: later entries are read again.
         let mark = store.mark(run, None).await.ok().flatten();
-        if let Some(known) = self.kept(|kept| kept.journals.get(&key).cloned()) {
+        if let Some(known) = self.with_cache(|kept| kept.journals.get(&key).cloned()) {
             // A store that was put back may stand at the same place with other events.
             if known.mark.is_some() && known.mark == mark {
                 return Ok(known);
@@ -302,7 +302,7 @@ impl RunCatalog {
             verification: OnceLock::new(),
             drawn: OnceLock::new(),
         });
-        self.kept(|kept| {
+        self.with_cache(|kept| {
             if kept.journals.len() >= KEPT {
                 kept.journals.clear();
             }
@@ -311,11 +311,10 @@ impl RunCatalog {
         Ok(journal)
     }
 
-    /// A run as it goes: whoever follows it looks at the same reading, however many they are.
-    /// `first`: as it was when they began to.
+    /// Follows a run: all followers share one reading. `first`: its state when they began.
     pub(crate) fn follow(&self, run: &RunId, first: ReadRun) -> watch::Receiver<Followed> {
         let (sender, receiver) = watch::channel(Ok(Arc::new(first)));
-        let joined = self.kept(|kept| {
+        let joined = self.with_cache(|kept| {
             if let Some(known) = kept.followed.get(run).filter(|known| known.has_changed().is_ok()) {
                 return Some(known.clone());
             }
@@ -327,17 +326,17 @@ impl RunCatalog {
         }
         let (this, run) = (self.clone(), run.clone());
         tokio::spawn(async move {
-            // One receiver is kept for those who come; when it is the only one, nobody follows.
+            // One receiver is kept for new followers; when it is the only one, there are no followers.
             while sender.receiver_count() > 1 {
                 tokio::time::sleep(LOOK).await;
                 let now = this.run(&run).await.map(Arc::new);
                 sender.send_if_modified(|known| {
-                    let same = same(known, &now);
+                    let same = looks_same(known, &now);
                     *known = now;
                     !same
                 });
             }
-            this.kept(|kept| kept.followed.remove(&run));
+            this.with_cache(|kept| kept.followed.remove(&run));
         });
         receiver
     }
@@ -353,7 +352,7 @@ impl RunCatalog {
             let mut open = None;
             for listed in &listed {
                 // One that cannot be read may go on.
-                let view = this.glance(place, &*store, listed).await;
+                let view = this.run_overview(place, &*store, listed).await;
                 if view.map_or(true, |view| view.ending.is_none()) {
                     open = Some(listed.run.clone());
                     break;
@@ -364,10 +363,10 @@ impl RunCatalog {
                 newest: listed.into_iter().next().map(|listed| listed.run),
             })
         };
-        self.stores.look(place, look).await
+        self.stores.with_store(place, look).await
     }
 
-    /// Leaves a command for whoever carries the run out.
+    /// Leaves a command for the process that carries the run out.
     pub(crate) async fn ask(&self, run: &RunId, command: Command, by: String) -> Result<(), ReadError> {
         let place = self.stores.of_run(run).await?;
         let run = run.clone();
@@ -375,12 +374,12 @@ impl RunCatalog {
             let asked = supervisor::ask(&mut *store, &run, Timestamp::now(), &command, &by).await;
             asked.map_err(|error| ReadError::of_supervisor(&run, &error))
         };
-        self.stores.look(place, ask).await
+        self.stores.with_store(place, ask).await
     }
 }
 
-/// Whether somebody who looks at the one sees what the other shows.
-fn same(one: &Followed, other: &Followed) -> bool {
+/// Whether both look the same to a reader.
+fn looks_same(one: &Followed, other: &Followed) -> bool {
     match (one, other) {
         (Ok(one), Ok(other)) => one.view == other.view && one.asked == other.asked,
         (Err(one), Err(other)) => one.to_string() == other.to_string(),

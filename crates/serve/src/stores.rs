@@ -1,4 +1,4 @@
-//! The stores of a site: each by itself, so that one that does not answer keeps nobody from the others.
+//! The stores of a site: each by itself, so that one that does not answer does not block the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::access::Caller;
 use crate::limits::RequestTimeouts;
 use crate::read_error::{ReadError, in_full};
 
-/// Opens the store anew: each question has one of its own.
+/// Opens the store: each request has its own connection.
 pub type StoreOpener =
     Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn JournalStore>, StoreError>> + Send + Sync>;
 
@@ -37,7 +37,7 @@ pub(crate) type Place = usize;
 pub(crate) struct Away {
     /// What it is called.
     pub(crate) store: String,
-    /// Those of its clusters that are known and that whoever asks may see.
+    /// Its known clusters that the caller may see.
     pub(crate) clusters: Vec<ClusterName>,
     /// Why.
     pub(crate) why: String,
@@ -53,7 +53,11 @@ pub(crate) struct StoreResults<T> {
 #[derive(Clone)]
 pub(crate) struct Stores {
     known: Arc<[KnownStore]>,
-    /// In which of them runs were seen.
+    /// The store of a run. A known place is used; else all are queried.
+    ///
+    /// # Errors
+    /// It is in none; or in more than one, so that it is ambiguous; or it was not found, and one that may
+    /// have it does not answer.
     seen: Arc<Mutex<BTreeMap<RunId, BTreeSet<Place>>>>,
     patience: Duration,
 }
@@ -78,7 +82,7 @@ impl Stores {
     }
 
     /// Looks into one of them, on a thread of its own: one that is a file is read in the thread that asks.
-    pub(crate) async fn look<T: Send + 'static>(
+    pub(crate) async fn with_store<T: Send + 'static>(
         &self,
         place: Place,
         with: impl AsyncFnOnce(Box<dyn JournalStore>) -> Result<T, ReadError> + Send + 'static,
@@ -112,7 +116,7 @@ impl Stores {
         let asked = (0..self.known.len()).map(|place| {
             let with = with.clone();
             async move {
-                let looked = self.look(place, async move |store| with(place, store).await);
+                let looked = self.with_store(place, async move |store| with(place, store).await);
                 let looked = tokio::time::timeout(self.patience, looked).await;
                 let late = || format!("it has not answered within {} s", self.patience.as_secs());
                 (place, looked.unwrap_or_else(|_| Err(ReadError::Store(late()))))
@@ -140,21 +144,21 @@ impl Stores {
     /// It is in none; or in more than one, so that nobody knows which is meant; or it was not found, and one that may have it does
     /// not answer.
     pub(crate) async fn of_run(&self, run: &RunId) -> Result<Place, ReadError> {
-        if let Some(place) = self.one_place(run)? {
+        if let Some(place) = self.known_place(run)? {
             return Ok(place);
         }
         let found = self.all(async |_, store| runs_of(&*store).await).await?;
         for (place, listed) in &found.all {
-            self.saw(*place, listed);
+            self.remember(*place, listed);
         }
-        match (self.one_place(run)?, found.away.into_iter().next()) {
+        match (self.known_place(run)?, found.away.into_iter().next()) {
             (Some(place), _) => Ok(place),
             (None, None) => Err(ReadError::NoRun(run.clone())),
             (None, Some((_, error))) => Err(error),
         }
     }
 
-    fn one_place(&self, run: &RunId) -> Result<Option<Place>, ReadError> {
+    fn known_place(&self, run: &RunId) -> Result<Option<Place>, ReadError> {
         // There is nothing to be told apart.
         if self.known.len() == 1 {
             return Ok(Some(0));
@@ -168,7 +172,7 @@ impl Stores {
     }
 
     /// Remembers where runs are.
-    pub(crate) fn saw(&self, place: Place, listed: &[Listed]) {
+    pub(crate) fn remember(&self, place: Place, listed: &[Listed]) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for places in seen.values_mut() {
             places.remove(&place);
@@ -196,15 +200,15 @@ impl Stores {
         self.known.iter().map(|known| known.store.name.as_str())
     }
 
-    /// How somebody is told that one is away. Of what is in none of their clusters nobody is told, and only who sees all clusters
-    /// learns where it is.
-    pub(crate) fn told(&self, place: Place, error: &ReadError, caller: &Caller) -> Option<Away> {
+    /// The notice that a store is unreachable. Stores without clusters of the caller are not mentioned, and
+    /// only callers who see all clusters learn the address.
+    pub(crate) fn unavailability(&self, place: Place, error: &ReadError, caller: &Caller) -> Option<Away> {
         let known = &self.known.get(place)?.store;
         let sees_all = caller.clusters.is_none();
         let clusters: Vec<ClusterName> = known
             .clusters
             .iter()
-            .filter(|of| caller.sees(of))
+            .filter(|of| caller.may_see(of))
             .cloned()
             .collect();
         if clusters.is_empty() && !known.clusters.is_empty() && !sees_all {

@@ -1,4 +1,4 @@
-//! A run as it goes: server-sent events, each with its place in the journal as its id.
+//! The event stream of a run: server-sent events, with the sequence number as id.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
-use crate::run_path::{RunPath, permitted};
+use crate::run_path::{RunPath, authorized_run};
 use crate::runs::{Followed, ReadRun};
 
 /// Where a stream ended that is gone on with.
 const LAST: HeaderName = HeaderName::from_static("last-event-id");
-/// Something is sent in that time, so that whoever reads knows that the stream goes on.
+/// The interval of keep-alive messages.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// From where on.
@@ -37,7 +37,7 @@ pub(crate) struct From {
     after: Seq,
 }
 
-/// A stream ends by itself after that time, and whoever reads comes again: a token may have been revoked since.
+/// The maximum length of a stream; then the reader reconnects, as a token may have been revoked since.
 const LONGEST: Duration = Duration::from_mins(5);
 
 pub(crate) async fn stream(
@@ -57,7 +57,7 @@ pub(crate) async fn stream(
     };
     let place = Arc::clone(&shared.streams).try_acquire_owned();
     let place = place.map_err(|_| ProblemDetails::too_many(shared.most_streams))?;
-    let first = permitted(&shared, &caller, &run, Role::Look).await?;
+    let first = authorized_run(&shared, &caller, &run, Role::Look).await?;
     Ok(EventStream {
         followed: shared.runs.follow(&run, first),
         last,
@@ -94,7 +94,7 @@ impl IntoResponse for EventStream {
                             .entries
                             .last()
                             .map_or(last, |entry| entry.seq.max(last));
-                        (since(seen, last).left_stream(), newest)
+                        (events_after(seen, last).left_stream(), newest)
                     }
                     Err(error) => (unread(&error).right_stream(), last),
                 };
@@ -111,9 +111,9 @@ impl aide::OperationOutput for EventStream {
     type Inner = String;
 }
 
-/// What is told after an event: those that came, and that the run is to be looked at. One is made when the one before is sent:
-/// of a long journal that many read, each holds but one.
-fn since(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
+/// The messages after an event: new events, and that the run changed. Each is made when the one before is
+/// sent: with many readers of a long journal, each holds only one.
+fn events_after(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Event, Infallible>> {
     let run = Event::default().event("run").data(seen.view.verdict.to_string());
     let first = seen.journal.entries.partition_point(|entry| entry.seq <= last);
     let events = (first..seen.journal.entries.len()).map(move |at| {
@@ -124,7 +124,7 @@ fn since(seen: Arc<ReadRun>, last: Seq) -> impl Stream<Item = Result<Event, Infa
     stream::iter(events.chain([run]).map(Ok))
 }
 
-/// That the run cannot be read now; the stream goes on when it can.
+/// A message that the run cannot be read now; the stream continues when it can.
 fn unread(error: &ReadError) -> impl Stream<Item = Result<Event, Infallible>> + use<> {
     // A line of a stream takes no other.
     let why = error.to_string().replace(char::is_control, " ");

@@ -1,4 +1,4 @@
-//! The side that is called, without I/O.
+//! The server side, without I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -210,7 +210,7 @@ impl Answers {
     }
 
     fn versions(&self, pin: &Pin) -> ServiceVersions {
-        let newest = self.registry.reads();
+        let newest = self.registry.newest_versions();
         let writes = newest.iter().filter_map(|(name, newest)| {
             let target = pin.target(name).ok()?;
             Some(((*name).to_owned(), target.unwrap_or(*newest)))

@@ -1,4 +1,4 @@
-//! The side that calls, without I/O.
+//! The client side, without I/O.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl Calls {
     /// Those of a process with these objects. What it reads is told with every call.
     pub fn new(interface: Interface, registry: &Registry) -> Self {
         let reads = registry
-            .reads()
+            .newest_versions()
             .into_iter()
             .map(|(name, version)| (name.to_owned(), version));
         Self {
@@ -49,7 +49,7 @@ impl Calls {
 
     /// Does not tell what it reads, as old clients did not.
     #[must_use]
-    pub fn silent_about_what_it_reads(mut self) -> Self {
+    pub fn without_read_versions(mut self) -> Self {
         self.reads.clear();
         self
     }

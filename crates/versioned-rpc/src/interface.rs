@@ -138,7 +138,7 @@ impl Method {
 
     /// An argument that it has had from the beginning.
     #[must_use]
-    pub fn takes(mut self, name: &'static str) -> Self {
+    pub fn argument(mut self, name: &'static str) -> Self {
         self.arguments.push(Argument {
             name,
             since: None,
@@ -149,7 +149,7 @@ impl Method {
 
     /// An argument that came later. It is always optional.
     #[must_use]
-    pub fn takes_since(mut self, name: &'static str, since: Version, or_else: OrElse) -> Self {
+    pub fn argument_since(mut self, name: &'static str, since: Version, or_else: OrElse) -> Self {
         self.arguments.push(Argument {
             name,
             since: Some(since),
@@ -160,7 +160,7 @@ impl Method {
 
     /// The older method that is called where this one is not known. It gets the same arguments, and has to have all of them.
     #[must_use]
-    pub fn or_instead(mut self, method: &'static str) -> Self {
+    pub fn fallback(mut self, method: &'static str) -> Self {
         self.instead = Some(method);
         self
     }

@@ -27,7 +27,7 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "http")]
 pub use self::http::{
-    Authenticate, CallError, Client, ClientSettings, Denied, Handler, Running, Server, anybody,
+    Authenticate, CallError, Client, ClientSettings, Denied, Handler, Running, Server, anyone,
 };
 pub use answers::{Answers, Caller, Opened, Refusal, Request};
 pub use calls::{Calls, Message, Received};

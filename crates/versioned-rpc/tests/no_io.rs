@@ -51,11 +51,11 @@ fn ports() -> Arc<Chain<Port1_1>> {
 }
 
 fn interface(minor: u32) -> Interface {
-    let mut find = Method::since("find_port", Version::new(1, 0)).takes("address");
+    let mut find = Method::since("find_port", Version::new(1, 0)).argument("address");
     let mut methods = Vec::new();
     if minor > 0 {
-        find = find.takes_since("fast", Version::new(1, 1), OrElse::LeaveOut);
-        methods.push(Method::since("reset_port", Version::new(1, 1)).takes("address"));
+        find = find.argument_since("fast", Version::new(1, 1), OrElse::LeaveOut);
+        methods.push(Method::since("reset_port", Version::new(1, 1)).argument("address"));
     }
     methods.push(find);
     Interface::new(Version::new(1, minor), methods).unwrap()
@@ -119,7 +119,7 @@ fn under_a_pin_no_more_is_asked_than_it_knows() {
 fn what_is_too_new_is_asked_for_again() {
     // A process of 1.0, which does not say what it reads, as such processes did not.
     let old = Registry::new().with(Arc::new(Chain::<Port1_0>::first()));
-    let calls = Calls::new(interface(0), &old).silent_about_what_it_reads();
+    let calls = Calls::new(interface(0), &old).without_read_versions();
     let args = Map::from_iter([("address".to_owned(), json!("a"))]);
     let chain = Chain::<Port1_0>::first();
     for (release, newer) in [("one", false), ("", true)] {

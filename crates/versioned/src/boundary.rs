@@ -1,21 +1,21 @@
-//! The four boundaries. Inside a process an object is always the newest; it is converted only here.
+//! The four boundaries. Inside a process an object always has its newest version; it is converted only here.
 //!
 //! | boundary | version |
 //! |---|---|
-//! | from the store ([`Chain::load`]) | up to the newest, whatever the pin; what the conversion changed is written by the next save |
+//! | from the store ([`Chain::load`]) | up to the newest, whatever the pin; the next save writes what the conversion changed |
 //! | to the store ([`Chain::save`], [`Chain::create`]) | the pin's, or the row's own if that is newer; a new row has none of its own |
-//! | sent ([`Chain::send`]) | the pin's, or the object's own if that is newer, but none that the other side says it does not read |
-//! | received ([`Chain::receive`]) | up to the newest; a newer one is asked for again ([`Chain::backport`]) |
+//! | sent ([`Chain::send`]) | the pin's, or the object's own if that is newer, but none that the other side does not read |
+//! | received ([`Chain::receive`]) | up to the newest; a newer one is requested again ([`Chain::backport`]) |
 //!
-//! A row never goes back to an older version: a pinned process that changes what an unpinned one wrote writes it in the
-//! version that it has, and loses nothing of it.
+//! A row never goes back to an older version: a pinned process that changes a row of an unpinned one writes
+//! it in the row's version, and loses nothing.
 
 use serde_json::{Map, Value};
 
 use crate::Version;
-use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, no_form};
+use crate::chain::{Chain, Converted, Source, Unreadable, Unwritten, not_representable};
 use crate::envelope;
-use crate::loss::{Loss, differences, named};
+use crate::loss::{Loss, differences, loss_list};
 use crate::object::{UnknownFields, Versioned};
 use crate::pin::{NotWhilePinned, Pin};
 use crate::unknown_fields::{carry_over, put_back};
@@ -53,7 +53,7 @@ impl<T> Held<T> {
     }
 
     /// The version in which it was stored or sent; `None` if it was made here.
-    pub fn came(&self) -> Option<Version> {
+    pub fn stored_version(&self) -> Option<Version> {
         self.came
     }
 }
@@ -96,7 +96,7 @@ pub struct Write {
 
 impl Write {
     /// Whether the row stands already as it should.
-    pub fn is_nothing(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         self.set.is_empty() && self.was == Some(Some(self.version))
     }
 }
@@ -111,7 +111,7 @@ pub enum Unsaved {
     #[error(
         "{object} came with what this code has no place for and services of an older release may still use, and as it was \
          changed it would lose that in version {version} ({}); nothing was stored or sent: try again when the upgrade is done",
-        named(lost)
+        loss_list(lost)
     )]
     Unkept {
         /// The object.
@@ -189,7 +189,7 @@ impl<T: Versioned> Chain<T> {
             .ok_or_else(|| Unreadable::NoVersion {
                 object: T::NAME.to_owned(),
             })?;
-        if !self.knows(version) {
+        if !self.can_write(version) {
             return Err(self.unknown(version));
         }
         let value = self.read(version, Source::Fields(&row.fields))?;
@@ -210,8 +210,8 @@ impl<T: Versioned> Chain<T> {
     pub fn save(&self, stored: &Stored<T>, pin: &Pin) -> Result<Write, Unsaved> {
         let Stored { held, row } = stored;
         let version = Self::target(held.came.max(row.version), pin)?;
-        let mut set = self.whole(held, version, pin)?;
-        let emptied = self.emptied(version, &row.fields, &set)?;
+        let mut set = self.encode_all(held, version, pin)?;
+        let emptied = self.lost_columns(version, &row.fields, &set)?;
         set.retain(|column, value| row.fields.get(column).unwrap_or(&Value::Null) != value);
         set.extend(emptied.into_iter().map(|column| (column, Value::Null)));
         Ok(Write {
@@ -238,13 +238,13 @@ impl<T: Versioned> Chain<T> {
         Ok(Write {
             was: None,
             version,
-            set: self.whole(held, version, pin)?,
+            set: self.encode_all(held, version, pin)?,
         })
     }
 
     /// Columns that the version reads, and of which the object has nothing to write: a field may be left out where it is
     /// empty. Columns of other versions are none of them.
-    fn emptied(
+    fn lost_columns(
         &self,
         version: Version,
         row: &Map<String, Value>,
@@ -262,7 +262,7 @@ impl<T: Versioned> Chain<T> {
         let mut row = data.clone();
         row.extend(left.iter().cloned());
         let read = self.raise(&row, version, version).map_err(|error| {
-            no_form::<T>(version, format!("in its row it would not be read again: {error}"))
+            not_representable::<T>(version, format!("in its row it would not be read again: {error}"))
         })?;
         left.retain(|(column, _)| read.contains_key(column));
         Ok(left.into_iter().map(|(column, _)| column).collect())
@@ -290,12 +290,12 @@ impl<T: Versioned> Chain<T> {
             value,
             came: Some(version),
             origin,
-            kept: self.kept(version, text)?,
+            kept: self.unknown_parts(version, text)?,
         })
     }
 
     /// What is not known of a text, if its type asks for that.
-    fn kept(&self, version: Version, text: &str) -> Result<Option<Kept>, Unreadable> {
+    fn unknown_parts(&self, version: Version, text: &str) -> Result<Option<Kept>, Unreadable> {
         if T::UNKNOWN_FIELDS == UnknownFields::Dropped {
             return Ok(None);
         }
@@ -323,16 +323,16 @@ impl<T: Versioned> Chain<T> {
         if converted.lost.is_empty() {
             return Ok(converted);
         }
-        Err(self.refused(held, version, pin, converted.lost))
+        Err(self.refusal(held, version, pin, converted.lost))
     }
 
     /// All of it, or a refusal.
-    fn whole(&self, held: &Held<T>, version: Version, pin: &Pin) -> Result<Map<String, Value>, Unsaved> {
+    fn encode_all(&self, held: &Held<T>, version: Version, pin: &Pin) -> Result<Map<String, Value>, Unsaved> {
         let Converted { data, lost, .. } = self.in_fields(held, version)?;
         if lost.is_empty() {
             return Ok(data);
         }
-        Err(self.refused(held, version, pin, lost))
+        Err(self.refusal(held, version, pin, lost))
     }
 
     /// The version in which it leaves this process where nobody asks for another. `own` is the one that it has out there.
@@ -347,7 +347,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Why it cannot go out in that version.
-    fn refused(&self, held: &Held<T>, version: Version, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
+    fn refusal(&self, held: &Held<T>, version: Version, pin: &Pin, lost: Vec<Loss>) -> Unsaved {
         match self.needs(&held.value) {
             Ok(needs) if needs <= version => Unsaved::Unkept {
                 object: T::NAME.to_owned(),
@@ -374,7 +374,7 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() {
             return Ok(sent);
         }
-        Err(self.refused(held, sent.version, pin, sent.lost))
+        Err(self.refusal(held, sent.version, pin, sent.lost))
     }
 
     /// The same for one who asked for it: what it does not read is left out. What it would read, and only the pin does not
@@ -384,7 +384,7 @@ impl<T: Versioned> Chain<T> {
         if sent.lost.is_empty() || reads == Some(sent.version) {
             return Ok(sent);
         }
-        Err(self.refused(held, sent.version, pin, sent.lost))
+        Err(self.refusal(held, sent.version, pin, sent.lost))
     }
 
     fn sent(&self, held: &Held<T>, version: Version) -> Result<Sent, Unwritten> {
@@ -427,7 +427,7 @@ impl<T: Versioned> Chain<T> {
         let lost = match (&held.kept, held.came) {
             // All that came with it is among what was kept.
             (Some(kept), Some(came)) if version == came => {
-                let failed = |error: Unreadable| no_form::<T>(version, error);
+                let failed = |error: Unreadable| not_representable::<T>(version, error);
                 let unchanged = self.read(came, Source::Fields(&kept.fields)).map_err(failed)?;
                 let seen = self.fields(&unchanged, came)?.data;
                 put_back(&mut converted.data, &seen, &kept.fields)
@@ -447,7 +447,7 @@ impl<T: Versioned> Chain<T> {
     pub fn receive(&self, text: &str) -> Result<Held<T>, Unreceived> {
         let opened = match envelope::open::<T>(text) {
             Ok(opened) => opened,
-            Err(error) => return Err(Self::not_opened(text, &error)),
+            Err(error) => return Err(Self::envelope_error(text, &error)),
         };
         if let Some(kind) = opened.other_kind {
             return Err(Unreceived::OtherKind {
@@ -465,7 +465,7 @@ impl<T: Versioned> Chain<T> {
                 kept: None,
             }),
             envelope::Data::Newest(value) => {
-                let no_envelope = |error: serde_json::Error| Self::not_opened(text, &error);
+                let no_envelope = |error: serde_json::Error| Self::envelope_error(text, &error);
                 let data = envelope::data(text).map_err(no_envelope)?;
                 Ok(self.held(value, version, data.get())?)
             }
@@ -482,7 +482,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Data of the newest version is read with its envelope: which of the two was wrong?
-    fn not_opened(text: &str, error: &serde_json::Error) -> Unreceived {
+    fn envelope_error(text: &str, error: &serde_json::Error) -> Unreceived {
         match envelope::label(text) {
             Ok((kind, version)) if kind == T::NAME && error.is_data() => {
                 Unreceived::Unreadable(Unreadable::Malformed {
@@ -518,7 +518,7 @@ impl<T: Versioned> Chain<T> {
         if version == T::VERSION {
             return Ok(Vec::new());
         }
-        let failed = |error: Unreadable| no_form::<T>(version, error);
+        let failed = |error: Unreadable| not_representable::<T>(version, error);
         let at = version.max(came);
         let whole = self.raise(origin, came, at).map_err(failed)?;
         let unchanged = self.read(came, Source::Fields(origin)).map_err(failed)?;

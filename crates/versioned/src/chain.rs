@@ -1,7 +1,7 @@
-//! All versions of one object, from the first that is still known to the newest.
+//! All versions of one object, from the oldest known to the newest.
 //!
-//! A chain is built from neighbours, and a neighbour that is left out does not compile. A program uses the newest type only;
-//! the chain reads and writes the others.
+//! A chain is built from neighbours, and a missing neighbour does not compile. A program uses the newest type
+//! only; the chain reads and writes the others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -382,7 +382,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     /// Whether it can be written in that version.
-    pub fn knows(&self, version: Version) -> bool {
+    pub fn can_write(&self, version: Version) -> bool {
         version == T::VERSION || self.older(version).is_some()
     }
 
@@ -403,7 +403,7 @@ impl<T: Versioned> Chain<T> {
                 self.length.store(data.len(), Ordering::Relaxed);
                 Ok(Converted { version, data, lost })
             }
-            Written::Fields(_) => Err(no_form::<T>(version, "it was asked for as text")),
+            Written::Fields(_) => Err(not_representable::<T>(version, "it was asked for as text")),
         }
     }
 
@@ -412,9 +412,10 @@ impl<T: Versioned> Chain<T> {
         let (written, lost) = self.convert(value, version, Form::Fields)?;
         match written {
             Written::Fields(Value::Object(data)) => Ok(Converted { version, data, lost }),
-            Written::Fields(_) | Written::Text(_) => {
-                Err(no_form::<T>(version, "its top level is no map of fields"))
-            }
+            Written::Fields(_) | Written::Text(_) => Err(not_representable::<T>(
+                version,
+                "its top level is no map of fields",
+            )),
         }
     }
 
@@ -425,7 +426,7 @@ impl<T: Versioned> Chain<T> {
                 Ok((_, None)) => return Ok(older.version),
                 // What is refused there does not fit there.
                 Ok((_, Some(_))) | Err(Failure::Refused { .. }) => {}
-                Err(failure) => return Err(unwritten::<T>(older.version, failure)),
+                Err(failure) => return Err(write_failure::<T>(older.version, failure)),
             }
         }
         Ok(T::VERSION)
@@ -505,7 +506,7 @@ impl<T: Versioned> Chain<T> {
     }
 
     fn convert(&self, value: &T, version: Version, form: Form) -> Result<(Written, Vec<Loss>), Unwritten> {
-        let failed = |failure: Failure| unwritten::<T>(version, failure);
+        let failed = |failure: Failure| write_failure::<T>(version, failure);
         let Some(older) = self.older(version) else {
             if version == T::VERSION {
                 let written = write(value, form).map_err(Failure::Form);
@@ -562,10 +563,10 @@ fn unreadable<T: Versioned>(version: Version, failure: Failure) -> Unreadable {
     }
 }
 
-fn unwritten<T: Versioned>(version: Version, failure: Failure) -> Unwritten {
+fn write_failure<T: Versioned>(version: Version, failure: Failure) -> Unwritten {
     let object = T::NAME.to_owned();
     match failure {
-        Failure::Form(error) => no_form::<T>(version, error),
+        Failure::Form(error) => not_representable::<T>(version, error),
         Failure::Refused { from, to, why } => Unwritten::Refused {
             object,
             from,
@@ -580,7 +581,7 @@ fn other<T: PartialEq>(back: T, value: &T) -> Back<T> {
     (back != *value).then(|| Box::new(back))
 }
 
-pub(crate) fn no_form<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {
+pub(crate) fn not_representable<T: Versioned>(version: Version, why: impl fmt::Display) -> Unwritten {
     Unwritten::NoForm {
         object: T::NAME.to_owned(),
         version,

@@ -1,4 +1,4 @@
-//! What is sent of an object: `{"kind":"Node","version":"1.14","data":{…}}`.
+//! The envelope of a sent object: `{"kind":"Node","version":"1.14","data":{…}}`.
 //!
 //! Kind and version come first, so that the newest version is read in one pass.
 

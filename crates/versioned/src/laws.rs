@@ -68,7 +68,7 @@ pub fn up_loses_nothing<T: TryFollows>(before: &T::Before) -> Result<(), Broken>
     };
     let back = match after.try_down() {
         Ok(back) => back,
-        Err(why) => return broken::<T::Before>(T::VERSION, vec![refused(&why)]),
+        Err(why) => return broken::<T::Before>(T::VERSION, vec![full_loss(&why)]),
     };
     let removed = |loss: &Loss| {
         T::REMOVED.iter().any(|field| {
@@ -89,12 +89,12 @@ pub fn down_is_stable<T: TryFollows>(after: &T) -> Result<(), Broken> {
     };
     match T::try_up(once.clone()).and_then(|again| again.try_down()) {
         Ok(twice) => broken::<T>(T::Before::VERSION, in_json(&once, &twice)),
-        Err(why) => broken::<T>(T::Before::VERSION, vec![refused(&why)]),
+        Err(why) => broken::<T>(T::Before::VERSION, vec![full_loss(&why)]),
     }
 }
 
 /// All of it, as a loss.
-fn refused(why: &ConversionError) -> Loss {
+fn full_loss(why: &ConversionError) -> Loss {
     Loss {
         at: String::new(),
         value: serde_json::Value::from(why.to_string()),

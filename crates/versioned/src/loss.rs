@@ -1,6 +1,6 @@
-//! What a conversion would lose, found by going there and back.
+//! The loss of a conversion, found by converting there and back.
 //!
-//! Nobody has to write it down beside the conversion, so nobody can forget to.
+//! It need not be declared beside the conversion, so it cannot be forgotten.
 
 use std::fmt;
 
@@ -35,12 +35,12 @@ pub(crate) fn differences(before: &Value, after: &Value) -> Vec<Loss> {
 }
 
 /// A place in what stands at another.
-pub(crate) fn below(at: &str, key: &str) -> String {
+pub(crate) fn nested(at: &str, key: &str) -> String {
     format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 /// All of them in one line.
-pub(crate) fn named(lost: &[Loss]) -> String {
+pub(crate) fn loss_list(lost: &[Loss]) -> String {
     let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
     lost.join(", ")
 }
@@ -49,7 +49,7 @@ fn compare(at: String, before: &Value, after: &Value, found: &mut Vec<Loss>) {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
             for (key, value) in before {
-                let at = below(&at, key);
+                let at = nested(&at, key);
                 match after.get(key) {
                     Some(other) => compare(at, value, other, found),
                     None => found.push(Loss {
@@ -61,7 +61,7 @@ fn compare(at: String, before: &Value, after: &Value, found: &mut Vec<Loss>) {
             }
             for (key, value) in after.iter().filter(|(key, _)| !before.contains_key(*key)) {
                 found.push(Loss {
-                    at: below(&at, key),
+                    at: nested(&at, key),
                     value: Value::Null,
                     becomes: Some(value.clone()),
                 });

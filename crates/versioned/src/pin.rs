@@ -1,13 +1,13 @@
-//! Pins: a process of the new release that speaks and stores as the old one.
+//! Pins: a process of the new release that speaks and stores like the old one.
 //!
-//! One pin holds the API, the RPC and all objects. Whoever works on a request takes it once ([`Pins::now`]) and asks it for
-//! everything, so a pin that is set anew in the middle is never half in force.
+//! One pin covers the API, the RPC and all objects. A request handler takes it once ([`Pins::now`]) and uses
+//! it for everything, so that a change of the pin in the middle never applies half.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::Version;
-use crate::loss::{Loss, named};
+use crate::loss::{Loss, loss_list};
 use crate::manifest::{Manifest, Place, UnknownRelease};
 
 /// The release that this process is held to, or none.
@@ -58,7 +58,7 @@ impl fmt::Display for NotWhilePinned {
             write!(
                 f,
                 "{object} has what {pin} does not know, to which this service is pinned ({})",
-                named(lost)
+                loss_list(lost)
             )?;
         }
         if let Some(since) = since {
@@ -133,7 +133,7 @@ impl Pin {
 
     /// The same manifest, and no pin.
     #[must_use]
-    pub fn lifted(&self) -> Self {
+    pub fn without_pin(&self) -> Self {
         Self::none(Arc::clone(&self.manifest))
     }
 
@@ -169,12 +169,12 @@ impl Pin {
 
     /// The highest version of the API that is offered.
     pub fn api(&self) -> Version {
-        self.manifest.api(self.in_force())
+        self.manifest.api(self.current())
     }
 
     /// The highest version of the RPC that is asked of others.
     pub fn rpc(&self) -> Version {
-        self.manifest.rpc(self.in_force())
+        self.manifest.rpc(self.current())
     }
 
     /// The version of the API that a request gets: the one that it asks for, or the lowest.
@@ -195,17 +195,17 @@ impl Pin {
     /// The refusal of what needs that version of the object.
     pub(crate) fn refusal(&self, object: &str, needs: Version, lost: Vec<Loss>) -> NotWhilePinned {
         NotWhilePinned {
-            pin: self.manifest.label(self.in_force()),
+            pin: self.manifest.label(self.current()),
             object: object.to_owned(),
             lost,
             since: self
                 .manifest
-                .since(object, needs)
+                .first_release_with(object, needs)
                 .map(|place| self.manifest.label(place)),
         }
     }
 
-    fn in_force(&self) -> Place {
+    fn current(&self) -> Place {
         self.place.unwrap_or(self.manifest.current())
     }
 }

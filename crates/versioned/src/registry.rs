@@ -1,4 +1,5 @@
-//! All objects of a program, by name: to be compared with its manifest, and for what is not known by type.
+//! All objects of a program, by name: for comparison with its manifest, and for objects whose type is not
+//! known statically.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Registry {
     }
 
     /// The newest version of each object, which is what this code reads: other processes want to know.
-    pub fn reads(&self) -> BTreeMap<&'static str, Version> {
+    pub fn newest_versions(&self) -> BTreeMap<&'static str, Version> {
         let newest = |chain: &Arc<dyn AnyChain>| chain.versions().last().map(|(version, _)| *version);
         self.chains
             .iter()
@@ -143,6 +144,6 @@ impl Registry {
 
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.reads()).finish()
+        f.debug_list().entries(self.newest_versions()).finish()
     }
 }

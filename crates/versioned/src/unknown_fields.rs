@@ -1,9 +1,9 @@
-//! Fields that a version does not know: which they are, and how they are put back where nobody changed what they belong to.
+//! Fields that a version does not know: finding them, and restoring them where their parent is unchanged.
 
 use serde_ignored::Path;
 use serde_json::{Map, Value};
 
-use crate::loss::{Loss, below};
+use crate::loss::{Loss, nested};
 use crate::object::Versioned;
 
 /// The fields of a text that its type does not know, as JSON pointers. A text that is not of that type has none.
@@ -21,8 +21,8 @@ pub(crate) fn unknown<T: Versioned>(text: &str) -> Vec<String> {
 fn pointer(path: &Path<'_>) -> String {
     match path {
         Path::Root => String::new(),
-        Path::Seq { parent, index } => below(&pointer(parent), &index.to_string()),
-        Path::Map { parent, key } => below(&pointer(parent), key),
+        Path::Seq { parent, index } => nested(&pointer(parent), &index.to_string()),
+        Path::Map { parent, key } => nested(&pointer(parent), key),
         Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
             pointer(parent)
         }
@@ -38,7 +38,7 @@ pub(crate) fn carry_over(
 ) -> Vec<Loss> {
     let mut lost = Vec::new();
     for (key, value) in came {
-        let at = below("", key);
+        let at = nested("", key);
         if !unknown.contains(&at) {
             continue;
         }
@@ -90,7 +90,7 @@ fn in_map(
             }
             // It was taken away, with all that was in it.
             (None, Some(_)) => {}
-            (Some(now), seen) => in_value(below(at, key), now, seen.unwrap_or(&Value::Null), came, lost),
+            (Some(now), seen) => in_value(nested(at, key), now, seen.unwrap_or(&Value::Null), came, lost),
         }
     }
 }
@@ -144,7 +144,7 @@ fn in_list(at: &str, now: &mut [Value], seen: &[Value], came: &[Value], lost: &m
     for (place, came) in came.iter().enumerate() {
         if missing[place] && seen[place] != *came {
             lost.push(Loss {
-                at: below(at, &place.to_string()),
+                at: nested(at, &place.to_string()),
                 value: came.clone(),
                 becomes: None,
             });

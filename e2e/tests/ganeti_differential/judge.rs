@@ -348,7 +348,7 @@ pub(crate) fn findings(
         if units.is_empty() {
             continue;
         }
-        units.sort_by(|a, b| a.natural().cmp(&b.natural()));
+        units.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
         waves.push(Wave {
             moves: their_moves(capacity, moving, &units, group)?,
             units,
@@ -400,7 +400,11 @@ fn their_moves(
         let host = capacity
             .find(unit)
             .with_context(|| format!("{unit} is no host"))?;
-        for guest in capacity.on(host).iter().map(|guest| capacity.guest(*guest)) {
+        for guest in capacity
+            .guests_on(host)
+            .iter()
+            .map(|guest| capacity.guest(*guest))
+        {
             let line = printed.get(guest.name.as_str());
             let (how, to) = match (moving.turn(guest), guest.standby, line) {
                 (GuestHandling::ToStandby, Some(standby), _) => {
@@ -425,9 +429,9 @@ fn their_moves(
             continue;
         }
         for guest in capacity
-            .on(host)
+            .guests_on(host)
             .iter()
-            .chain(capacity.behind(host))
+            .chain(capacity.guests_with_standby(host))
             .map(|guest| capacity.guest(*guest))
         {
             let new = printed

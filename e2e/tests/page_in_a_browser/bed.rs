@@ -160,7 +160,8 @@ impl Bed {
                 Ok("found".to_owned())
             }
             ("asked", _) => {
-                let asked = in_runtime(async { Ok(SqliteStore::open(&store)?.asked(&self.run).await?) })?;
+                let asked =
+                    in_runtime(async { Ok(SqliteStore::open(&store)?.pending_commands(&self.run).await?) })?;
                 let words = asked.iter().map(|(_, command, _)| stagger_words(command));
                 Ok(words.collect::<Vec<_>>().join(","))
             }

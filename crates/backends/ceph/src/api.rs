@@ -1,15 +1,15 @@
-//! Asking a cluster: one small trait, and four ways behind it.
+//! Queries to a cluster: one small trait with four implementations.
 //!
-//! [`exec::Exec`] starts the `ceph` program for each question, which works with every version and
-//! installation. [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from
-//! a folder of files, [`saved::FromSaved`] from an inventory that [`saved::AnswerRecorder`] made.
+//! [`exec::Exec`] starts the `ceph` program for each query, which works with every version and installation.
+//! [`session::Session`] keeps one connection open. [`recorded::Recorded`] answers from a folder of files,
+//! [`saved::FromSaved`] from an inventory that [`saved::AnswerRecorder`] made.
 
 mod body;
+mod command_line;
 pub mod exec;
 pub mod recorded;
 pub mod saved;
 pub mod session;
-mod words;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use body::{Body, Chunks};
-pub use words::words;
+pub use command_line::command_line;
 
 /// Which of the cluster's daemons answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +36,8 @@ pub enum QueryTarget {
 /// What came back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephAnswer {
-    /// 0, or the errno by which Ceph said no, as a positive number: 16 is EBUSY. A no may come with an
-    /// answer in `out` all the same.
+    /// 0, or the errno of Ceph's refusal, as a positive number: 16 is EBUSY. A refusal may have an answer in
+    /// `out` too.
     pub rc: i32,
     /// The answer; empty for many commands that only change something.
     pub out: Vec<u8>,
@@ -48,16 +48,16 @@ pub struct CephAnswer {
 /// Asks a cluster.
 #[async_trait]
 pub trait CephApi: Send + Sync {
-    /// Asks one question: `{"prefix": "osd ok-to-stop", "ids": ["0"], "format": "json"}`, in the form
-    /// in which the `ceph` program itself sends it. The call ends within the configured time, also when
-    /// this process does not live to see it.
+    /// Sends one query: `{"prefix": "osd ok-to-stop", "ids": ["0"], "format": "json"}`, in the form in which
+    /// the `ceph` program itself sends it. The call ends within the configured time, even if this process is
+    /// gone by then.
     ///
     /// # Errors
-    /// No answer could be had. An answer that says no is a [`CephAnswer`] with its `rc`.
+    /// There was no answer. A refusal is a [`CephAnswer`] with its `rc`.
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError>;
 
     /// Why each question starts the `ceph` program although a connection was to be kept open; `None`: none was, or it is open.
-    fn fell_back(&self) -> Option<&str> {
+    fn fallback_reason(&self) -> Option<&str> {
         None
     }
 
@@ -67,7 +67,7 @@ pub trait CephApi: Send + Sync {
     /// As [`CephApi::command`], and [`CephApiError::Refused`] for an answer that says no.
     async fn ask(&self, whom: QueryTarget, mut command: Value) -> Result<Vec<u8>, CephApiError> {
         command["format"] = Value::from("json");
-        let asked = words(&command);
+        let asked = command_line(&command);
         let CephAnswer { rc, out, err } = self.command(whom, command).await?;
         if rc == 0 {
             Ok(out)

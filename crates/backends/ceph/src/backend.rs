@@ -8,20 +8,20 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Revision, Snapshot, UnitId, UnitState};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
+use stagger_engine::heartbeats::Heartbeats;
 use stagger_risks::{Risk, RiskFinding};
 use tokio::task::JoinSet;
 
 use crate::api::{CephApi, QueryTarget};
-use crate::carried::CarriedDaemons;
 use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::CephFacts;
 use crate::guards::{self, CephHeldGuard, GuardExpiry};
+use crate::host_daemons::CarriedDaemons;
 use crate::host_task::HostTask;
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{BootsBefore, CephMemory, hosts_of};
@@ -88,12 +88,12 @@ impl CephBackend {
 
     /// Where a person permits these interruptions, before there is a run that would remember them.
     #[must_use]
-    pub fn permitting(mut self, interruptions: impl IntoIterator<Item = String>) -> Self {
+    pub fn with_permitted(mut self, interruptions: impl IntoIterator<Item = String>) -> Self {
         self.permitted = Mutex::new(interruptions.into_iter().collect());
         self
     }
 
-    fn permitted(&self) -> Permitted {
+    fn permitted_interruptions(&self) -> Permitted {
         self.permitted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -130,7 +130,7 @@ impl CephBackend {
         match self.reboots() {
             None => Ok(daemons),
             Some(before) => {
-                let places = self.places();
+                let places = self.locations();
                 let boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 reboot::snapshot_in_run(facts, &daemons, &places, before, &boots).map_err(|error| {
                     BackendError::transient("make hosts of the cluster's facts", in_full(&error))
@@ -141,7 +141,7 @@ impl CephBackend {
 
     fn daemons(&self, facts: &CephFacts) -> Result<Snapshot, BackendError> {
         let before = self.memory.as_ref().map(|memory| &memory.baseline);
-        planner::snapshot(&self.settings, facts, before, &self.permitted())
+        planner::snapshot(&self.settings, facts, before, &self.permitted_interruptions())
     }
 
     /// How hosts had booted before the run, where it is they that are rebooted.
@@ -155,12 +155,12 @@ impl CephBackend {
         let Answer::No { why } = answer else {
             return Ok(answer);
         };
-        let permitted = self.permitted();
+        let permitted = self.permitted_interruptions();
         if permitted.is_empty() {
             return Ok(Answer::No { why });
         }
         let facts = self.facts().await?;
-        let found = oracle_override::by_word(&*self.api, &facts, &permitted, units).await?;
+        let found = oracle_override::override_by(&*self.api, &facts, &permitted, units).await?;
         Ok(match found {
             Some(word) => Answer::Overridden {
                 why: format!("{why}; {word}"),
@@ -177,11 +177,11 @@ impl CephBackend {
         }
     }
 
-    fn places(&self) -> BTreeMap<UnitId, String> {
+    fn locations(&self) -> BTreeMap<UnitId, String> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn carried(&self) -> CarriedDaemons {
+    fn host_daemons(&self) -> CarriedDaemons {
         self.carried
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -189,15 +189,15 @@ impl CephBackend {
     }
 
     /// The daemons that go down with these units.
-    async fn going_down(&self, units: &[UnitId]) -> Result<Vec<UnitId>, BackendError> {
-        if units.iter().any(|unit| host_name(unit).is_some()) && self.carried().is_empty() {
-            self.look().await?;
+    async fn stopped_daemons(&self, units: &[UnitId]) -> Result<Vec<UnitId>, BackendError> {
+        if units.iter().any(|unit| host_name(unit).is_some()) && self.host_daemons().is_empty() {
+            self.collect_facts().await?;
         }
-        Ok(self.carried().by(units))
+        Ok(self.host_daemons().affected_by(units))
     }
 
     /// All facts, and what hosts carry by them.
-    async fn look(&self) -> Result<CephFacts, BackendError> {
+    async fn collect_facts(&self) -> Result<CephFacts, BackendError> {
         let facts = self.facts().await?;
         let places = {
             let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -217,7 +217,7 @@ impl CephBackend {
     /// Asks hosts for their boots: each that serves and was not asked, or was down since. Who has had another boot than before
     /// the run has it for good.
     async fn ask_for_boots(&self, before: &BootsBefore) {
-        let serving = self.carried().serving_hosts();
+        let serving = self.host_daemons().serving_hosts();
         let unknown: BTreeSet<String> = {
             let mut boots = self.boots.lock().unwrap_or_else(PoisonError::into_inner);
             boots.retain(|host, boot| serving.contains(host) || before.boots.get(host) != Some(boot));
@@ -227,7 +227,7 @@ impl CephBackend {
         if unknown.is_empty() {
             return;
         }
-        let answers = reboot::ask::boots(&self.settings, unknown).await;
+        let answers = reboot::host_queries::boots(&self.settings, unknown).await;
         let mut answers: BTreeMap<String, String> = answers
             .into_iter()
             .filter_map(|(host, boot)| Some((host, boot.get()?.clone())))
@@ -237,7 +237,7 @@ impl CephBackend {
             .iter()
             .filter(|(host, boot)| before.boots.get(*host) != Some(boot));
         let back = back.map(|(host, _)| host.clone()).collect();
-        for host in reboot::ask::not_as_wanted(&self.settings, back).await {
+        for host in reboot::host_queries::hosts_failing_check(&self.settings, back).await {
             answers.remove(&host);
         }
         self.boots
@@ -286,7 +286,7 @@ impl CephBackend {
             reboot: &self.settings.reboot,
             software: &self.settings.software,
             poll: self.poll(),
-            places: &self.places(),
+            places: &self.locations(),
             ran: &memory.baseline.daemons,
             wave: &wave,
             task: &self.task(),
@@ -302,8 +302,8 @@ impl CephBackend {
     }
 
     /// Whether a host wholly serves now: then a reboot that could not be sent is sent once more. Otherwise it may be on its way.
-    async fn sends_again(&self, unit: &UnitId) -> Result<Sending, BackendError> {
-        let facts = self.look().await?;
+    async fn may_resend(&self, unit: &UnitId) -> Result<Sending, BackendError> {
+        let facts = self.collect_facts().await?;
         let snapshot = self.snapshot(&facts)?;
         let found = snapshot.find(unit).map(|at| snapshot.unit(at).state);
         Ok(if found == Some(UnitState::Serving) {
@@ -352,7 +352,7 @@ impl CephBackend {
 #[async_trait]
 impl Executor for CephBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let facts = self.look().await?;
+        let facts = self.collect_facts().await?;
         if let Some(before) = self.reboots() {
             self.ask_for_boots(before).await;
         }
@@ -361,8 +361,8 @@ impl Executor for CephBackend {
 
     async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
         let mut by_kind: BTreeMap<String, Vec<UnitId>> = BTreeMap::new();
-        let carried = self.going_down(units).await?;
-        let known = self.carried();
+        let carried = self.stopped_daemons(units).await?;
+        let known = self.host_daemons();
         for unit in carried {
             let kind = effects::kind_and_id(&unit).0.to_owned();
             // A metadata server that is down is in no map, and cannot be asked about.
@@ -404,7 +404,7 @@ impl Executor for CephBackend {
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
-        let places = self.places();
+        let places = self.locations();
         let hosts = self.on_hosts(&places);
         match action {
             Action::TakeGuard {
@@ -412,7 +412,7 @@ impl Executor for CephBackend {
                 units,
                 expires,
             } => {
-                let mut osds = self.going_down(units).await?;
+                let mut osds = self.stopped_daemons(units).await?;
                 if units.iter().any(|unit| host_name(unit).is_some()) {
                     osds.retain(|unit| effects::kind_and_id(unit).0 == "osd");
                 }
@@ -426,7 +426,7 @@ impl Executor for CephBackend {
                 Phase::Enter | Phase::Leave => Ok(String::new()),
             },
             Action::Restart { unit } if host_name(unit).is_some() => {
-                let sending = self.sends_again(unit).await?;
+                let sending = self.may_resend(unit).await?;
                 self.reboot(call, unit, sending).await
             }
             Action::GoBack { unit, .. } if host_name(unit).is_some() => Err(BackendError::permanent(
@@ -469,7 +469,7 @@ impl Executor for CephBackend {
     }
 
     async fn raise_fence(&self, fence: u64, units: &[UnitId]) -> Result<(), BackendError> {
-        let places = self.places();
+        let places = self.locations();
         let mut hosts = std::collections::BTreeSet::new();
         for unit in units {
             let own = host_name(unit).map(str::to_owned);
@@ -544,9 +544,9 @@ impl Executor for CephBackend {
                 .unwrap_or_else(|e| e.to_string().into_bytes());
             files.push((format!("{name}.json"), content));
         }
-        let places = self.places();
+        let places = self.locations();
         let hosts = self.on_hosts(&places);
-        for unit in &self.carried().by(units) {
+        for unit in &self.host_daemons().affected_by(units) {
             if let Some(log) = hosts.logs(call, unit).await {
                 files.push((format!("{unit}.log"), log.into_bytes()));
             }

@@ -74,7 +74,7 @@ fn noout_expires() -> u32 {
     1200
 }
 fn pause() -> BTreeSet<Disturbance> {
-    Disturbance::usual()
+    Disturbance::defaults()
 }
 fn poll() -> u64 {
     2
@@ -107,11 +107,11 @@ pub struct Software {
     /// Stops and starts the daemon.
     pub restart: Option<String>,
     /// Stops the daemon and makes its data readable for the older `{release}`, by the tools of the newer
-    /// one, which is still there. Needed where [`going_back`](crate::going_back) says so.
+    /// one, which is still there. Needed where [`rollback_table`](crate::rollback_table) says so.
     pub before_rollback: Option<String>,
     /// Makes the older `{release}` what the next start runs; `upgrade`, if not given.
     pub rollback: Option<String>,
-    /// Makes the daemon's store anew on `{release}` and starts it.
+    /// Recreates the daemon's store on `{release}` and starts it.
     pub rebuild: Option<String>,
     /// Prints the daemon's last log lines.
     pub logs: Option<String>,
@@ -220,12 +220,12 @@ const BY_SSH: &str = "ssh -oBatchMode=yes {host}";
 impl Reboot {
     /// What reboots a host.
     pub fn command(&self, hosts: &Hosts) -> String {
-        or_usual(self.command.as_ref(), hosts, "systemctl reboot")
+        command_or_default(self.command.as_ref(), hosts, "systemctl reboot")
     }
 
     /// What prints the host's boot id.
     pub fn boot_id(&self, hosts: &Hosts) -> String {
-        or_usual(
+        command_or_default(
             self.boot_id.as_ref(),
             hosts,
             "cat /proc/sys/kernel/random/boot_id",
@@ -233,13 +233,13 @@ impl Reboot {
     }
 
     /// What tells whether the host needs a reboot.
-    pub fn needed(&self, hosts: &Hosts) -> String {
-        or_usual(self.needed.as_ref(), hosts, "test -e /var/run/reboot-required")
+    pub fn reboot_check_command(&self, hosts: &Hosts) -> String {
+        command_or_default(self.needed.as_ref(), hosts, "test -e /var/run/reboot-required")
     }
 
     /// What prints for how long the host has been up.
     pub fn uptime(&self, hosts: &Hosts) -> String {
-        or_usual(self.uptime.as_ref(), hosts, "cat /proc/uptime")
+        command_or_default(self.uptime.as_ref(), hosts, "cat /proc/uptime")
     }
 
     /// What installs what is pending.
@@ -325,7 +325,7 @@ pub(crate) fn in_a_shell(given: Option<&String>, hosts: &Hosts, quoted: &str) ->
     }
 }
 
-fn or_usual(given: Option<&String>, hosts: &Hosts, usual: &str) -> String {
+fn command_or_default(given: Option<&String>, hosts: &Hosts, usual: &str) -> String {
     match given {
         Some(command) => command.clone(),
         None if hosts.shell.is_empty() => format!("{BY_SSH} {usual}"),

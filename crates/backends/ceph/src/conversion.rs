@@ -1,10 +1,10 @@
-//! How an OSD goes back to a release that does not read all that the newer one has written.
+//! Conversion of an OSD's data for a release that does not read everything the newer one has written.
 //!
-//! Release 20 writes the log of `RocksDB` and the range of an OSD's maps in new ways. The log is converted
-//! by 20's own tool before. Of the maps 18 reads that there are none: it fetches all again, from the first,
-//! forty a message, and when it is marked up in the midst of that, it now and then stays `booting` for
-//! good, while its placement groups wait for it. So it may not come up before it has them; and one that
-//! stands still all the same is started once more. (Measured: `docs/reference/measured.md`.)
+//! Release 20 writes the log of `RocksDB` and the range of an OSD's maps in new formats. Release 20's own
+//! tool converts the log beforehand. Release 18 reads the maps as empty: it fetches all of them again, from
+//! the first, forty a message. If the OSD is marked up in the middle of that, it sometimes stays `booting`
+//! for good, while its placement groups wait for it. So it may not come up before it has them, and an OSD
+//! that is stuck in any case is started again. (Measured: `docs/reference/measured.md`.)
 
 use std::time::Duration;
 
@@ -137,10 +137,10 @@ async fn ask(api: &dyn CephApi, id: u32) -> Option<OsdReport> {
         )
         .await
         .ok()?;
-    understood(&out)
+    parse_report(&out)
 }
 
-fn understood(out: &[u8]) -> Option<OsdReport> {
+fn parse_report(out: &[u8]) -> Option<OsdReport> {
     let said: Value = serde_json::from_slice(out).ok()?;
     Some(OsdReport {
         active: said["state"].as_str()? == "active",
@@ -252,10 +252,10 @@ mod tests {
         };
         let of_18 = br#"{"whoami":6,"state":"active","oldest_map":1,"newest_map":117,"num_pgs":4}"#;
         let of_20 = br#"{"whoami":6,"state":"active","maps":"[1~117]","oldest_map":"1","newest_map":"117"}"#;
-        assert_eq!(understood(of_18), Some(said));
-        assert_eq!(understood(of_20), Some(said));
+        assert_eq!(parse_report(of_18), Some(said));
+        assert_eq!(parse_report(of_20), Some(said));
         assert_eq!(
-            understood(b"Error ENXIO: problem getting command descriptions"),
+            parse_report(b"Error ENXIO: problem getting command descriptions"),
             None
         );
     }

@@ -1,4 +1,4 @@
-//! The effects: dull code that ensures what a decision names.
+//! Effects: each ensures the state that an action names.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use stagger_engine::template::filled;
 use crate::api::{CephApi, CephApiError, QueryTarget};
 use crate::config::SoftwareByKind;
 use crate::facts::release;
-use crate::going_back;
+use crate::rollback_table;
 
 /// The commands that take a daemon down which serves.
 const STOPS: [&str; 3] = ["restart", "before_rollback", "rebuild"];
@@ -51,7 +51,7 @@ pub(crate) fn kind_and_id(unit: &UnitId) -> (&str, &str) {
 /// newest release that runs in its cluster.
 pub(crate) fn is_converted(unit: &UnitId, newest: u32, to: &Revision) -> bool {
     let major = to.as_str().split('.').next().and_then(|major| major.parse().ok());
-    major.is_some_and(|major| going_back::is_converted(kind_and_id(unit).0, newest, major))
+    major.is_some_and(|major| rollback_table::is_converted(kind_and_id(unit).0, newest, major))
 }
 
 /// Changes daemons on hosts.
@@ -221,7 +221,7 @@ impl OnHosts<'_> {
             )
         };
         let failed = BackendError::permanent(tried, why);
-        Err(match cure(kind, id, &ran.output) {
+        Err(match monitor_start_hint(kind, id, &ran.output) {
             Some(cure) => failed.hint(cure),
             None => failed,
         })

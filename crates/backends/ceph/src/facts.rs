@@ -1,7 +1,7 @@
-//! What a cluster says about itself: one parser a file, and [`collect`](fn@collect), which asks it all.
+//! What a cluster reports: one parser for each answer, and [`collect`](fn@collect), which sends all queries.
 //!
-//! The parsers take Ceph's JSON as it is: fields that are not needed are passed over, those that are
-//! needed must be there and make sense. Nothing here judges; that is [`crate::translate`]'s part.
+//! The parsers read Ceph's JSON as it is: unused fields are ignored, needed ones must be present and valid.
+//! Nothing here evaluates facts; that is the part of [`crate::translate`].
 
 pub mod collect;
 pub mod health;
@@ -39,7 +39,7 @@ pub struct CephFacts {
     pub tree: tree::CrushTree,
     /// What each OSD says about itself, as of its last start.
     pub osd_metadata: Vec<osd::OsdMetadata>,
-    /// The placement groups; why not, if nobody could tell.
+    /// The placement groups, or why they are unknown.
     pub pgs: Fact<pg::PgMap>,
     /// The monitors and their quorum.
     pub mons: mon::Quorum,
@@ -61,9 +61,9 @@ pub struct CephFacts {
     pub health: health::Health,
     /// How many daemons run which version.
     pub versions: versions::DaemonVersions,
-    /// Crash reports that nobody has archived; why not, if nobody could tell.
+    /// Crash reports that are not archived, or why they are unknown.
     pub crashes: Fact<Vec<health::Crash>>,
-    /// Which orchestrator manages the daemons, if one does; why not, if nobody could tell.
+    /// The orchestrator that manages the daemons, if there is one, or why it is unknown.
     pub orchestrator: Fact<Option<String>>,
 }
 

@@ -1,7 +1,7 @@
-//! Guards: settings of the cluster taken for a time and given back.
+//! Guards: settings of the cluster taken for a time and cleared afterwards.
 //!
-//! What was changed, and how it was before, is written to `config-key` before the setting is touched:
-//! whoever comes after a crash can give it back, and what an administrator had set stays.
+//! The change and the previous value are written to `config-key` before the setting is changed: a successor
+//! can clear it after a crash, and an administrator's own setting stays.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{BackendError, Call};
+use stagger_engine::heartbeats::Heartbeats;
 
 use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;
@@ -21,7 +21,7 @@ use crate::facts::osd::OsdMap;
 
 /// `noout` on the OSDs of a wave.
 pub(crate) const NOOUT: &str = "noout";
-/// `noup` on an OSD that starts on an older release: nobody counts on it while it fetches maps.
+/// `noup` on an OSD that starts on an older release: it stays out of service while it fetches maps.
 pub(crate) const NOUP: &str = "noup";
 /// No standby follows an active metadata server's journal while they are changed.
 pub(crate) const NO_STANDBY_REPLAY: &str = "no-standby-replay";
@@ -161,7 +161,7 @@ pub(crate) async fn take(
     }
 }
 
-/// Ceph stops the surplus ranks one after another, after it was told; only then the guard is there.
+/// Ceph stops the surplus ranks one after another; the guard is in place when one is left.
 async fn one_rank_is_left(api: &dyn CephApi) -> Result<(), BackendError> {
     let begun = Instant::now();
     loop {
@@ -201,8 +201,8 @@ fn paused(record: &Record) -> String {
     }
 }
 
-/// Which of these flags of the whole cluster nobody has set.
-async fn unset(api: &dyn CephApi, flags: &[&str]) -> Result<BTreeMap<String, String>, BackendError> {
+/// The cluster-wide flags among these that are not set.
+async fn unset_flags(api: &dyn CephApi, flags: &[&str]) -> Result<BTreeMap<String, String>, BackendError> {
     let map = OsdMap::read(&ask(api, json!({ "prefix": "osd dump" })).await?, "osd dump")
         .map_err(|e| BackendError::transient("read the OSD map", e.to_string()))?;
     Ok(flags
@@ -280,10 +280,10 @@ async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result
             let quorum = Quorum::read(&quorum, "quorum_status")
                 .map_err(|e| BackendError::transient("read the monitors", e.to_string()))?;
             if quorum.min_mon_release >= FIRST_NOAUTOSCALE {
-                record.before = unset(api, &["noautoscale"]).await?;
+                record.before = unset_flags(api, &["noautoscale"]).await?;
             }
         }
-        NO_SCRUBS => record.before = unset(api, &["noscrub", "nodeep-scrub"]).await?,
+        NO_SCRUBS => record.before = unset_flags(api, &["noscrub", "nodeep-scrub"]).await?,
         _ => {}
     }
     Ok(record)
@@ -360,24 +360,25 @@ pub(crate) async fn held(api: &dyn CephApi) -> Result<Vec<CephHeldGuard>, Backen
     let all = all(api).await?;
     Ok(all
         .into_iter()
-        .map(|(_, guard, record)| shown(guard, &record))
+        .map(|(_, guard, record)| listed_guard(guard, &record))
         .collect())
 }
 
 /// What came of a look at all guards.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardExpiry {
-    /// Nobody has renewed these for as long as they last: they were given back.
+    /// Guards that expired and were cleared.
     pub gone: Vec<CephHeldGuard>,
     /// These are held.
     pub held: Vec<CephHeldGuard>,
-    /// The first of these goes then, if nobody renews it.
+    /// When the next of these expires, unless it is renewed.
     pub next: Option<Duration>,
     /// The longest of these lasts so long.
     pub longest: Option<Duration>,
 }
 
-/// Looks at all guards, and gives back those that `beats` has seen unchanged for longer than they last, whoever took them.
+/// Clears the guards that `beats` has seen unchanged for longer than their lifetime, whoever took them;
+/// returns all.
 pub(crate) async fn drop_expired(
     api: &dyn CephApi,
     beats: &mut Heartbeats,
@@ -387,7 +388,7 @@ pub(crate) async fn drop_expired(
     let notes = all
         .iter()
         .map(|(key, _, record)| (key.clone(), format!("{record:?}")));
-    let stood = beats.look(now, notes);
+    let stood = beats.unchanged_for(now, notes);
     let mut looked = GuardExpiry::default();
     for (key, guard, record) in all {
         let lasts = Duration::from_secs(u64::from(record.expires.unwrap_or(LASTS)));
@@ -395,12 +396,12 @@ pub(crate) async fn drop_expired(
         if let Some(left) = lasts.checked_sub(stood) {
             looked.next = Some(looked.next.map_or(left, |next| next.min(left)));
             looked.longest = looked.longest.max(Some(lasts));
-            looked.held.push(shown(guard, &record));
+            looked.held.push(listed_guard(guard, &record));
             continue;
         }
         give_back(api, &guard, &record).await?;
         ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
-        looked.gone.push(shown(guard, &record));
+        looked.gone.push(listed_guard(guard, &record));
     }
     Ok(looked)
 }
@@ -420,7 +421,7 @@ async fn all(api: &dyn CephApi) -> Result<Vec<(String, String, Record)>, Backend
     Ok(found)
 }
 
-fn shown(guard: String, record: &Record) -> CephHeldGuard {
+fn listed_guard(guard: String, record: &Record) -> CephHeldGuard {
     CephHeldGuard {
         guard,
         on: record.osds.iter().chain(record.before.keys()).cloned().collect(),

@@ -1,7 +1,8 @@
 //! The codes of Ceph's health checks.
 //!
-//! Source: `doc/rados/operations/health-checks.rst` and `doc/cephfs/health-messages.rst` of Ceph, and the words in the programs of
-//! 16.2.15, 18.2.7 and 20.2.4. A code that is not here may be of a later release: it is asked about, never refused.
+//! Source: `doc/rados/operations/health-checks.rst` and `doc/cephfs/health-messages.rst` of Ceph, and the
+//! texts in the programs of 16.2.15, 18.2.7 and 20.2.4. An unlisted code may belong to a later release: it
+//! gives a question, never a refusal.
 
 /// All that have a fixed name, sorted.
 const CODES: &[&str] = &[

@@ -1,4 +1,4 @@
-//! What is done to a host in its turn, and by which commands.
+//! The maintenance task of a host's visit, and its commands.
 
 use serde::{Deserialize, Serialize};
 use stagger_core::model::Kind;
@@ -16,7 +16,7 @@ pub const MAINTAINED: &str = "maintained";
 /// What stands in the command of a restart for those of the host's own daemons.
 pub(crate) const RESTARTS: &str = "{restarts}";
 
-/// What is done to a host in its turn.
+/// The maintenance task of a host's visit, and its commands.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum HostTask {
@@ -55,18 +55,18 @@ impl HostTask {
         *self == Self::Reboot
     }
 
-    /// What is installed before the reboot, if anything is.
+    /// The command that installs updates before the reboot, if there is one.
     pub(crate) fn patch(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
         (*self == Self::Patch).then(|| reboot.patch(hosts))
     }
 
-    /// What is laid out for a wave before its turn, if anything is.
+    /// The command that prepares a host before its visit, if there is one.
     pub(crate) fn prepare(&self, reboot: &Reboot, hosts: &Hosts) -> Option<String> {
         reboot.prepare(hosts, *self == Self::Patch)
     }
 
     /// What has been done to a host after its turn.
-    pub(crate) fn done(&self) -> &'static str {
+    pub(crate) fn past_tense(&self) -> &'static str {
         match self {
             Self::Reboot | Self::Patch => REBOOTED,
             Self::Command { .. } | Self::Restart { .. } => MAINTAINED,
@@ -84,7 +84,7 @@ impl HostTask {
     }
 
     /// Why there is no way back from it.
-    pub(crate) fn stays(&self) -> &'static str {
+    pub(crate) fn irreversible_reason(&self) -> &'static str {
         match self {
             Self::Reboot => "a host that has rebooted has rebooted",
             Self::Restart { .. } => "daemons that were restarted were restarted",
@@ -107,10 +107,10 @@ impl HostTask {
     }
 
     /// Whether daemons of that kind go down in a host's turn, as far as anybody knows.
-    pub(crate) fn stops(&self, kind: &str) -> bool {
+    pub(crate) fn may_stop_kind(&self, kind: &str) -> bool {
         match self {
             Self::Reboot | Self::Patch | Self::Command { .. } => true,
-            Self::Restart { kinds, .. } => restart::stops(kinds, kind),
+            Self::Restart { kinds, .. } => restart::stops_kind(kinds, kind),
         }
     }
 

@@ -1,25 +1,24 @@
 //! Ceph clusters on plain hosts.
 //!
-//! One half looks ([`source`], [`planner`]): it asks a cluster ([`api`]), reads what it says ([`facts`]), turns that into a
-//! snapshot ([`translate`](fn@translate::translate)), says what an upgrade takes
-//! ([`target`](fn@target::target)), and answers whether a set of OSDs may stop ([`oktostop`]).
+//! One half observes ([`source`], [`planner`]): it queries a cluster ([`api`]), parses the answers
+//! ([`facts`]), translates them into a snapshot ([`translate`](fn@translate::translate)), compiles an upgrade
+//! into a target ([`target`](fn@target::target)), and answers whether a set of OSDs may stop ([`oktostop`]).
 //! Everything there but [`api`] and [`facts::collect`](fn@facts::collect) is a pure function of facts.
 //!
-//! The other half acts ([`backend`]): daemons on hosts (`effects`), guards, and the lock in the cluster,
-//! all as [`config`] says.
+//! The other half acts ([`backend`]): daemons on hosts (`effects`), guards, and the lock in the cluster, all
+//! as [`config`] says.
 //!
 //! Start reading at [`facts::CephFacts`], then [`translate`], then [`backend`].
 
 pub mod api;
 pub mod backend;
-mod carried;
 pub mod config;
 mod conversion;
 mod effects;
 pub mod facts;
-pub mod going_back;
 pub mod guards;
 pub mod health_codes;
+mod host_daemons;
 pub mod host_task;
 mod lock;
 pub mod memory;
@@ -33,6 +32,7 @@ pub mod preflight;
 pub mod reboot;
 mod restart;
 pub mod risks;
+pub mod rollback_table;
 pub mod source;
 pub mod target;
 pub mod translate;

@@ -1,14 +1,13 @@
 //! The lock in the cluster, kept in the monitors' `config-key` store.
 //!
-//! The store has no compare-and-set, so each contender writes a key of its own and then reads all of
-//! them. Whoever sees another live claim takes its own away again and gives up. Two can never both go
-//! on: each would have read before the other wrote, and after it had written itself. The monitors order
-//! all writes by Paxos and answer reads from a state that is not older than the last write that was
-//! acknowledged.
+//! The store has no compare-and-set, so each contender writes a key of its own and then reads all keys. A
+//! contender that sees another live claim removes its own and gives up. Two can never both continue: each
+//! would have read before the other wrote, and after writing itself. The monitors order all writes by Paxos
+//! and answer reads from a state no older than the last acknowledged write.
 //!
-//! Whether a claim still lives is judged without comparing clocks of different hosts: a holder changes
-//! its claim at each renewal, and only who has itself watched a claim unchanged for longer than it lasts
-//! takes it away.
+//! Whether a claim is live is decided without comparing clocks of different hosts: a holder changes its claim
+//! at each renewal, and a contender removes a claim only after it has watched it unchanged for longer than
+//! its lifetime.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use stagger_core::model::ClusterId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
-use stagger_engine::life::Liveness;
+use stagger_engine::liveness::Liveness;
 
 use crate::api::{CephApi, QueryTarget};
 use crate::effects::api_error;

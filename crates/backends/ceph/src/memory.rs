@@ -1,4 +1,4 @@
-//! What a run keeps in its journal of how a Ceph was before it.
+//! The state of a Ceph cluster before a run, kept in the run's journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::facts::CephFacts;
 use crate::host_task::HostTask;
 use crate::translate::Baseline;
 
-/// What a run keeps of how things were before it.
+/// The state of a Ceph cluster before a run, kept in the run's journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CephMemory {
@@ -25,7 +25,7 @@ pub struct CephMemory {
     pub reboot: Option<BootsBefore>,
 }
 
-/// What a run keeps of the boots that hosts had before it.
+/// The boot ids of hosts before a run, kept in the run's journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootsBefore {

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 pub type Offered = BTreeMap<String, Fact<BTreeSet<Version>>>;
 
 /// Asks each host by `[software] versions`; empty where no such command is given.
-pub async fn offered(settings: &CephSettings, facts: &CephFacts) -> Offered {
+pub async fn offered_versions(settings: &CephSettings, facts: &CephFacts) -> Offered {
     // One question for all kinds whose command is the same.
     let mut questions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut offered = Offered::new();

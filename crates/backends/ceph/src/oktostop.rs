@@ -1,16 +1,16 @@
-//! May these OSDs stop together? Our own answer to `ceph osd ok-to-stop`.
+//! Whether OSDs may stop together: stagger's own version of `ceph osd ok-to-stop`.
 //!
-//! The rules are those of Ceph 16 and 18, over the same facts, with the same fields in the answer: for
-//! each placement group that loses a member, enough must be left for its pool's `min_size`. Ceph 20.2.4
-//! looks only at groups whose *last* acting OSD is asked about, and so approves sets that it should not;
+//! The rules are those of Ceph 16 and 18, over the same facts, with the same fields in the answer: each
+//! placement group that loses a member must keep enough for its pool's `min_size`. Ceph 20.2.4 tests only
+//! groups whose *last* acting OSD is in the set, and so approves sets that it should not;
 //! [`compare`](fn@compare) shows where.
 //!
-//! Some sets that Ceph approves we refuse, and list the groups apart as `also_unsafe_pgs`. Ceph counts
-//! only the complete members of a degraded group; so it passes over a group when only its incomplete
-//! members are asked about, though it stops serving when too few of them are left; and over one that has
-//! no complete member at all. It counts a member that the OSD map knows to be down when the group has
-//! not been reported since. It takes a stale report for a fresh one. And it does not count the sites of a stretch pool: of
-//! four copies in two sites it lets both of one site go, and the group cannot peer.
+//! Some sets that Ceph approves are refused here, with their groups listed apart as `also_unsafe_pgs`. Ceph
+//! counts only the complete members of a degraded group. So it passes over a group when only its incomplete
+//! members are in the set, though the group stops serving when too few are left, and over a group without any
+//! complete member. It counts a member that the OSD map shows as down if the group has not been reported
+//! since. It takes a stale report as fresh. And it does not count the sites of a stretch pool: of four copies
+//! in two sites it lets both of one site go, and the group cannot peer.
 
 mod compare;
 mod largest;

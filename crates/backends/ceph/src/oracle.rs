@@ -1,7 +1,7 @@
 //! Ceph's own oracle: `osd ok-to-stop`, `mon ok-to-stop`, `mds ok-to-stop`.
 
 use serde_json::{Value, json};
-use stagger_core::model::{UnitId, plain};
+use stagger_core::model::{UnitId, check_plain};
 use stagger_core::run::Answer;
 use stagger_engine::cluster::BackendError;
 
@@ -33,7 +33,7 @@ pub async fn ok_to_stop(api: &dyn CephApi, units: &[UnitId]) -> Result<Answer, B
     };
     let ids: Vec<&str> = units.iter().map(|unit| kind_and_id(unit).1).collect();
     // They become words of a program.
-    if let Some((id, why)) = ids.iter().find_map(|id| Some((id, plain(id).err()?))) {
+    if let Some((id, why)) = ids.iter().find_map(|id| Some((id, check_plain(id).err()?))) {
         let why = format!("{kind}.{id} cannot be asked about: {why}");
         return Ok(Answer::Unknown { why });
     }

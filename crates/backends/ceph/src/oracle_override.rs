@@ -1,5 +1,5 @@
-//! When a person's word stands against Ceph's own oracle: for the very interruption that was permitted, and for nothing
-//! else that the oracle may fear.
+//! When an operator's approval overrides Ceph's own oracle: only for the approved interruption, and for no
+//! other objection of the oracle.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::facts::CephFacts;
 use crate::facts::pg::PgId;
 use crate::translate::{Permitted, interruptions, pool_name};
 
-/// Whose word permits that these stop although the oracle says no; `None`: nobody's.
+/// Who approved that these stop although the oracle refuses; `None`: no one.
 ///
 /// # Errors
-/// The oracle gives no answer any more.
-pub(crate) async fn by_word(
+/// The oracle no longer answers.
+pub(crate) async fn override_by(
     api: &dyn CephApi,
     facts: &CephFacts,
     permitted: &Permitted,
@@ -66,10 +66,10 @@ async fn by_pools(
         inner @ Value::Object(_) => inner.clone(),
         _ => body,
     };
-    Ok(feared_only(&body, facts, permitted))
+    Ok(only_permitted_objections(&body, facts, permitted))
 }
 
-fn feared_only(body: &Value, facts: &CephFacts, permitted: &Permitted) -> Option<String> {
+fn only_permitted_objections(body: &Value, facts: &CephFacts, permitted: &Permitted) -> Option<String> {
     let list = |name: &str| -> Vec<&str> {
         let list = body[name].as_array();
         list.into_iter().flatten().filter_map(Value::as_str).collect()

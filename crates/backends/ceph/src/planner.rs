@@ -1,10 +1,10 @@
-//! From what a Ceph says to what a plan is made of.
+//! Planning: from a cluster's facts to the input of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use stagger_core::model::{Kind, Policy, Snapshot};
-use stagger_engine::cluster::names::{known, names_are_known};
+use stagger_engine::cluster::names::{check_name, check_policy_names};
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
 use crate::config::CephSettings;
@@ -32,7 +32,7 @@ const LEVELS: [&str; 12] = [
 /// The kinds of daemons that are units, and that of hosts.
 const KINDS: [&str; 6] = ["mon", "mgr", "osd", "mds", "rgw", "host"];
 
-/// What is wanted of a Ceph.
+/// The goal for a Ceph cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CephGoal {
     /// Its daemons run that release: `18.2.7`, `18` or `reef`.
@@ -66,7 +66,7 @@ impl CephPlanner {
         host_named(places.values(), own).map(str::to_owned)
     }
 
-    fn wanted(&self, policy: &Policy) -> TargetPolicy {
+    fn target_policy(&self, policy: &Policy) -> TargetPolicy {
         TargetPolicy {
             pgs: self.pgs,
             hold: policy.gate_hold,
@@ -89,7 +89,7 @@ impl CephPlanner {
         let own = own.as_deref();
         let CephSettings { reboot, hosts, .. } = &self.settings;
         let prepares = goal.task.prepare(reboot, hosts).is_some();
-        let target = reboot::target(facts, daemons, goal, own, prepares, &self.wanted(policy))?;
+        let target = reboot::target(facts, daemons, goal, own, prepares, &self.target_policy(policy))?;
         let snapshot = reboot::snapshot(facts, daemons, goal, own)
             .map_err(|error| BackendError::permanent("name the cluster's hosts", in_full(&error)))?;
         // An order of daemons says nothing of hosts, and is none of another cluster's.
@@ -111,9 +111,9 @@ impl CephPlanner {
     /// The first that nothing has.
     pub fn verify(&self, snapshot: &Snapshot, policy: &Policy) -> Result<(), PlannerError> {
         let kinds = BTreeSet::from(KINDS);
-        names_are_known(snapshot, policy, LEVELS.into(), &kinds)?;
+        check_policy_names(snapshot, policy, LEVELS.into(), &kinds)?;
         for kind in self.settings.cluster.durations.keys() {
-            known("kind of daemon", kind.as_str(), &kinds)?;
+            check_name("kind of daemon", kind.as_str(), &kinds)?;
         }
         Ok(())
     }
@@ -173,7 +173,7 @@ impl Planner for CephPlanner {
             CephGoal::Reboot(goal) => return self.plan_reboot(facts, &snapshot, goal, policy),
         };
         self.verify(&snapshot, policy)?;
-        let target = target_for(facts, snapshot.units(), release, &self.wanted(policy))?;
+        let target = target_for(facts, snapshot.units(), release, &self.target_policy(policy))?;
         Ok(Planned {
             memory: self.memory(facts, policy)?,
             snapshot,

@@ -1,4 +1,4 @@
-//! What a run of this cluster counts on, looked at before it begins.
+//! Checks before a run of this cluster starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::effects::kind_and_id;
 use crate::facts::CephFacts;
 use crate::health_codes;
 use crate::offered;
-use crate::reboot::ask;
+use crate::reboot::host_queries;
 use crate::translate::HealthPolicy;
 use crate::translate::hosts::HOST;
 
@@ -142,7 +142,7 @@ pub fn codes(policy: &HealthPolicy) -> Vec<Check> {
 }
 
 /// What a run would miss on its hosts: one look at each, which changes nothing.
-pub async fn look(settings: &CephSettings, facts: &CephFacts, release: Option<&str>) -> Vec<Check> {
+pub async fn check_hosts(settings: &CephSettings, facts: &CephFacts, release: Option<&str>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut asked: BTreeMap<String, HostChecks> = BTreeMap::new();
     let mut kinds = BTreeSet::new();
@@ -168,7 +168,10 @@ pub async fn look(settings: &CephSettings, facts: &CephFacts, release: Option<&s
         }
     }
     if let Some(release) = release {
-        checks.extend(offered::check(&offered::offered(settings, facts).await, release));
+        checks.extend(offered::check(
+            &offered::offered_versions(settings, facts).await,
+            release,
+        ));
     }
     let CephSettings { hosts, reboot, .. } = settings;
     if hosts.shell.is_empty() {
@@ -196,7 +199,7 @@ pub async fn look(settings: &CephSettings, facts: &CephFacts, release: Option<&s
 async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> Check {
     const SUBJECT: &str = "[reboot] boot_id";
     let count = hosts.len();
-    let told = ask::boots(settings, hosts).await;
+    let told = host_queries::boots(settings, hosts).await;
     let silent: Vec<String> = told
         .into_iter()
         .filter_map(|(host, boot)| match boot {

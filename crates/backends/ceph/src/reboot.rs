@@ -1,10 +1,10 @@
-//! The reboot of hosts: what is wanted, and what speaks against it.
+//! The reboot of hosts: the goal, and reasons against it.
 //!
-//! [`CephRebootGoal`] names the hosts with the boot that each had when it was asked; [`target`] is the one stage that gives each
-//! of them another boot. Units are [`hosts`]. Everything here is pure; [`visit`] carries it out, and
-//! [`ask`] asks hosts for their boots.
+//! [`CephRebootGoal`] names the hosts with the boot id that each had when the goal was made; [`target`] is
+//! the single stage that gives each of them a new boot. Units are [`hosts`]. Everything here is pure;
+//! [`visit`] carries it out, and [`host_queries`] reads boot ids from hosts.
 
-pub mod ask;
+pub mod host_queries;
 pub(crate) mod visit;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ use crate::target::{TargetPolicy, gates, guards as of_kind, refusal};
 use crate::translate::CephTranslateError;
 use crate::translate::hosts::{self, Booted, Carried, HOST, host_unit};
 
-/// What a host runs before its turn, where nobody was asked for its boot.
+/// The revision of a host before its visit, if its boot id was not read.
 const BEFORE: &str = "before";
 
 /// The guard by which no standby follows one rank alone, so that each of them can stand in for any.
@@ -55,7 +55,7 @@ fn revision(before: &BootsBefore, host: &str, boot: &str) -> Result<Option<Revis
     match before.boots.get(host) {
         None => Ok(None),
         Some(before) if before == boot => boot_name(boot).map(Some),
-        Some(_) => Revision::new(before.task.done()).map(Some),
+        Some(_) => Revision::new(before.task.past_tense()).map(Some),
     }
 }
 
@@ -178,7 +178,7 @@ pub fn target(
     policy: &TargetPolicy,
 ) -> Result<Target, Refusal> {
     let mut reasons = refusal::of_reboot(facts, daemons.units(), policy);
-    reasons.extend(nowhere(facts, daemons));
+    reasons.extend(unplaced_daemons(facts, daemons));
     if !reasons.is_empty() {
         return Err(Refusal(reasons));
     }
@@ -187,7 +187,7 @@ pub fn target(
 }
 
 /// A host cannot be rebooted while nobody knows what goes down with it.
-fn nowhere(facts: &CephFacts, daemons: &Snapshot) -> Option<Reason> {
+fn unplaced_daemons(facts: &CephFacts, daemons: &Snapshot) -> Option<Reason> {
     let places = hosts_of(facts);
     let nowhere = daemons
         .units()
@@ -253,7 +253,7 @@ fn compile(
     let stage = StageSpec {
         name: PartName::new(goal.task.stage())?,
         kind: Kind::new(HOST)?,
-        revision: Revision::new(goal.task.done())?,
+        revision: Revision::new(goal.task.past_tense())?,
         width: Width::Policy,
         // What is active is handed over in the same phase, so that the word of both judges is fresh when the host goes down.
         phases: if prepares {
@@ -270,7 +270,7 @@ fn compile(
         door_before_last: None,
         may_be_left: false,
         going_back: GoingBack::Impossible {
-            why: goal.task.stays().to_owned(),
+            why: goal.task.irreversible_reason().to_owned(),
         },
         maintenance: None,
     };

@@ -1,4 +1,4 @@
-//! How the daemons of a host are restarted.
+//! Restarts of a host's daemons.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::translate::BaselineDaemon;
 const KINDS: [&str; 5] = ["mon", "mgr", "osd", "mds", "rgw"];
 
 /// Whether a restart of `kinds` stops daemons of that kind; no kinds: all.
-pub(crate) fn stops(kinds: &[Kind], kind: &str) -> bool {
+pub(crate) fn stops_kind(kinds: &[Kind], kind: &str) -> bool {
     kinds.is_empty() || kinds.iter().any(|of| of.as_str() == kind)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn commands(
     kinds: &[Kind],
 ) -> Result<String, BackendError> {
     let mut all = Vec::new();
-    for kind in KINDS.into_iter().filter(|kind| stops(kinds, kind)) {
+    for kind in KINDS.into_iter().filter(|kind| stops_kind(kinds, kind)) {
         let ids = daemons.iter().map(|unit| kind_and_id(unit));
         let ids: Vec<&str> = ids.filter(|(of, _)| *of == kind).map(|(_, id)| id).collect();
         if ids.is_empty() {
@@ -58,7 +58,7 @@ pub(crate) fn commands(
             continue;
         }
         for id in &ids {
-            plain(id).map_err(|why| {
+            check_plain(id).map_err(|why| {
                 BackendError::permanent(
                     format!("restart {kind}.{id}"),
                     format!("its name is none that a command may hold: {why}"),

@@ -1,4 +1,4 @@
-//! Which known risks a Ceph meets: what conditions ask is asked, and no more.
+//! Known risks of a Ceph cluster: queries only what the conditions need.
 
 use std::collections::{BTreeMap, BTreeSet};
 

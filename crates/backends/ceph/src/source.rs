@@ -1,4 +1,4 @@
-//! Where the facts of a Ceph come from: the cluster, a folder of answers, or an inventory.
+//! The source of a cluster's facts: the cluster, a folder of answers, or an inventory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,12 +67,12 @@ impl CephSource {
     ///
     /// # Errors
     /// Its answers have another shape.
-    pub fn recorded(inventory: &Inventory, file: &Path) -> Result<Self, InventoryError> {
+    pub fn from_inventory(inventory: &Inventory, file: &Path) -> Result<Self, InventoryError> {
         let answers: SavedAnswers = inventory.answers()?;
         let api = Arc::new(FromSaved::new(answers, file));
         Ok(Self {
             taken: Some(inventory.taken),
-            ..Self::folder(file, inventory.cluster.clone()).through(api)
+            ..Self::folder(file, inventory.cluster.clone()).with_api(api)
         })
     }
 
@@ -102,7 +102,7 @@ impl CephSource {
         &self.api
     }
 
-    fn through(mut self, api: Arc<dyn CephApi>) -> Self {
+    fn with_api(mut self, api: Arc<dyn CephApi>) -> Self {
         self.api = api;
         self
     }

@@ -1,7 +1,7 @@
-//! From a release that is wanted to the stages and steps that lead there.
+//! From the wanted release to the stages and steps that lead there.
 //!
-//! The order is that of Ceph's own upgrade notes: monitors, managers, OSDs, metadata servers, gateways,
-//! and at last `require-osd-release`.
+//! The order is that of Ceph's own upgrade notes: monitors, managers, OSDs, metadata servers, gateways, and
+//! finally `require-osd-release`.
 
 pub(crate) mod refusal;
 
@@ -18,7 +18,7 @@ use stagger_engine::cluster::Refusal;
 
 use crate::facts::CephFacts;
 use crate::facts::release::{self, Version};
-use crate::going_back::going_back;
+use crate::rollback_table::rollback_support;
 use crate::translate::{HealthPolicy, SITES_WHOLE, units};
 
 /// When placement groups are well enough to go on.
@@ -46,7 +46,7 @@ pub enum Disturbance {
 
 impl Disturbance {
     /// What is paused where nobody says otherwise. Scrubs that are not done are complained of after a while.
-    pub fn usual() -> BTreeSet<Self> {
+    pub fn defaults() -> BTreeSet<Self> {
         BTreeSet::from([Self::Balancer, Self::Autoscaler])
     }
 }
@@ -79,7 +79,7 @@ impl Default for TargetPolicy {
             hold: 5,
             timeout: 600,
             noout: 1200,
-            pause: Disturbance::usual(),
+            pause: Disturbance::defaults(),
             before_rollback: false,
             health: HealthPolicy::default(),
         }
@@ -105,7 +105,7 @@ struct Running {
 /// # Errors
 /// All reasons why nothing should be begun, not only the first.
 pub fn target(facts: &CephFacts, release: &str, policy: &TargetPolicy) -> Result<Target, Refusal> {
-    let units = units(facts, None).map_err(|error| bad_name(&error))?;
+    let units = units(facts, None).map_err(|error| invalid_name(&error))?;
     target_for(facts, &units, release, policy)
 }
 
@@ -120,10 +120,10 @@ pub fn target_for(
     policy: &TargetPolicy,
 ) -> Result<Target, Refusal> {
     let wanted = refusal::judge(facts, units, release, policy)?;
-    compile(facts, units, &wanted, policy).map_err(|error| bad_name(&error))
+    compile(facts, units, &wanted, policy).map_err(|error| invalid_name(&error))
 }
 
-fn bad_name(error: &IdError) -> Refusal {
+fn invalid_name(error: &IdError) -> Refusal {
     Refusal(vec![Reason::of_backend("bad-name", error.to_string())])
 }
 
@@ -236,7 +236,7 @@ fn stage(
         },
         // No OSD runs a release that monitors and managers do not: nobody may begin them before those are done.
         may_be_left: !matches!(kind, "mon" | "mgr"),
-        going_back: back(units, kind, wanted, policy),
+        going_back: hardest_rollback(units, kind, wanted, policy),
         maintenance: None,
     })
 }
@@ -304,7 +304,7 @@ fn last_mon(facts: &CephFacts, wanted: &Version) -> Result<Option<Door>, IdError
 
 /// What going back takes for the units that are not on the wanted release yet; the hardest case, where
 /// they run several. Of a kind that nobody has seen, a unit may run whatever any other does.
-fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> GoingBack {
+fn hardest_rollback(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> GoingBack {
     let rank = |back: &GoingBack| match back {
         GoingBack::Restart => 0,
         GoingBack::Rebuild { .. } => 1,
@@ -315,7 +315,7 @@ fn back(units: &[Unit], kind: &str, wanted: &Version, policy: &TargetPolicy) -> 
         .iter()
         .filter(|unit| !is_seen || unit.kind.as_str() == kind)
         .map(|unit| match version_of(unit) {
-            Some(now) => going_back(kind, wanted.major, now.major, policy.before_rollback),
+            Some(now) => rollback_support(kind, wanted.major, now.major, policy.before_rollback),
             None => GoingBack::Impossible {
                 why: format!("what {} runs is unknown", unit.id),
             },

@@ -1,6 +1,7 @@
-//! From facts to a snapshot: what is there, what may be down together, and how it is.
+//! From facts to a snapshot: units, what may be down together, and the state.
 //!
-//! Pure: the same facts give the same snapshot. Its parts are [`units`](fn@units), [`budgets`](fn@budgets) and [`conditions`](fn@conditions).
+//! Pure: the same facts give the same snapshot. Its parts are [`units`](fn@units), [`budgets`](fn@budgets)
+//! and [`conditions`](fn@conditions).
 
 mod absent;
 pub mod baseline;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use stagger_core::model::{ClusterId, ClusterName, Phase, Snapshot, UnitId};
 use stagger_core::run::{Action, Answer};
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{
     Anchor, BackendError, Call, Executor, Fencing, Holder, Lock, LockError, LockRecord, in_full,
 };
+use stagger_engine::heartbeats::Heartbeats;
 
 use crate::commands;
 use crate::config::{GanetiSettings, RapiConfig, RebootMethod};
@@ -22,7 +22,7 @@ use crate::memory::GanetiMemory;
 use crate::model::GanetiCluster;
 use crate::rapi::client::Rapi;
 use crate::rapi::fence;
-use crate::rapi::here::node_or_host;
+use crate::rapi::local_node::node_or_host;
 use crate::translate::live::live_snapshot;
 use crate::visit::PlannedMoves;
 use crate::visit::limits::MigrationLimits;
@@ -79,7 +79,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// No answer, or facts that contradict each other.
-    pub async fn look(&self) -> Result<(GanetiFacts, GanetiCluster), BackendError> {
+    pub async fn observe_cluster(&self) -> Result<(GanetiFacts, GanetiCluster), BackendError> {
         let (facts, cluster) = self.rapi.observe().await?;
         self.see().master = Some(facts.master.clone());
         Ok((facts, cluster))
@@ -168,7 +168,7 @@ impl GanetiBackend {
         Fencing::Bounded(Duration::from_secs(self.settings.hosts.timeout + 10))
     }
 
-    fn boot_before(&self, unit: &UnitId) -> Result<&str, BackendError> {
+    fn recorded_boot_id(&self, unit: &UnitId) -> Result<&str, BackendError> {
         let memory = self.memory.as_ref();
         let boot = memory.and_then(|memory| memory.boots.get(unit.as_str()));
         boot.map(String::as_str).ok_or_else(|| {
@@ -181,7 +181,7 @@ impl GanetiBackend {
 #[async_trait]
 impl Executor for GanetiBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let (facts, cluster) = self.look().await?;
+        let (facts, cluster) = self.observe_cluster().await?;
         let goal = self.memory.as_ref().map(|memory| &memory.goal);
         self.snapshot(&facts, &cluster, goal.unwrap_or(&EvacuationGoal::default()))
     }
@@ -264,7 +264,7 @@ impl Executor for GanetiBackend {
                 Phase::Prepare => Ok(String::new()),
                 Phase::Enter => visitor.enter(unit.as_str()).await,
                 Phase::Change => match self.task() {
-                    Task::Reboot => visitor.change(unit.as_str(), self.boot_before(unit)?).await,
+                    Task::Reboot => visitor.change(unit.as_str(), self.recorded_boot_id(unit)?).await,
                     Task::Command(command) => visitor.maintain(unit.as_str(), command).await,
                     Task::Hold => visitor.hold(unit.as_str()).await,
                 },
@@ -272,7 +272,7 @@ impl Executor for GanetiBackend {
             },
             // A node that was not rebooted is, one that is on its way is waited for, and then it is given back.
             Action::Restart { unit } => match self.task() {
-                Task::Reboot => visitor.restart(unit.as_str(), self.boot_before(unit)?).await,
+                Task::Reboot => visitor.restart(unit.as_str(), self.recorded_boot_id(unit)?).await,
                 task @ (Task::Command(_) | Task::Hold) => {
                     let before = self
                         .memory
@@ -360,7 +360,7 @@ impl Lock for GanetiBackend {
         let here = node_or_host(&self.rapi, &claim.host).await.map_err(|error| {
             LockError::Backend(error.of("see whether this machine is a node of the cluster", false))
         })?;
-        self.lock.is_on(&here);
+        self.lock.set_node(&here);
         let token = self.lock.take(&self.rapi, claim, at_least).await?;
         // Who is master says which visits may have had a command, and so what of a holder before is waited out.
         let info = self.rapi.get("/2/info").await.ok();
@@ -374,7 +374,7 @@ impl Lock for GanetiBackend {
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError> {
         // If the master does not change the run goes on here: our own hand-over is no reason to give the lock away meanwhile.
         if self.limits.hands_over.load(Ordering::Relaxed) {
-            return self.lock.keep(&self.rapi, claim, fence).await;
+            return self.lock.renew_during_handover(&self.rapi, claim, fence).await;
         }
         self.lock.renew(&self.rapi, claim, fence).await
     }

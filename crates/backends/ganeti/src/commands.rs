@@ -1,7 +1,7 @@
-//! Commands that the configuration gives, run on this machine: for what RAPI has no word.
+//! Commands of the configuration, run on this machine: for what RAPI cannot do.
 //!
-//! Names in braces are filled in; one that is no plain word is refused. `{master}` is the master of that moment, and `{reason}`
-//! what a job has to carry to pass while those of others wait.
+//! Names in braces are placeholders; a value that is no plain word is refused. `{master}` is the current
+//! master, and `{reason}` is the reason that a job must carry to pass while other jobs are held.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct CommandOutcome {
 
 impl CommandOutcome {
     /// How it ended, in words.
-    pub fn said(&self) -> String {
+    pub fn outcome_text(&self) -> String {
         let Self {
             command,
             code,
@@ -41,7 +41,7 @@ impl CommandOutcome {
     ///
     /// # Errors
     /// It did not end with 0.
-    pub fn whole(self) -> Result<String, BackendError> {
+    pub fn output(self) -> Result<String, BackendError> {
         let Self {
             command,
             code,
@@ -70,14 +70,16 @@ pub async fn run(
     command: &str,
     names: &[(&str, &str)],
 ) -> Result<String, BackendError> {
-    ran(rapi, settings, call, which, command, names).await?.whole()
+    run_with_outcome(rapi, settings, call, which, command, names)
+        .await?
+        .output()
 }
 
 /// The same, however it ends.
 ///
 /// # Errors
 /// It could not be run.
-pub async fn ran(
+pub async fn run_with_outcome(
     rapi: &Rapi,
     settings: &GanetiSettings,
     call: &Call,

@@ -1,4 +1,4 @@
-//! How a cluster's RAPI is reached, and how bold the visits are.
+//! The configuration of a cluster's RAPI, and the limits of visits.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -148,7 +148,7 @@ pub enum MigrationMode {
 
 impl MigrationMode {
     /// As Ganeti has it.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Live => "live",
             Self::NonLive => "non-live",
@@ -308,7 +308,7 @@ impl GanetiSettings {
     ///
     /// # Errors
     /// A name that is not valid.
-    pub fn to_look_at(address: &str) -> Result<Self, IdError> {
+    pub fn read_only(address: &str) -> Result<Self, IdError> {
         let cluster = RapiConfig {
             name: ClusterName::new("ganeti")?,
             addresses: vec![address.to_owned()],
@@ -399,7 +399,7 @@ mod tests {
     /// Seen: one node whose daemon took connections and did not answer hid all of them.
     #[test]
     fn a_question_outlasts_a_node_that_is_silent() {
-        let settings = GanetiSettings::to_look_at("cluster.example.org").unwrap();
+        let settings = GanetiSettings::read_only("cluster.example.org").unwrap();
         // Twice as long as Ganeti waits for it (`Urgent`): two questions may come one after the other.
         assert!(settings.pace.call > Duration::from_mins(2));
     }
@@ -407,13 +407,13 @@ mod tests {
     #[test]
     fn an_address_with_a_password_is_refused() {
         let refused = |address: &str| {
-            let settings = GanetiSettings::to_look_at(address).unwrap();
+            let settings = GanetiSettings::read_only(address).unwrap();
             settings.verify().unwrap_err()
         };
         let why = refused("https://stagger:hunter2hunter2@cluster.example.org:5080");
         assert!(why.contains("password_file") && !why.contains("hunter2"), "{why}");
         assert!(!refused("stagger:hunter2hunter2@cluster").contains("hunter2"));
-        GanetiSettings::to_look_at("https://cluster.example.org:5080")
+        GanetiSettings::read_only("https://cluster.example.org:5080")
             .unwrap()
             .verify()
             .unwrap();

@@ -1,4 +1,4 @@
-//! Which instances stop while they are moved, although their disks would let them run on.
+//! Which instances stop during a move, although their disks would permit a live migration.
 
 use stagger_core::model::Storage;
 
@@ -35,7 +35,7 @@ impl Downtime {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             Self::Always => "shut down here and started there, and again on the way back (`always_failover`)",
             Self::NonLive => {
@@ -82,7 +82,7 @@ pub fn downtimes(facts: &GanetiFacts, visits: &Visits) -> Vec<String> {
         (!names.is_empty()).then(|| {
             format!(
                 "some moved instances are interrupted: {shown}{more}: {}",
-                kind.words()
+                kind.text()
             )
         })
     };

@@ -1,9 +1,10 @@
-//! Whose jobs a drain of one wave keeps waiting: those that name a node of the wave, or an instance of one.
+//! Which jobs the drain of one wave holds: those that name a node of the wave, or an instance of one.
 //!
-//! A job filter sees an opcode as it was submitted, one field at a time, and an opcode without that field does not match
-//! (`src/Ganeti/JQScheduler/Filtering.hs`). So there is a filter for each field, and some jobs pass that touch the wave: where an
-//! allocator chooses the nodes, where they stand in a list, where a tag or a group is named. Ganeti's own locks keep those apart from
-//! ours, and its drained nodes get nothing new.
+//! A job filter sees an opcode as it was submitted, one field at a time, and an opcode without that field
+//! does not match (`src/Ganeti/JQScheduler/Filtering.hs`). So there is a filter for each field, and some jobs
+//! that touch the wave pass: where an allocator chooses the nodes, where they are in a list, where a tag or a
+//! group is named. Ganeti's own locks keep those apart from stagger's jobs, and its drained nodes get nothing
+//! new.
 
 use std::collections::BTreeSet;
 

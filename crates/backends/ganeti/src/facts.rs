@@ -1,7 +1,7 @@
-//! What a cluster says of itself, as far as visits need it.
+//! The facts of a cluster, as far as visits need them.
 //!
-//! The answers are of slightly different times, so they may contradict each other while others work; such
-//! facts are refused, and read anew. RAPI's own words are kept: names, roles, states.
+//! The answers are not simultaneous, so they may contradict each other while other users work; contradictory
+//! facts are refused, and read again. Names, roles and states are RAPI's own.
 
 mod collect;
 pub mod notes;
@@ -16,7 +16,7 @@ use stagger_core::model::Storage;
 use self::notes::NodeNotes;
 use crate::loaders::rapi::{Bodies, RapiError, without_parameters};
 use crate::model::{GanetiCluster, Status, Template};
-use crate::rapi::job_history::kept;
+use crate::rapi::job_history::recorded_jobs;
 
 /// A node's role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -93,7 +93,7 @@ pub struct InstanceFacts {
 
 impl InstanceFacts {
     /// Whether a node carries it or a copy of its disks.
-    pub fn touches(&self, node: &str) -> bool {
+    pub fn uses_node(&self, node: &str) -> bool {
         self.primary == node || self.secondary.as_deref() == Some(node)
     }
 }
@@ -207,7 +207,7 @@ pub struct RapiAnswers {
 
 impl RapiAnswers {
     /// The same without what may hold secrets, to be saved.
-    pub(crate) fn to_keep(&self) -> Self {
+    pub(crate) fn without_secrets(&self) -> Self {
         let [info, groups, nodes, instances] = [&self.info, &self.groups, &self.nodes, &self.instances]
             .map(|body| without_parameters(body.clone()));
         Self {
@@ -216,7 +216,7 @@ impl RapiAnswers {
             nodes,
             boots: self.boots.clone(),
             instances,
-            jobs: kept(&self.jobs),
+            jobs: recorded_jobs(&self.jobs),
         }
     }
 

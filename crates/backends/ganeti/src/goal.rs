@@ -1,5 +1,5 @@
-//! What can be wanted of a Ganeti: that nodes are rebooted, that a command is run for each, or that a person works on each, with
-//! their instances elsewhere meanwhile.
+//! Goals for a Ganeti cluster: a reboot of nodes, a command for each, or manual work on each, with their
+//! instances on other nodes meanwhile.
 
 use std::collections::BTreeMap;
 

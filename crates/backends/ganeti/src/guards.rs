@@ -1,7 +1,7 @@
 //! Guards: the selective drain, and the pause of Ganeti's watcher.
 //!
-//! What a guard changed and when it expires is kept in a filter beside it, so anybody can take it away
-//! after a crash. Ganeti ends no filter by itself.
+//! A filter beside each guard records what it changed and when it expires, so that any process can clear it
+//! after a crash. Ganeti itself expires no filter.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use stagger_core::model::{GuardName, UnitId};
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{BackendError, Call, Retryability};
+use stagger_engine::heartbeats::Heartbeats;
 use stagger_engine::hosts::last_words;
 
 use crate::commands;
@@ -51,7 +51,7 @@ pub struct GanetiHeldGuard {
 
 impl GanetiHeldGuard {
     /// How long it lasts.
-    pub fn lasts(&self) -> Duration {
+    pub fn lifetime(&self) -> Duration {
         Duration::from_secs(u64::from(self.expires.unwrap_or(LASTS)))
     }
 }
@@ -102,7 +102,7 @@ fn drain(record: &GanetiHeldGuard, names: Option<&BTreeSet<String>>) -> Vec<Filt
         filter(
             "ours",
             priority::OURS,
-            JobMatch::Reasons(Range::ours()),
+            JobMatch::Reasons(Range::all_ours()),
             FilterAction::Accept,
         ),
         filter(
@@ -237,7 +237,7 @@ async fn take_drain(
                 rapi.put_filter(&filter).await.map_err(failed)?;
                 last = filter.id;
             }
-            fence::seen(rapi, &last).await?;
+            fence::wait_until_listed(rapi, &last).await?;
             rapi.wait_for_others(names).await?;
             // A job that was just started says only a moment later that it is.
             tokio::time::sleep(rapi.pace().again * STARTS).await;
@@ -371,16 +371,16 @@ pub async fn drop_expired(
     let tried = "clear guards past their expiry";
     let failed = |error: RapiClientError| error.of(tried, true);
     let filters = rapi.filters().await.map_err(failed)?;
-    let (all, refused) = (held(&filters), fence::refused(&filters));
+    let (all, refused) = (held(&filters), fence::refusing_filters(&filters));
     let guards = all.iter().map(|held| (held.guard.clone(), format!("{held:?}")));
     let once = refused
         .iter()
         .map(|found| (found.id.clone(), format!("{:?}", found.record)));
-    let stood = beats.look(now, guards.chain(once));
+    let stood = beats.unchanged_for(now, guards.chain(once));
     let stood = |key: &str| stood.get(key).copied().unwrap_or_default();
     let mut looked = GuardSweep::default();
     for held in all {
-        let (lasts, stood) = (held.lasts(), stood(&held.guard));
+        let (lasts, stood) = (held.lifetime(), stood(&held.guard));
         if let Some(left) = lasts.checked_sub(stood) {
             looked.next = Some(looked.next.map_or(left, |next| next.min(left)));
             looked.longest = looked.longest.max(Some(lasts));

@@ -1,6 +1,6 @@
-//! A node that stays empty until a person says that it is done.
+//! A node that stays empty until an operator marks it as done.
 //!
-//! That it waits is a tag of the node, and so is the word of the person. Both outlive processes and the master, and may be
+//! The wait is a tag of the node, and so is the mark. Both outlive processes and the master, and may be
 //! written from any machine that reaches RAPI; no process of the run needs to live meanwhile.
 
 use serde_json::Value;
@@ -45,7 +45,7 @@ impl GanetiBackend {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn waiting(&self) -> Result<Vec<WaitingNode>, BackendError> {
-        let (facts, _) = self.look().await?;
+        let (facts, _) = self.observe_cluster().await?;
         Ok(waiting(&facts))
     }
 
@@ -53,7 +53,7 @@ impl GanetiBackend {
     ///
     /// # Errors
     /// The cluster cannot be asked, or the job fails.
-    pub async fn done(&self, node: &WaitingNode) -> Result<(), BackendError> {
+    pub async fn mark_done(&self, node: &WaitingNode) -> Result<(), BackendError> {
         let WaitingNode { node, calls, .. } = node;
         let tried = format!("say that {node} is done");
         let tags = calls
@@ -80,7 +80,7 @@ impl GanetiBackend {
         }
         Err(BackendError::permanent(
             tried,
-            format!("job {job} ended with {}", ended.why()),
+            format!("job {job} ended with {}", ended.error_text()),
         ))
     }
 }

@@ -1,8 +1,8 @@
-//! What Ganeti's `hroller` answers, from our plans.
+//! Answers as Ganeti's `hroller`, from stagger's plans.
 //!
-//! The options, what is printed and the exit codes are those of hroller 3.0. What is planned differs where it was
-//! wrong: no moves for nodes that are not rebooted, none of instances that are down, and no disk of one node is
-//! taken for one that can be migrated. [`HrollerOutput::differences`] says where and why.
+//! The options, the output and the exit codes are those of hroller 3.0. The plans differ where hroller's were
+//! wrong: no moves for nodes that are not rebooted, none of instances that are down, and no disk of one node
+//! is taken for one that can be migrated. [`HrollerOutput::differences`] says where and why.
 
 mod differences;
 pub mod strict;
@@ -21,7 +21,7 @@ use crate::goal::GanetiRebootGoal;
 use crate::model::{GanetiCluster, Instance, NodeIx, Template};
 use crate::selection::{NodeSelection, SelectError};
 use crate::target::{TargetError, stage};
-use crate::translate::capacity::named;
+use crate::translate::capacity::guests_by_name;
 use crate::translate::{GanetiTranslateError, View, snapshot};
 
 /// How many steps are searched for fewer groups where nobody says. A thousand nodes with ten DRBD instances each took
@@ -212,7 +212,7 @@ impl HrollerInput {
             durations: BTreeMap::new(),
             ignore_ipolicy: true,
         };
-        left_out_take_nothing(&mut cluster, options);
+        mark_offline(&mut cluster, options);
         if options.offline_maintenance {
             without_dead_partners(&mut cluster);
         }
@@ -322,7 +322,7 @@ fn master_names(names: &[&str]) -> String {
 }
 
 /// Nodes that `--skip-non-redundant` skips, each with the first instance that makes it so.
-fn skipped(cluster: &GanetiCluster, with_others: &BTreeSet<u32>) -> Vec<String> {
+fn skipped_nodes(cluster: &GanetiCluster, with_others: &BTreeSet<u32>) -> Vec<String> {
     let on = |node: u32| {
         let mut others = cluster
             .instances
@@ -423,17 +423,17 @@ fn selection(cluster: &GanetiCluster, options: &HrollerOptions) -> Result<BTreeS
     let nodes: BTreeSet<u32> = (0_u32..)
         .zip(&cluster.nodes)
         .filter(|(at, node)| {
-            node.takes_instances() && meant.contains(node.name.as_str()) && !with_others.contains(at)
+            node.accepts_instances() && meant.contains(node.name.as_str()) && !with_others.contains(at)
         })
         .map(|(at, _)| at)
         .collect();
     if nodes.is_empty() {
-        let mut causes = skipped(cluster, &with_others);
+        let mut causes = skipped_nodes(cluster, &with_others);
         causes.extend(
             cluster
                 .nodes
                 .iter()
-                .filter(|node| meant.contains(node.name.as_str()) && !node.takes_instances())
+                .filter(|node| meant.contains(node.name.as_str()) && !node.accepts_instances())
                 .map(|node| format!("node {} is offline, drained or carries no instances", node.name)),
         );
         return Err(HrollerError::NoGraph(causes));
@@ -443,7 +443,7 @@ fn selection(cluster: &GanetiCluster, options: &HrollerOptions) -> Result<BTreeS
 
 /// What `-O` names takes no instances; where it is a secondary, it is one all the same. One that says nothing of itself
 /// takes none anyway.
-fn left_out_take_nothing(cluster: &mut GanetiCluster, options: &HrollerOptions) {
+fn mark_offline(cluster: &mut GanetiCluster, options: &HrollerOptions) {
     for node in &mut cluster.nodes {
         if node.resources.is_some() && options.selection.leave_out.contains(&node.name) {
             node.vm_capable = false;
@@ -474,7 +474,7 @@ fn groups(cluster: &GanetiCluster, made: &Plan, master: Option<&str>) -> Vec<Reb
         .map(|(at, node)| (node.name.as_str(), at))
         .collect();
     // By the names of guests: of two instances of one name the second has another there.
-    let instances: BTreeMap<String, &Instance> = named(cluster).collect();
+    let instances: BTreeMap<String, &Instance> = guests_by_name(cluster).collect();
     let mut groups: Vec<RebootGroup> = made
         .stages()
         .flat_map(|stage| &stage.waves)

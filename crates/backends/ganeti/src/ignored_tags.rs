@@ -1,4 +1,4 @@
-//! What a cluster asks of htools by its tags, and our plans do not heed: named, so that nobody takes it for heeded.
+//! Tags for htools that stagger's plans ignore: reported, so that they are not mistaken for respected.
 
 use crate::model::GanetiCluster;
 

@@ -38,7 +38,7 @@ pub mod recovery;
 pub mod release;
 pub mod selection;
 pub mod source;
-pub mod succession;
+pub mod takeover;
 pub mod target;
 pub mod translate;
 pub mod visit;

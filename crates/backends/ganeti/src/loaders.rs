@@ -1,5 +1,5 @@
-//! Whatever reads a cluster from something: Ganeti's [text format](mod@text), bodies that its [RAPI](rapi) answers, the
-//! [daemon](luxi) of the master itself, what it sends to an [allocator](iallocator), and clusters from a seed.
+//! Loaders: they read a cluster from Ganeti's [text format](mod@text), from bodies of its [RAPI](rapi), from
+//! the master's [daemon](luxi), from a request to an [allocator](iallocator), or generate one from a seed.
 
 #[cfg(feature = "generated")]
 pub mod generated;

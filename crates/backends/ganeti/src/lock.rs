@@ -1,15 +1,16 @@
 //! The lock in the cluster, kept in job filters that match no job.
 //!
-//! Each contender writes a filter of its own, with its claim in it, and then reads all filters until its own
-//! is among them; whoever sees another live claim then takes its own away again and gives up. Of two, one is
-//! written first, and the other one sees it: Ganeti writes its configuration as a whole, one version after
-//! another, and a version that has the second claim has the first one too.
+//! Each contender writes a filter of its own with its claim, and then reads all filters until its own is
+//! among them. A contender that sees another live claim removes its own and gives up. Of two, one is written
+//! first, and the other contender sees it: Ganeti writes its configuration as a whole, one version after
+//! another, and a version with the second claim has the first one too.
 //!
-//! Whether a claim still lives is judged by the watcher's own clock alone: a holder changes its claim at each
-//! renewal, and only who has itself watched one unchanged for longer than it lasts takes it away.
+//! Whether a claim is live is decided by the observer's own clock alone: a holder changes its claim at each
+//! renewal, and a contender removes a claim only after it has watched it unchanged for longer than its
+//! lifetime.
 //!
-//! Tags of the cluster would do as well, but each change of a tag is a job: it waits in the queue, behind
-//! whatever pauses or drains that, and its text ends after 128 characters.
+//! Tags of the cluster would work as well, but each change of a tag is a job: it waits in the queue, behind
+//! whatever pauses or drains it, and a tag ends after 128 characters.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, Holder, LockError, LockRecord};
-use stagger_engine::life::Liveness;
+use stagger_engine::liveness::Liveness;
 
 use crate::rapi::client::{Rapi, RapiClientError};
 use crate::rapi::fence;
@@ -76,23 +77,23 @@ impl FilterLock {
     }
 
     /// On which node this is, as the cluster knows it: what was handed over to that one goes on here.
-    pub fn is_on(&self, node: &str) {
+    pub fn set_node(&self, node: &str) {
         self.node.get_or_init(|| node.to_owned());
     }
 
-    fn is_here(&self, name: &str, claim: &LockRecord) -> bool {
+    fn is_local(&self, name: &str, claim: &LockRecord) -> bool {
         same_host(name, &claim.host) || self.node.get().is_some_and(|node| node == name)
     }
 
-    fn goes_on_here(&self, filters: &[ListedFilter], claim: &LockRecord) -> Result<(), LockError> {
-        match self.elsewhere(filters, claim) {
-            Some(handover) => Err(goes_on_there(handover)),
+    fn check_continues_here(&self, filters: &[ListedFilter], claim: &LockRecord) -> Result<(), LockError> {
+        match self.handover_to_other_node(filters, claim) {
+            Some(handover) => Err(continues_elsewhere(handover)),
             None => Ok(()),
         }
     }
 
     /// Where else a run was handed over to.
-    fn elsewhere(
+    fn handover_to_other_node(
         &self,
         filters: &[ListedFilter],
         claim: &LockRecord,
@@ -100,7 +101,7 @@ impl FilterLock {
         filters
             .iter()
             .filter_map(ListedFilter::record_of::<HandoverEntry>)
-            .find(|found| found.record.handed_over == claim.run && !self.is_here(&found.record.to, claim))
+            .find(|found| found.record.handed_over == claim.run && !self.is_local(&found.record.to, claim))
     }
 
     /// Whether somebody may have acted under it before this process took it. Who acts has raised the fence before, and a recovery
@@ -120,7 +121,7 @@ impl FilterLock {
     /// Another holds it, the run goes on elsewhere, or the cluster cannot be asked.
     pub async fn take(&self, rapi: &Rapi, claim: &LockRecord, at_least: u64) -> Result<u64, LockError> {
         let filters = read(rapi).await?;
-        self.goes_on_here(&filters, claim)?;
+        self.check_continues_here(&filters, claim)?;
         let remembered = fence::newest(&filters);
         let mut token = at_least.max(remembered);
         let mut watched: BTreeMap<String, (LockEntry, Instant)> = claims(&filters)
@@ -154,7 +155,7 @@ impl FilterLock {
         }
         token = token.max(fence::largest_given(&read(rapi).await?)) + 1;
         self.write(rapi, claim, token).await?;
-        let filters = fence::seen(rapi, &id_of_claim(claim))
+        let filters = fence::wait_until_listed(rapi, &id_of_claim(claim))
             .await
             .map_err(LockError::Backend)?;
         if let Some(other) = claims(&filters).find(|other| other.record.lock.incarnation != claim.incarnation)
@@ -162,7 +163,7 @@ impl FilterLock {
             remove(rapi, &id_of_claim(claim)).await?;
             return Err(LockError::Held(Box::new(other.record.lock)));
         }
-        self.goes_on_here(&filters, claim)?;
+        self.check_continues_here(&filters, claim)?;
         // Another may have taken the lock and given it back between our reading of the token and our claim.
         let newest = fence::newest(&filters);
         if newest >= token {
@@ -182,7 +183,7 @@ impl FilterLock {
         if let Some(RecordedFilter {
             record: HandoverEntry { handed_over: run, to },
             ..
-        }) = self.elsewhere(&filters, claim)
+        }) = self.handover_to_other_node(&filters, claim)
         {
             remove(rapi, &id_of_claim(claim)).await?;
             return Err(LockError::Lost(format!(
@@ -214,7 +215,12 @@ impl FilterLock {
     ///
     /// # Errors
     /// It was taken away, or the cluster cannot be asked.
-    pub async fn keep(&self, rapi: &Rapi, claim: &LockRecord, token: u64) -> Result<(), LockError> {
+    pub async fn renew_during_handover(
+        &self,
+        rapi: &Rapi,
+        claim: &LockRecord,
+        token: u64,
+    ) -> Result<(), LockError> {
         let filters = read(rapi).await?;
         if claims(&filters).all(|found| found.record.lock.incarnation != claim.incarnation) {
             return Err(LockError::Lost(
@@ -235,7 +241,7 @@ impl FilterLock {
             .iter()
             .filter_map(ListedFilter::record_of::<HandoverEntry>)
         {
-            if found.record.handed_over == claim.run && self.is_here(&found.record.to, claim) {
+            if found.record.handed_over == claim.run && self.is_local(&found.record.to, claim) {
                 remove(rapi, &found.id).await?;
             }
         }
@@ -348,7 +354,7 @@ pub async fn hand_over(rapi: &Rapi, run: &RunId, to: &str, token: u64) -> Result
     rapi.put_filter(&filter)
         .await
         .map_err(|error| error.of(&tried, true))?;
-    fence::seen(rapi, &id).await?;
+    fence::wait_until_listed(rapi, &id).await?;
     fence::raise(rapi, token + 1).await
 }
 
@@ -360,7 +366,7 @@ fn id_of_handover(run: &RunId) -> String {
 ///
 /// # Errors
 /// The cluster cannot be asked: then the run is stranded, and it is said how it goes on.
-pub async fn take_back(rapi: &Rapi, run: &RunId, token: u64) -> Result<(), BackendError> {
+pub async fn revoke_handover(rapi: &Rapi, run: &RunId, token: u64) -> Result<(), BackendError> {
     let tried = format!("continue run {run} here, since the master did not change");
     let id = id_of_handover(run);
     let taken = async {
@@ -383,7 +389,7 @@ pub fn same_host(one: &str, other: &str) -> bool {
     one == other || (short(one) == short(other) && (!one.contains('.') || !other.contains('.')))
 }
 
-fn goes_on_there(handover: RecordedFilter<HandoverEntry>) -> LockError {
+fn continues_elsewhere(handover: RecordedFilter<HandoverEntry>) -> LockError {
     let RecordedFilter { id, record } = handover;
     let HandoverEntry { handed_over: run, to } = record;
     let error = BackendError::permanent(

@@ -1,4 +1,4 @@
-//! What a run keeps in its journal of how a Ganeti was before it.
+//! The state of a Ganeti cluster before a run, kept in the run's journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ impl GanetiMemory {
     }
 
     /// The instances that ran before and are not on their original primary now, each in words. One that is gone has none.
-    pub fn not_at_home(&self, facts: &GanetiFacts) -> Vec<String> {
+    pub fn displaced_instances(&self, facts: &GanetiFacts) -> Vec<String> {
         let moved = facts.instances.values().filter_map(|instance| {
             let home = self.homes.get(&instance.uuid)?;
             let now = &instance.primary;

@@ -1,6 +1,6 @@
-//! A cluster as Ganeti has it.
+//! Ganeti's model of a cluster.
 //!
-//! Sizes are in MiB. Nodes and groups are referred to by their place in the lists of the cluster; every
+//! Sizes are in MiB. Nodes and groups are referred to by their index in the lists of the cluster; every
 //! message names them.
 
 /// The words of an enum, and back.

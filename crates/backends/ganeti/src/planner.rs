@@ -1,9 +1,9 @@
-//! From what a Ganeti says to what a plan is made of.
+//! Planning: from a cluster's facts to the input of a plan.
 
 use std::collections::BTreeSet;
 
 use stagger_core::model::{ClusterName, IdError, Policy, Reason, Revision, Snapshot};
-use stagger_engine::cluster::names::names_are_known;
+use stagger_engine::cluster::names::check_policy_names;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, Refusal, in_full};
 
 use crate::config::Visits;
@@ -78,7 +78,7 @@ impl Planner for GanetiPlanner {
             estimate.or_insert(times.median);
         }
         let snapshot = self.snapshot_for(facts, &evacuation)?;
-        names_are_known(
+        check_policy_names(
             &snapshot,
             policy,
             BTreeSet::from([GROUP]),

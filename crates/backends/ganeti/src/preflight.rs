@@ -1,4 +1,4 @@
-//! What a run of this Ganeti counts on, looked at before it begins.
+//! Checks before a run of this Ganeti starts.
 
 mod nodes;
 

@@ -1,7 +1,8 @@
-//! Gives back what runs have left in a cluster, without their journals.
+//! Recovery: clears what runs have left in a cluster, without their journals.
 //!
-//! Whoever does that is the one writer while it lasts: it takes the lock as a run does, raises the fence, and waits for jobs of
-//! those before. Then each visit is left as its own run would have left it, in the order in which [`leftovers`] has it.
+//! The process that does so is the one writer while it lasts: it takes the lock as a run does, raises the
+//! fence, and waits for earlier jobs. Then each visit is left as its own run would have left it, in the order
+//! of [`leftovers`].
 
 mod arrival;
 pub mod leftovers;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{BackendError, Call, Executor as _, Lock as _, LockError, LockRecord};
-use stagger_engine::life::Liveness;
+use stagger_engine::liveness::Liveness;
 
 use crate::backend::GanetiBackend;
 use crate::guards::{self, GanetiHeldGuard};
@@ -42,7 +43,7 @@ impl GanetiBackend {
     /// # Errors
     /// The cluster cannot be asked.
     pub async fn leftovers(&self) -> Result<GanetiLeftovers, BackendError> {
-        let (facts, _) = self.look().await?;
+        let (facts, _) = self.observe_cluster().await?;
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look at the filters", false))?;
         Ok(GanetiLeftovers::of(&facts, &filters))
@@ -165,7 +166,7 @@ impl GanetiBackend {
             Some(node) => left.of_node(node),
             None => left,
         };
-        self.arrivals(&left.visits, self.patience_with_arrivals(!may_wake))
+        self.arrivals(&left.visits, self.arrival_timeout(!may_wake))
             .await?;
         let mut recovered = Recovered::default();
         let call = |seq: usize| Call {
@@ -176,7 +177,7 @@ impl GanetiBackend {
             deadline: None,
         };
         for (seq, visit) in (1..).zip(&left.visits) {
-            let whose = visit.notes.whose();
+            let whose = visit.notes.owner_text();
             match self
                 .give_one_back(&call(seq), &visit.node, visit.notes.run.as_ref())
                 .await
@@ -208,7 +209,7 @@ impl GanetiBackend {
         node: &str,
         run: Option<&RunId>,
     ) -> Result<String, BackendError> {
-        let (facts, _) = self.look().await?;
+        let (facts, _) = self.observe_cluster().await?;
         if let Some(this) = facts.nodes.get(node) {
             may_give_back(&facts, node, &this.notes.of(run))
                 .map_err(|refusal| BackendError::permanent(format!("return {node} to service"), refusal.0))?;
@@ -294,7 +295,7 @@ impl GanetiBackend {
             return Ok(());
         }
         // A request of a process that has ended is on its way for so long at most; until then it is refused.
-        if !left.nothing_is_away() || !left.records.claims.is_empty() {
+        if !left.is_restored() || !left.records.claims.is_empty() {
             let rest = self.settings().pace.call.saturating_sub(raised.elapsed());
             tokio::time::sleep(rest).await;
         }

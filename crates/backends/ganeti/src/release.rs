@@ -1,4 +1,4 @@
-//! Releases of Ganeti: with which this is tested, and a cluster that is just being brought from one to another.
+//! Releases of Ganeti: the tested ones, and a cluster in the middle of an upgrade.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which nodes are meant.
+//! The selection of nodes.
 
 use regex::Regex;
 use stagger_core::model::{IdError, UnitId};

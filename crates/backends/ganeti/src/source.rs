@@ -1,4 +1,4 @@
-//! Where the facts of a Ganeti come from: its RAPI, an inventory, or what Ganeti's own tools write.
+//! The source of a cluster's facts: its RAPI, an inventory, or files of Ganeti's own tools.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ impl Source for LiveGaneti {
     type Facts = ClusterFacts;
 
     async fn facts(&self) -> Result<ClusterFacts, BackendError> {
-        let (looked, jobs) = tokio::join!(self.backend.look(), self.backend.rapi().job_history());
+        let (looked, jobs) = tokio::join!(self.backend.observe_cluster(), self.backend.rapi().job_history());
         let (facts, cluster) = looked?;
         Ok(ClusterFacts {
             at: facts.at,

@@ -1,4 +1,4 @@
-//! What is wanted: that nodes are rebooted, in turn, with their instances elsewhere meanwhile.
+//! The target: nodes are rebooted in turn, with their instances on other nodes meanwhile.
 
 use jiff::SignedDuration;
 use stagger_core::model::{

@@ -1,7 +1,7 @@
 //! A cluster as a snapshot: nodes are units and hosts, instances are guests, a DRBD pair is a budget of one.
 //!
-//! [`snapshot`] is of the cluster alone, as any loader gives it; [`live`] adds what only a cluster that answers tells:
-//! boots, what visits have noted, conditions. What both have is here and in [`capacity`](mod@capacity).
+//! [`snapshot`] is of the cluster alone, as any loader gives it; [`live`] adds what only a live cluster
+//! reports: boot ids, notes of visits, conditions. What both share is here and in [`capacity`](mod@capacity).
 
 pub mod capacity;
 pub mod live;

@@ -1,8 +1,8 @@
-//! What comes next in a node's visit: pure functions of what was observed.
+//! The next step of a node's visit: pure functions of the observation.
 //!
-//! Each says the next batch of things to do, or that nothing is left. A batch is carried out, the cluster is
-//! observed anew, and the same function is asked again; so a visit that was interrupted anywhere goes on
-//! from where the cluster is.
+//! Each returns the next batch of actions, or that nothing is left. A batch is carried out, the cluster is
+//! observed again, and the same function is called again; so an interrupted visit continues from the
+//! cluster's actual state.
 
 mod hold;
 pub mod limits;
@@ -40,7 +40,7 @@ pub struct PlannedMoves {
 
 impl PlannedMoves {
     /// Where an instance goes, in one of these ways.
-    fn place(&self, instance: &InstanceFacts, ways: &[MoveKind]) -> Option<&str> {
+    fn destination(&self, instance: &InstanceFacts, ways: &[MoveKind]) -> Option<&str> {
         self.moves
             .iter()
             .find(|a_move| a_move.guest == instance.name && ways.contains(&a_move.how))
@@ -161,7 +161,7 @@ pub fn enter(
             return refuse(match this.notes.visits().next() {
                 Some(other) => format!(
                     "{name} is still drained by {}: `stagger ganeti recover {name}` restores it",
-                    other.whose()
+                    other.owner_text()
                 ),
                 None => format!("{name} is drained, and not by stagger"),
             });
@@ -178,7 +178,7 @@ pub fn enter(
     if let Some(instance) = facts
         .instances
         .values()
-        .find(|instance| may_be_on(instance, name))
+        .find(|instance| may_run_on(instance, name))
     {
         let InstanceFacts {
             name: who, status, ..
@@ -194,7 +194,7 @@ pub fn enter(
         .collect();
     let mut moves = Vec::new();
     let mut stops = Vec::new();
-    let mut notes = of_the_node(facts, this, planned);
+    let mut notes = notes_of_node(facts, this, planned);
     for instance in here {
         match instance.doing {
             // What does not run is not moved: its downtime is no longer for it. Of what is unclear: not here.
@@ -217,13 +217,14 @@ pub fn enter(
     }
     let mut copies = Vec::new();
     for instance in facts.instances.values() {
-        let Some(to) = planned.place(instance, &[MoveKind::ReplaceStandby]) else {
+        let Some(to) = planned.destination(instance, &[MoveKind::ReplaceStandby]) else {
             continue;
         };
-        if instance.doing != RunState::Up || instance.storage != Storage::Copied || !instance.touches(name) {
+        if instance.doing != RunState::Up || instance.storage != Storage::Copied || !instance.uses_node(name)
+        {
             continue;
         }
-        if !is_there(node(facts, to)?) {
+        if !accepts_instances(node(facts, to)?) {
             return refuse(format!(
                 "the second copy of {} would go to {to}, which is not in service",
                 instance.name
@@ -238,11 +239,11 @@ pub fn enter(
             });
         }
     }
-    let missing = notes.missing_in(&noted);
+    let missing = notes.difference(&noted);
     Ok(if !missing.is_empty() {
         Some(JobBatch::Note(missing))
     } else if this.role != NodeRole::Drained {
-        let promotes = this.role == NodeRole::Candidate && too_few_are_left(facts, name);
+        let promotes = this.role == NodeRole::Candidate && too_few_candidates(facts, name);
         Some(JobBatch::Drain { promotes })
     } else if !moves.is_empty() {
         Some(JobBatch::Move(moves))
@@ -256,7 +257,7 @@ pub fn enter(
 }
 
 /// What is noted of the node itself before it is drained.
-fn of_the_node(facts: &GanetiFacts, this: &NodeFacts, planned: &PlannedMoves) -> Notes {
+fn notes_of_node(facts: &GanetiFacts, this: &NodeFacts, planned: &PlannedMoves) -> Notes {
     // Of a node that is drained already it was noted before.
     let is_new = this.role != NodeRole::Drained;
     Notes {
@@ -274,7 +275,7 @@ fn of_the_node(facts: &GanetiFacts, this: &NodeFacts, planned: &PlannedMoves) ->
 
 /// Whether too few master candidates would be left without that node, which Ganeti refuses: fewer than there
 /// should be, or could be. Those with notes may be about to be drained too.
-fn too_few_are_left(facts: &GanetiFacts, name: &str) -> bool {
+fn too_few_candidates(facts: &GanetiFacts, name: &str) -> bool {
     let others = || facts.nodes.values().filter(|node| node.name != name);
     let possible = others().filter(|node| node.role != NodeRole::Drained && node.role != NodeRole::Offline);
     let stay = others()
@@ -284,9 +285,9 @@ fn too_few_are_left(facts: &GanetiFacts, name: &str) -> bool {
 }
 
 /// Whether an instance whose node is unknown may be on that node.
-fn may_be_on(instance: &InstanceFacts, name: &str) -> bool {
+fn may_run_on(instance: &InstanceFacts, name: &str) -> bool {
     let anywhere = instance.status == Status::ErrorWrongNode.word() && instance.storage != Storage::Copied;
-    instance.doing == RunState::Unclear && (anywhere || instance.touches(name))
+    instance.doing == RunState::Unclear && (anywhere || instance.uses_node(name))
 }
 
 /// Where an instance goes that runs.
@@ -305,7 +306,7 @@ fn destination(
         template,
         ..
     } = instance;
-    let Some(to) = planned.place(instance, &[MoveKind::Migrate, MoveKind::Relocate]) else {
+    let Some(to) = planned.destination(instance, &[MoveKind::Migrate, MoveKind::Relocate]) else {
         return refuse(match instance.storage {
             Storage::Local => format!("{name} runs, and its {template} disks are on this node only"),
             Storage::Copied | Storage::Shared => {
@@ -319,14 +320,14 @@ fn destination(
         ));
     }
     let there = node(facts, to)?;
-    if !is_there(there) || !there.vm_capable {
+    if !accepts_instances(there) || !there.vm_capable {
         return refuse(format!("{name} would go to {to}, which is not in service"));
     }
     Ok(to.to_owned())
 }
 
 /// Whether a node can take something.
-fn is_there(node: &NodeFacts) -> bool {
+fn accepts_instances(node: &NodeFacts) -> bool {
     let in_service = match node.role {
         NodeRole::Master | NodeRole::Candidate | NodeRole::Regular => true,
         NodeRole::Drained | NodeRole::Offline => false,
@@ -351,7 +352,10 @@ pub fn successor(
         ));
     }
     let fits = |node: &&NodeFacts| {
-        node.name != master && node.role == NodeRole::Candidate && is_there(node) && node.notes.is_empty()
+        node.name != master
+            && node.role == NodeRole::Candidate
+            && accepts_instances(node)
+            && node.notes.is_empty()
     };
     if let Some(named) = &visits.successor
         && named != master
@@ -456,7 +460,7 @@ pub fn leave(
         .instances
         .values()
         .filter(|instance| notes.copies.contains(&instance.uuid) && instance.doing == RunState::Up)
-        .filter(|instance| !instance.touches(name))
+        .filter(|instance| !instance.uses_node(name))
         .filter_map(|instance| {
             Some(Copy {
                 instance: instance.name.clone(),
@@ -472,7 +476,7 @@ pub fn leave(
     let unsynced: Vec<String> = facts
         .instances
         .values()
-        .filter(|instance| instance.storage == Storage::Copied && instance.touches(name))
+        .filter(|instance| instance.storage == Storage::Copied && instance.uses_node(name))
         .filter(|instance| instance.doing == RunState::Up || notes.stopped.contains(&instance.uuid))
         .filter(|instance| !leaving.synced.contains(&instance.name))
         .map(|instance| instance.name.clone())
@@ -485,7 +489,7 @@ pub fn leave(
         .values()
         .filter(|instance| notes.away.contains(&instance.uuid) && instance.primary != name)
         .filter(|instance| instance.doing == RunState::Up)
-        .filter(|instance| instance.storage != Storage::Copied || instance.touches(name))
+        .filter(|instance| instance.storage != Storage::Copied || instance.uses_node(name))
         .map(|instance| InstanceMove {
             instance: instance.name.clone(),
             from: instance.primary.clone(),
@@ -517,11 +521,11 @@ pub fn leave(
     if !start.is_empty() {
         return Ok(Some(JobBatch::Start(start)));
     }
-    Ok(nobody_can_tell(facts, name, &notes).or_else(|| forget(this, &notes)))
+    Ok(undetermined_instance(facts, name, &notes).or_else(|| forget(this, &notes)))
 }
 
 /// Why what was noted is not forgotten yet, though nothing is left to do: an instance is where nobody can tell of it.
-fn nobody_can_tell(facts: &GanetiFacts, name: &str, notes: &Notes) -> Option<JobBatch> {
+fn undetermined_instance(facts: &GanetiFacts, name: &str, notes: &Notes) -> Option<JobBatch> {
     // It failed where nobody answers: what was noted is not forgotten for it, or the instance would stay there for ever.
     let out_of_reach = facts
         .instances

@@ -10,17 +10,17 @@ use stagger_core::run::{Action, Answer};
 use stagger_engine::cluster::{BackendError, Call, Executor, Fencing};
 
 use crate::client::{IronicClient, RemoteIronic};
-use crate::code::ReleaseCode;
 use crate::config::{IronicSettings, IronicTiming, Service, ServiceRole, StopMode};
 use crate::facts::IronicFacts;
 use crate::goal::UpgradeGoal;
-use crate::observe::{balancer, look, release_code, unknown_release};
+use crate::observe::{balancer, collect_facts, release_code, unknown_release};
 use crate::planner::snapshot;
 use crate::records::RecordStore;
+use crate::release_code::ReleaseCode;
 use crate::releases::Releases;
-use crate::rings::goes_by_word;
+use crate::rings::absence_permitted;
 use crate::sql::with_password;
-use crate::visit::divert::may_stand_in;
+use crate::visit::divert::accepting_stand_ins;
 use crate::visit::perform::Performer;
 use crate::visit::steps::raise;
 
@@ -59,7 +59,7 @@ impl IronicBackend {
     ) -> Result<Self, BackendError> {
         let config = &settings.cluster;
         let url = with_password(&config.ours, config.password_file.as_deref())?;
-        let mut table = Releases::known();
+        let mut table = Releases::built_in();
         if let Some(code) = goal.as_ref().and_then(|goal| goal.code.as_ref()) {
             table = table.with(code).map_err(|error| {
                 BackendError::permanent(
@@ -89,9 +89,9 @@ impl IronicBackend {
     }
 
     /// All facts, now.
-    pub async fn look(&self) -> IronicFacts {
+    pub async fn collect_facts(&self) -> IronicFacts {
         let config = &self.settings.cluster;
-        let mut facts = look(&*self.client, &self.book, config).await;
+        let mut facts = collect_facts(&*self.client, &self.book, config).await;
         if let Some(release) = unknown_release(&facts, config, &self.table) {
             facts.code = self.code(release).await;
         }
@@ -124,12 +124,15 @@ impl IronicBackend {
         facts: &IronicFacts,
         goal: Option<&UpgradeGoal>,
     ) -> Result<Snapshot, BackendError> {
-        let permitted = goal.map_or_else(|| self.permitted(), |goal| goal.interruptions.clone());
+        let permitted = goal.map_or_else(
+            || self.permitted_interruptions(),
+            |goal| goal.interruptions.clone(),
+        );
         let table = self.table.of_facts(facts);
         snapshot(facts, &self.settings.cluster, &table, goal, &permitted)
     }
 
-    fn permitted(&self) -> BTreeSet<String> {
+    fn permitted_interruptions(&self) -> BTreeSet<String> {
         let permitted = self.permitted.lock().unwrap_or_else(PoisonError::into_inner);
         permitted.clone()
     }
@@ -149,7 +152,7 @@ impl IronicBackend {
             settings: &self.settings,
             table: &self.table,
             goal: self.goal.as_ref(),
-            permitted: self.permitted(),
+            permitted: self.permitted_interruptions(),
             call,
         }
     }
@@ -164,10 +167,10 @@ impl IronicBackend {
 #[async_trait]
 impl Executor for IronicBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let (config, goal) = (&self.settings.cluster, self.goal.as_ref());
         let table = self.table.of_facts(&facts);
-        snapshot(&facts, config, &table, goal, &self.permitted())
+        snapshot(&facts, config, &table, goal, &self.permitted_interruptions())
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {
@@ -181,16 +184,16 @@ impl Executor for IronicBackend {
             let id = format!("{}.{}", service.role.as_str(), service.name);
             units.iter().any(|unit| unit.as_str() == id)
         });
-        let permitted = self.permitted();
+        let permitted = self.permitted_interruptions();
         let facts = if permitted.is_empty() && config.rabbitmq.is_none() {
             None
         } else {
-            Some(self.look().await)
+            Some(self.collect_facts().await)
         };
         let by_word = |service: &Service<'_>| {
             let of = (service.role, service.name);
             let facts = facts.as_ref();
-            facts.is_some_and(|facts| goes_by_word(facts, config, &permitted, of))
+            facts.is_some_and(|facts| absence_permitted(facts, config, &permitted, of))
         };
         let (alone, others): (Vec<_>, Vec<_>) = services.partition(by_word);
         let servers: Vec<_> = others.iter().flat_map(|service| service.servers).collect();
@@ -213,7 +216,8 @@ impl Executor for IronicBackend {
         let of_rabbitmq = |role: ServiceRole| config.rabbitmq.is_some() && role == ServiceRole::Conductor;
         for service in others.iter().filter(|service| of_rabbitmq(service.role)) {
             let facts = facts.as_ref();
-            let candidates = facts.map_or_else(Vec::new, |facts| may_stand_in(facts, config, service.name));
+            let candidates =
+                facts.map_or_else(Vec::new, |facts| accepting_stand_ins(facts, config, service.name));
             if !candidates
                 .iter()
                 .any(|other| !servers.iter().any(|server| other.servers.contains(server)))
@@ -312,7 +316,7 @@ impl Executor for IronicBackend {
         units: &[UnitId],
     ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
         let performer = self.performer(call);
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let facts = serde_json::to_vec_pretty(&facts)
             .map_err(|error| BackendError::permanent("keep the facts", error.to_string()))?;
         let mut files = vec![("facts.json".to_owned(), facts)];

@@ -1,4 +1,4 @@
-//! The Ironic out there: what can be asked of it, and what can be done on its hosts.
+//! The Ironic services: queries to them, and actions on their hosts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, Node
 use crate::http::Http;
 use crate::in_flight::{self, NodeInFlight};
 use crate::rabbitmq::{Routing, RoutingChange};
-use crate::records::{maybe, text, whole};
+use crate::records::{integer, optional_text, text};
 use crate::releases::holds_an_object;
 use crate::routes::Management;
 use crate::sql::{Engine, Sql, Statement, with_password};
@@ -124,7 +124,7 @@ impl RemoteIronic {
         };
         let http = Http::new(cluster.ca.as_deref(), settings.pace.call)?;
         let management = cluster.rabbitmq.as_ref().map(|rabbitmq| {
-            Management::new(http.within(PROMPT), rabbitmq)
+            Management::new(http.with_timeout(PROMPT), rabbitmq)
                 .map_err(|why| BackendError::permanent("use the credentials of RabbitMQ", why))
         });
         Ok(Self {
@@ -138,7 +138,7 @@ impl RemoteIronic {
             writes,
             who: credentials(cluster.auth.as_ref(), cluster.token.as_deref())?,
             caller: match &cluster.rpc_auth {
-                None => Credentials::nobody(),
+                None => Credentials::none(),
                 auth => credentials(auth.as_ref(), None)?,
             },
             settings,
@@ -272,8 +272,8 @@ async fn read(sql: &Sql) -> Result<DatabaseFacts, BackendError> {
         let question = format!("select cast(version as {cast}), count(*) from {name} group by version");
         let mut rows = Rows::default();
         for row in sql.fetch(TRIED, &question, Vec::new()).await? {
-            let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
-            match maybe(TRIED, &row, 0)? {
+            let count = u64::try_from(integer(TRIED, &row, 1)?).unwrap_or(0);
+            match optional_text(TRIED, &row, 0)? {
                 Some(version) => {
                     rows.versions.insert(version, count);
                 }
@@ -296,7 +296,7 @@ async fn read(sql: &Sql) -> Result<DatabaseFacts, BackendError> {
     );
     for row in sql.fetch(TRIED, &conductors, Vec::new()).await? {
         let says = ConductorRow {
-            version: maybe(TRIED, &row, 1)?,
+            version: optional_text(TRIED, &row, 1)?,
             online: text(TRIED, &row, 2)? == "yes",
         };
         database.conductors.insert(text(TRIED, &row, 0)?, says);
@@ -319,7 +319,7 @@ async fn read_nodes(sql: &Sql, cast: &str, database: &mut DatabaseFacts) -> Resu
         "select cast(reservation as {cast}), count(*) from nodes where reservation is not null group by reservation"
     );
     for row in sql.fetch(TRIED, &reserved, Vec::new()).await? {
-        let count = u64::try_from(whole(TRIED, &row, 1)?).unwrap_or(0);
+        let count = u64::try_from(integer(TRIED, &row, 1)?).unwrap_or(0);
         database.reserved.insert(text(TRIED, &row, 0)?, count);
     }
     let drivers = format!(
@@ -338,7 +338,7 @@ async fn read_nodes(sql: &Sql, cast: &str, database: &mut DatabaseFacts) -> Resu
         database.nodes.push(NodeCount {
             group: text(TRIED, &row, 0)?,
             driver: text(TRIED, &row, 1)?,
-            nodes: u64::try_from(whole(TRIED, &row, 2)?).unwrap_or(0),
+            nodes: u64::try_from(integer(TRIED, &row, 2)?).unwrap_or(0),
         });
     }
     let states = in_flight::STATES.map(|state| format!("'{state}'")).join(", ");
@@ -352,8 +352,8 @@ async fn read_nodes(sql: &Sql, cast: &str, database: &mut DatabaseFacts) -> Resu
         database.in_flight.push(NodeInFlight {
             node: text(TRIED, &row, 0)?,
             state: text(TRIED, &row, 1)?,
-            since: maybe(TRIED, &row, 2)?.map(to_seconds),
-            conductor: maybe(TRIED, &row, 3)?,
+            since: optional_text(TRIED, &row, 2)?.map(to_seconds),
+            conductor: optional_text(TRIED, &row, 3)?,
         });
     }
     Ok(())

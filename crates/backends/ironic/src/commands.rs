@@ -1,4 +1,4 @@
-//! The commands of the configuration, with their names filled in.
+//! The commands of the configuration, with their placeholders.
 
 use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::last_words;

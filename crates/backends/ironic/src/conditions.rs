@@ -1,4 +1,4 @@
-//! The health facts on which gates wait, and those that say that a step is done.
+//! The conditions for gates, and those that mark a step as done.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::in_flight;
 use crate::records::IronicRecords;
 use crate::releases::Releases;
 use crate::rings::{rings, stand_ins};
-use crate::runs::Runs;
+use crate::running_releases::Runs;
 use crate::services::ServiceStatus;
 
 /// Every API service answers, and gets requests.
@@ -65,7 +65,7 @@ const BACKUP_LASTS: SignedDuration = SignedDuration::from_hours(12);
 /// What stands against it, or what it says.
 type ConditionDetail = Result<String, (Verdict, String)>;
 
-fn no(why: impl Into<String>) -> ConditionDetail {
+fn unmet(why: impl Into<String>) -> ConditionDetail {
     Err((Verdict::No, why.into()))
 }
 
@@ -101,7 +101,7 @@ pub fn conditions(
             table,
             goal,
             statuses,
-            records: facts.records.known(),
+            records: facts.records.as_result(),
         };
         match to {
             Ok(to) => {
@@ -146,7 +146,7 @@ fn all_serve(statuses: &[ServiceStatus<'_>], role: ServiceRole) -> ConditionDeta
         .map(|status| format!("{}: {}", status.name, status.state.1))
         .collect();
     if not.iter().any(|status| status.state.0 == UnitState::Down) {
-        return no(why.join("; "));
+        return unmet(why.join("; "));
     }
     if !not.is_empty() {
         return unknown(why.join("; "));
@@ -158,8 +158,8 @@ fn apis_serve(facts: &IronicFacts, config: &IronicConfig, statuses: &[ServiceSta
     if let Fact::No(why) = &facts.balancer {
         return unknown(why);
     }
-    match strange_apis(facts, config) {
-        Some(why) => no(why),
+    match unknown_apis(facts, config) {
+        Some(why) => unmet(why),
         None => all_serve(statuses, ServiceRole::Api),
     }
 }
@@ -172,14 +172,14 @@ fn conductors_serve(
     if let Fact::No(why) = &facts.conductors {
         return unknown(why);
     }
-    match strange_conductors(facts, config) {
-        Some(why) => no(why),
+    match unknown_conductors(facts, config) {
+        Some(why) => unmet(why),
         None => all_serve(statuses, ServiceRole::Conductor),
     }
 }
 
 /// Conductors that are alive and not in the configuration; `None`: nobody sees any.
-pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
+pub(crate) fn unknown_conductors(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     let listed = facts.conductors.get()?.iter();
     let strangers: Vec<&str> = listed
         .filter(|(name, says)| says.alive && config.conductor_registered(name).is_none())
@@ -190,7 +190,7 @@ pub(crate) fn strange_conductors(facts: &IronicFacts, config: &IronicConfig) -> 
 
 /// Servers that stand beside the API services at the balancer and are none of the configuration; `None`: nobody sees any.
 /// One that is down or in maintenance is left out: it is what a place looks like where nobody is.
-pub(crate) fn strange_apis(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
+pub(crate) fn unknown_apis(facts: &IronicFacts, config: &IronicConfig) -> Option<String> {
     let ours: Vec<&BalancerServer> = config.apis.iter().flat_map(|api| &api.servers).collect();
     let listed = facts.balancer.get()?.servers.iter();
     let strangers: Vec<String> = listed
@@ -235,9 +235,9 @@ fn nodes_stable(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
         Fact::No(why) => return unknown(why),
         Fact::Yes(database) => database,
     };
-    let waited_for: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
+    let waited_for: Vec<_> = in_flight::blocking_nodes(&database.in_flight, &config.in_flight).collect();
     match (in_flight::listed(&waited_for), database.in_flight.len()) {
-        (Some(nodes), _) => no(format!("nodes in flight: {nodes}")),
+        (Some(nodes), _) => unmet(format!("nodes in flight: {nodes}")),
         (None, 0) => Ok("no node is in flight".to_owned()),
         (None, accepted) => Ok(format!("nodes in flight, which is accepted: {accepted}")),
     }
@@ -256,7 +256,7 @@ fn rows_have_versions(facts: &IronicFacts) -> ConditionDetail {
         .iter()
         .map(|(table, rows)| format!("{rows} of {table}"))
         .collect();
-    no(format!("rows without a version: {}", rows.join(", ")))
+    unmet(format!("rows without a version: {}", rows.join(", ")))
 }
 
 /// One row that is newer than its reader breaks that reader's whole list.
@@ -269,13 +269,13 @@ fn rows_readable(facts: &IronicFacts, table: &Releases, statuses: &[ServiceStatu
         let Ok(Runs { release, place, .. }) = &status.runs else {
             continue;
         };
-        let reads = table.reads(*place);
+        let reads = table.readable_versions(*place);
         for (name, rows) in &database.rows {
             let Some(newest) = reads.get(name.as_str()) else {
                 continue;
             };
-            if let Some((version, count)) = rows.beyond(*newest).first() {
-                return no(format!(
+            if let Some((version, count)) = rows.unreadable_versions(*newest).first() {
+                return unmet(format!(
                     "{count} rows of {name} are of version {version}, and {} on {release} reads up to {newest}: \
                      it answers every list with an error",
                     status.name
@@ -321,13 +321,13 @@ fn prepared(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
         let name = &conductor.name;
         let stand_ins = stand_ins(&rings, name);
         if conductor.servers.is_empty() {
-            return no(format!(
+            return unmet(format!(
                 "the RPC port of {name} is not behind the balancer: it has no `servers`"
             ));
         }
         for server in &conductor.servers {
             if !shown.servers.contains_key(server) {
-                return no(format!("the balancer has no {server}, of {name}"));
+                return unmet(format!("the balancer has no {server}, of {name}"));
             }
             // It has no stand-in: that is an interruption, and asked for by its name.
             if stand_ins.is_empty() {
@@ -339,7 +339,7 @@ fn prepared(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
                 .filter(|other| stand_ins.contains(other.name.as_str()));
             let mut peers = others.flat_map(|other| &other.servers);
             if !peers.any(|peer| peer.backend == server.backend && shown.servers.contains_key(peer)) {
-                return no(format!(
+                return unmet(format!(
                     "no conductor of the same group with the same drivers is in {}: the calls of {name} have nowhere to go \
                      while it is away",
                     server.backend
@@ -358,7 +358,7 @@ fn prepared(facts: &IronicFacts, config: &IronicConfig) -> ConditionDetail {
         };
         let others = requests(false);
         if requests(true) == 0 && others >= ENOUGH {
-            return no(format!(
+            return unmet(format!(
                 "of {others} requests through the balancer none came to {backend}: calls to its conductor go past it. The \
                  `host` of that conductor has to be an address of the balancer; if nobody has called it yet, `openstack \
                  baremetal node validate` with one of its nodes does"
@@ -379,7 +379,7 @@ struct UpgradeConditions<'a> {
 
 impl UpgradeConditions<'_> {
     /// Whether every service runs it already, and we have not brought them there.
-    fn is_there_without_us(&self) -> bool {
+    fn is_already_upgraded(&self) -> bool {
         let marked = self
             .records
             .map(|records| records.is_marked(&self.goal.to, "unpin"));
@@ -389,9 +389,9 @@ impl UpgradeConditions<'_> {
     fn marked(&self, mark: &str) -> ConditionDetail {
         match self.records {
             Err(why) => unknown(why),
-            Ok(_) if self.is_there_without_us() => Ok(format!("every service runs {} already", self.goal.to)),
+            Ok(_) if self.is_already_upgraded() => Ok(format!("every service runs {} already", self.goal.to)),
             Ok(records) if records.is_marked(&self.goal.to, mark) => Ok("it is recorded".to_owned()),
-            Ok(_) => no("it is not recorded"),
+            Ok(_) => unmet("it is not recorded"),
         }
     }
 
@@ -405,10 +405,10 @@ impl UpgradeConditions<'_> {
             return if *now == head {
                 Ok(format!("revision {now}"))
             } else {
-                no(format!("revision {now}, not {head}"))
+                unmet(format!("revision {now}, not {head}"))
             };
         }
-        if self.is_there_without_us() {
+        if self.is_already_upgraded() {
             return Ok(format!(
                 "revision {now}, on which every service runs {}",
                 self.goal.to
@@ -424,8 +424,8 @@ impl UpgradeConditions<'_> {
             .and_then(|marks| marks.get("schema"));
         match marked {
             Some(revision) if revision == now => Ok(format!("revision {now}")),
-            Some(revision) => no(format!("revision {now}, and it was brought to {revision}")),
-            None => no(format!("revision {now}")),
+            Some(revision) => unmet(format!("revision {now}, and it was brought to {revision}")),
+            None => unmet(format!("revision {now}")),
         }
     }
 
@@ -440,13 +440,13 @@ impl UpgradeConditions<'_> {
         };
         let marks = records.marks.get(&self.goal.to);
         let Some(saved) = marks.and_then(|marks| marks.get("backup")) else {
-            return no("it is not recorded");
+            return unmet("it is not recorded");
         };
         // A run that ended before its schema may lie far back.
         let at = saved.split(' ').next().unwrap_or_default();
         match at.parse::<Timestamp>() {
             Ok(at) if self.facts.at.duration_since(at) <= BACKUP_LASTS => Ok(format!("saved {saved}")),
-            Ok(_) => no(format!(
+            Ok(_) => unmet(format!(
                 "saved {saved}, and a backup counts for {} h",
                 BACKUP_LASTS.as_hours()
             )),
@@ -475,7 +475,7 @@ impl UpgradeConditions<'_> {
         if not.is_empty() {
             Ok(format!("each service starts pinned to {}", self.goal.pin))
         } else {
-            no(not.join("; "))
+            unmet(not.join("; "))
         }
     }
 
@@ -491,7 +491,7 @@ impl UpgradeConditions<'_> {
             }
         }
         if !old.is_empty() {
-            return no(old.join("; "));
+            return unmet(old.join("; "));
         }
         conductors_serve(self.facts, config, self.statuses)?;
         Ok(format!("{} services run {}", self.statuses.len(), self.goal.to))
@@ -506,7 +506,7 @@ impl UpgradeConditions<'_> {
                     held.push(format!("{} runs {}", status.name, runs.release));
                 }
                 Ok(runs) => {
-                    if let Some(pin) = runs.held_to() {
+                    if let Some(pin) = runs.pinned_to() {
                         held.push(format!("{} is pinned to {}", status.name, self.table.name(pin)));
                     }
                 }
@@ -515,7 +515,7 @@ impl UpgradeConditions<'_> {
         if held.is_empty() {
             Ok(format!("each runs {} without a pin", self.goal.to))
         } else {
-            no(held.join("; "))
+            unmet(held.join("; "))
         }
     }
 
@@ -524,13 +524,13 @@ impl UpgradeConditions<'_> {
             Fact::No(why) => return unknown(why),
             Fact::Yes(database) => database,
         };
-        let left = database.left_over(&self.table.writes(to, None));
+        let left = database.outdated_rows(&self.table.writes(to, None));
         if !left.is_empty() {
             let rows: Vec<String> = left
                 .iter()
                 .map(|(table, rows)| format!("{rows} of {table}"))
                 .collect();
-            return no(format!("rows of older versions: {}", rows.join(", ")));
+            return unmet(format!("rows of older versions: {}", rows.join(", ")));
         }
         // A migration may have more to do than versions tell.
         match self.marked("migrate") {

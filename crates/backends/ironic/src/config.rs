@@ -1,9 +1,9 @@
-//! The `[cluster]` section of the configuration with `kind = "ironic"`: where an Ironic is seen, and by which commands
-//! its services are changed.
+//! The `[cluster]` section of the configuration with `kind = "ironic"`: how an Ironic is observed, and the
+//! commands that change its services.
 //!
-//! A command is a line for the shell of its host. Names in braces are filled in; one that is no plain word is
-//! refused: `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It is run once for each effect, also if
-//! stagger is killed meanwhile.
+//! A command is a line for the shell of its host. Names in braces are placeholders; a value that is no plain
+//! word is refused: `{service}`, `{kind}` (`conductor` or `api`), `{host}`, `{release}`, `{pin}`. It runs
+//! once for each effect, even if stagger is killed meanwhile.
 
 mod in_flight;
 mod rabbitmq;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use stagger_core::model::{ClusterName, HostName, Kind, plain};
+use stagger_core::model::{ClusterName, HostName, Kind, check_plain};
 use stagger_engine::hosts::Hosts;
 use stagger_engine::redact::redact;
 use stagger_engine::secrets;
@@ -477,11 +477,11 @@ impl IronicConfig {
             return Err(format!("two services are called {}", twice.name));
         }
         for service in self.services() {
-            plain(service.name)
+            check_plain(service.name)
                 .map_err(|why| format!("the service {:?} cannot be called so: {why}", service.name))?;
             for server in service.servers {
                 for word in [&server.backend, &server.server] {
-                    plain(word)
+                    check_plain(word)
                         .map_err(|why| format!("{server:?} cannot be a server of the balancer: {why}"))?;
                 }
             }

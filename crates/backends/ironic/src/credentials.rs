@@ -1,7 +1,7 @@
-//! How a service of Ironic's is asked: with a name and a password, with a token of Keystone's, with one that a command prints,
-//! or by anybody.
+//! Authentication to a service of Ironic: a name and a password, a Keystone token, a token that a command
+//! prints, or none.
 //!
-//! A token is used until shortly before its end. One that is refused all the same is asked for anew, once.
+//! A token is used until shortly before its end. If it is refused earlier, a new one is requested, once.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -168,7 +168,7 @@ const BEFORE_ITS_END: Duration = Duration::from_secs(30);
 
 impl Credentials {
     /// Those of nobody.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn none() -> Self {
         Self::of(CredentialSource::Nobody)
     }
 
@@ -229,7 +229,7 @@ impl Credentials {
     }
 
     /// What is sent, where that is known without asking anybody.
-    pub(crate) fn known(&self) -> CachedCredential {
+    pub(crate) fn cached(&self) -> CachedCredential {
         match &self.source {
             CredentialSource::Nobody => return CachedCredential::Nothing,
             CredentialSource::Same(header) => return CachedCredential::Header(header.clone()),
@@ -243,7 +243,7 @@ impl Credentials {
     }
 
     /// A token that was given, to be used until shortly before its end, or for a while where nobody said how long it lasts.
-    pub(crate) fn keep(&self, token: String, ends: Option<Timestamp>) -> Header {
+    pub(crate) fn store(&self, token: String, ends: Option<Timestamp>) -> Header {
         secrets::remember(&token);
         let header = Header {
             name: TOKEN,

@@ -1,4 +1,4 @@
-//! What can be seen of an Ironic, each part with why not where it cannot be seen.
+//! The facts of an Ironic; each part that cannot be observed has the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use stagger_core::model::Fact;
 use stagger_versioned::Version;
 
 use crate::balancer::BalancerStatus;
-use crate::code::ReleaseCode;
 use crate::in_flight::NodeInFlight;
 use crate::records::IronicRecords;
+use crate::release_code::ReleaseCode;
 
 /// All facts of one look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct IronicFacts {
 
 impl IronicFacts {
     /// Why nothing is known of it, if so: no API service answers, and neither does its database.
-    pub fn silent(&self) -> Option<String> {
+    pub fn unreachable_reason(&self) -> Option<String> {
         let offered = self
             .apis
             .values()
@@ -118,14 +118,14 @@ pub struct Rows {
 
 impl Rows {
     /// How many are not in that version.
-    pub fn other_than(&self, version: Version) -> u64 {
+    pub fn count_outside(&self, version: Version) -> u64 {
         let version = version.to_string();
         let others = self.versions.iter().filter(|(of, _)| **of != version);
         others.map(|(_, rows)| rows).sum::<u64>() + self.null
     }
 
     /// Those that one who knows `newest` cannot read, with how many there are.
-    pub fn beyond(&self, newest: Version) -> Vec<(String, u64)> {
+    pub fn unreadable_versions(&self, newest: Version) -> Vec<(String, u64)> {
         let unreadable = |text: &str| {
             let version: Result<Version, _> = text.parse();
             !version.is_ok_and(|version| newest.understands(version))
@@ -159,11 +159,11 @@ impl DatabaseFacts {
     }
 
     /// How many rows are in another version than these.
-    pub fn left_over(&self, current: &BTreeMap<&str, Version>) -> BTreeMap<&str, u64> {
+    pub fn outdated_rows(&self, current: &BTreeMap<&str, Version>) -> BTreeMap<&str, u64> {
         self.rows
             .iter()
             .filter_map(|(table, rows)| {
-                let left = rows.other_than(*current.get(table.as_str())?);
+                let left = rows.count_outside(*current.get(table.as_str())?);
                 (left > 0).then_some((table.as_str(), left))
             })
             .collect()
@@ -186,9 +186,9 @@ mod tests {
             ]),
             null: 6,
         };
-        let beyond = rows.beyond(Version::new(1, 40));
+        let beyond = rows.unreadable_versions(Version::new(1, 40));
         let names: Vec<_> = beyond.iter().map(|(version, _)| version.as_str()).collect();
         assert_eq!(names, ["1.41", "2.0", "odd"]);
-        assert_eq!(rows.other_than(Version::new(1, 41)), 18);
+        assert_eq!(rows.count_outside(Version::new(1, 41)), 18);
     }
 }

@@ -1,10 +1,10 @@
-//! The goal of an upgrade: as it is asked for, and as a run keeps it.
+//! The goal of an upgrade: as requested, and as a run keeps it.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::code::ReleaseCode;
+use crate::release_code::ReleaseCode;
 use stagger_core::model::Fact;
 
 /// The release that is asked for.

@@ -1,4 +1,4 @@
-//! The API, asked by HTTP: what it offers, and which conductors there are.
+//! The API over HTTP: what it offers, and the conductors.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,13 +72,13 @@ impl Http {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         // A machine without authorities still reaches what does without TLS.
         let builder = match ca {
-            Some(file) => HttpsConnectorBuilder::new().with_tls_config(believing(provider, Some(file))?),
+            Some(file) => HttpsConnectorBuilder::new().with_tls_config(trusting(provider, Some(file))?),
             None => {
                 match HttpsConnectorBuilder::new().with_provider_and_native_roots(Arc::clone(&provider)) {
                     Ok(builder) => builder,
                     Err(error) => {
                         tracing::warn!(%error, "this machine has no certificates of authorities");
-                        HttpsConnectorBuilder::new().with_tls_config(believing(provider, None)?)
+                        HttpsConnectorBuilder::new().with_tls_config(trusting(provider, None)?)
                     }
                 }
             }
@@ -97,7 +97,7 @@ impl Http {
     }
 
     /// The same with another limit for an answer, if that is lower.
-    pub(crate) fn within(&self, limit: Duration) -> Self {
+    pub(crate) fn with_timeout(&self, limit: Duration) -> Self {
         Self {
             limit: self.limit.min(limit),
             ..self.clone()
@@ -213,7 +213,7 @@ impl Http {
         match self.ask("GET", &asked, who, None).await {
             Ok(Answer { code: 200, .. }) => ApiReport::Offers(offers),
             Ok(Answer { code, body, .. }) => {
-                ApiReport::Unclear(format!("{asked} answers {code}: {}", words_of(&body)))
+                ApiReport::Unclear(format!("{asked} answers {code}: {}", error_text(&body)))
             }
             Err(HttpError::Away(why) | HttpError::Unclear(why)) => ApiReport::Unclear(why),
         }
@@ -235,7 +235,7 @@ impl Http {
             })?;
             let listed = body["conductors"].as_array();
             let Some(listed) = listed.filter(|_| code == 200) else {
-                return Err(format!("{next} answers {code}: {}", words_of(&body)));
+                return Err(format!("{next} answers {code}: {}", error_text(&body)));
             };
             for conductor in listed {
                 let name = conductor["hostname"].as_str();
@@ -265,7 +265,7 @@ impl Http {
         let call = json!({ "jsonrpc": "2.0", "method": "keepalive_halt", "params": {}, "id": "stagger" });
         match self.ask("POST", &join(rpc, "/"), who, Some(&call)).await {
             Ok(Answer { code: 200, body, .. }) if body.get("error").is_none() => Ok(()),
-            Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", words_of(&body))),
+            Ok(Answer { code, body, .. }) => Err(format!("{rpc} answers {code}: {}", error_text(&body))),
             Err(HttpError::Away(why) | HttpError::Unclear(why)) => Err(why),
         }
     }
@@ -274,7 +274,7 @@ impl Http {
 impl Http {
     /// What is to be sent beside a question, if anything is.
     async fn header(&self, who: &Credentials) -> Result<Option<Header>, String> {
-        match who.known() {
+        match who.cached() {
             CachedCredential::Nothing => return Ok(None),
             CachedCredential::Header(header) => return Ok(Some(header)),
             CachedCredential::AskFor => {}
@@ -284,7 +284,7 @@ impl Http {
             CredentialSource::Keystone { url, request } => self.keystone_token(url, request).await?,
             CredentialSource::Nobody | CredentialSource::Same(_) => return Ok(None),
         };
-        Ok(Some(who.keep(token, ends)))
+        Ok(Some(who.store(token, ends)))
     }
 
     /// A token of Keystone's, and when it ends, if that is said.
@@ -306,7 +306,7 @@ impl Http {
             // Its words name the user, and never the password.
             Ok(Answer { code, body, .. }) => Err(format!(
                 "{url} gives no token, it answers {code}: {}",
-                words_of(&body)
+                error_text(&body)
             )),
             Err(HttpError::Away(why) | HttpError::Unclear(why)) => {
                 Err(format!("Keystone gives no token: {why}"))
@@ -316,7 +316,7 @@ impl Http {
 }
 
 /// A client that believes the authorities of that file, or none.
-fn believing(provider: Arc<CryptoProvider>, file: Option<&Path>) -> Result<ClientConfig, BackendError> {
+fn trusting(provider: Arc<CryptoProvider>, file: Option<&Path>) -> Result<ClientConfig, BackendError> {
     let tried = match file {
         Some(file) => format!("use the certificates of {}", file.display()),
         None => "set TLS up".to_owned(),
@@ -341,6 +341,6 @@ fn join(url: &str, path: &str) -> String {
     format!("{}{path}", url.trim_end_matches('/'))
 }
 
-fn words_of(body: &Value) -> String {
+fn error_text(body: &Value) -> String {
     body.to_string().chars().take(200).collect()
 }

@@ -1,9 +1,10 @@
 //! Nodes in flight: what Ironic is doing with its nodes while its services are changed.
 //!
-//! The states are Ironic's own `UNSTABLE_STATES` (`ironic.common.states`, the same from 26.1 to 32.0): those that change
-//! without a request. In some a conductor works and has the node reserved: if it stops then, its next start has the node
-//! fail (`STUCK_STATES_TREATED_AS_FAIL`). In the others the conductor waits for the agent on the node, and that survives
-//! a restart. Ironic's own guide asks for a stable state of every node before an upgrade.
+//! The states are Ironic's own `UNSTABLE_STATES` (`ironic.common.states`, the same from 26.1 to 32.0): those
+//! that change without a request. In some, a conductor works and has reserved the node: if it stops then, the
+//! node fails at the conductor's next start (`STUCK_STATES_TREATED_AS_FAIL`). In the others the conductor
+//! waits for the agent on the node, and that survives a restart. Ironic's own guide requires a stable state
+//! of every node before an upgrade.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +66,7 @@ impl std::fmt::Display for NodeInFlight {
 }
 
 /// Those that are waited for; none where the configuration accepts them all.
-pub(crate) fn waited_for<'a>(
+pub(crate) fn blocking_nodes<'a>(
     nodes: &'a [NodeInFlight],
     config: &'a InFlight,
 ) -> impl Iterator<Item = &'a NodeInFlight> {
@@ -133,7 +134,7 @@ mod tests {
     #[test]
     fn those_that_are_accepted_are_not_waited_for() {
         let nodes = [node("n1", Some("c1")), node("n2", None)];
-        let count = |config: &InFlight| waited_for(&nodes, config).count();
+        let count = |config: &InFlight| blocking_nodes(&nodes, config).count();
         let mut config = InFlight::default();
         assert_eq!(count(&config), 2);
         config.except = vec!["n2".to_owned()];

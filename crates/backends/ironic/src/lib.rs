@@ -1,19 +1,19 @@
-//! OpenStack Ironic, carried from one release to the next while it serves.
+//! Rolling upgrades of OpenStack Ironic.
 //!
-//! A service is looked at from outside ([`facts`]): by its API, by plain SQL, at the balancer. What it runs cannot be
-//! seen so, and is written down by us ([`records`]) and held against what can ([`runs`]). From there a snapshot
-//! ([`translate`](fn@translate::translate)), and the way to a release with all reasons against it
-//! ([`target`](fn@target::upgrade)), are pure functions. The table of [`releases`] says what may follow what.
+//! A service is observed from outside ([`facts`]): by its API, by plain SQL, at the balancer. That does not
+//! show which release it runs, so stagger records that ([`records`]) and compares the record with the
+//! observation ([`running_releases`]). From there a snapshot ([`translate`](fn@translate::translate)), and
+//! the target for a release with all reasons against it ([`target`](fn@target::upgrade)), are pure functions.
+//! The table of [`releases`] says what may follow what.
 //!
-//! The other half acts ([`backend`]): a [`visit`] drains a service, changes it by the commands of the [`config`], and gives it
-//! back; steps run Ironic's own tools.
+//! The other half acts ([`backend`]): a [`visit`] drains a service, changes it by the commands of the
+//! [`config`], and undrains it; steps run Ironic's own tools.
 //!
 //! Start reading at [`facts::IronicFacts`], then [`target`], then [`backend`].
 
 pub mod backend;
 pub mod balancer;
 pub mod client;
-pub mod code;
 pub mod commands;
 pub mod conditions;
 pub mod config;
@@ -31,10 +31,11 @@ pub mod preflight;
 pub mod rabbitmq;
 pub mod records;
 mod refusal;
+pub mod release_code;
 pub mod releases;
 mod rings;
 mod routes;
-pub mod runs;
+pub mod running_releases;
 pub mod services;
 pub mod source;
 mod sql;

@@ -1,4 +1,4 @@
-//! The lock: a row of the database of ours, beside what services run.
+//! The lock: a row of stagger's own database, beside the records of services.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One look at everything, and the question of what the code of a release lists.
+//! Observes everything once, and asks what the code of a release lists.
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -7,16 +7,20 @@ use stagger_engine::template;
 
 use crate::balancer::BalancerStatus;
 use crate::client::IronicClient;
-use crate::code::{QUESTION, ReleaseCode};
 use crate::commands::filled;
 use crate::config::{IronicConfig, Tools};
 use crate::facts::IronicFacts;
 use crate::records::RecordStore;
+use crate::release_code::{QUESTION, ReleaseCode};
 use crate::releases::Releases;
 use stagger_core::model::Fact;
 
 /// All facts, now.
-pub async fn look(client: &dyn IronicClient, book: &RecordStore, config: &IronicConfig) -> IronicFacts {
+pub async fn collect_facts(
+    client: &dyn IronicClient,
+    book: &RecordStore,
+    config: &IronicConfig,
+) -> IronicFacts {
     let at = Timestamp::now();
     let pins = config.services().map(|service| async move {
         let pin = match &service.commands.read_pin {
@@ -168,7 +172,7 @@ fn answer(ran: &Ran, python: &str) -> Result<ReleaseCode, String> {
     let line = ran.output.lines().rfind(|line| line.starts_with('{'));
     let line = line.ok_or_else(|| format!("`{python}` printed {:?}", last_words(&ran.output)))?;
     let code: ReleaseCode = serde_json::from_str(line).map_err(|error| format!("its answer: {error}"))?;
-    Releases::known()
+    Releases::built_in()
         .with(&code)
         .map_err(|faults| format!("its list of releases: {faults}"))?;
     Ok(code)

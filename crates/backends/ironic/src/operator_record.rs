@@ -1,4 +1,4 @@
-//! What an operator says that a service runs, where a run has left that open.
+//! An operator's record of a service's release, where a run has left that open.
 
 use jiff::Timestamp;
 use stagger_core::model::{Fact, UnitState};
@@ -9,7 +9,7 @@ use crate::backend::IronicBackend;
 use crate::facts::IronicFacts;
 use crate::records::{Record, RecordState};
 use crate::releases::Releases;
-use crate::runs::{runs, serves};
+use crate::running_releases::{runs, serves};
 
 impl IronicBackend {
     /// Writes down that a service runs that release, and what it is held to, as long as nothing contradicts that: it has to
@@ -18,7 +18,7 @@ impl IronicBackend {
     ///
     /// # Errors
     /// A run is at work, what was said cannot be, or the database of ours does not answer. Nothing is written then.
-    pub async fn write_down(
+    pub async fn record_release(
         &self,
         by: &Identity,
         service: &str,
@@ -42,7 +42,7 @@ impl IronicBackend {
             deadline: None,
         };
         let written = async {
-            let facts = self.look().await;
+            let facts = self.collect_facts().await;
             let mut table = self.table().of_facts(&facts).into_owned();
             if !table.has(release)
                 && let Some(Fact::Yes(code)) = self.code(release).await
@@ -50,7 +50,7 @@ impl IronicBackend {
             {
                 table = with;
             }
-            self.may_be(service, &record, facts, &table)?;
+            self.check_possible(service, &record, facts, &table)?;
             self.book().note(&call, service, &record).await
         };
         let written = written.await;
@@ -59,7 +59,7 @@ impl IronicBackend {
     }
 
     /// Whether a service may run that, by all that can be seen.
-    fn may_be(
+    fn check_possible(
         &self,
         name: &str,
         record: &Record,

@@ -1,10 +1,10 @@
-//! From what an Ironic says to what a plan is made of.
+//! Planning: from the facts of an Ironic to the input of a plan.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use stagger_core::model::{Fact, Policy, Snapshot};
-use stagger_engine::cluster::names::names_are_known;
+use stagger_engine::cluster::names::check_policy_names;
 use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_full};
 
 use crate::config::{IronicConfig, ServiceRole};
@@ -26,7 +26,7 @@ impl IronicPlanner {
     pub fn new(config: IronicConfig) -> Self {
         Self {
             config,
-            table: Releases::known(),
+            table: Releases::built_in(),
         }
     }
 
@@ -44,7 +44,7 @@ impl IronicPlanner {
     ///
     /// # Errors
     /// Facts that make no snapshot.
-    pub fn recorded(&self, facts: &IronicFacts) -> Result<Snapshot, BackendError> {
+    pub fn snapshot_of(&self, facts: &IronicFacts) -> Result<Snapshot, BackendError> {
         let table = self.table.of_facts(facts);
         snapshot(facts, &self.config, &table, None, &BTreeSet::new())
     }
@@ -73,13 +73,13 @@ impl Planner for IronicPlanner {
     type Memory = UpgradeGoal;
 
     fn snapshot(&self, facts: &IronicFacts) -> Result<Snapshot, BackendError> {
-        if let Some(why) = facts.silent() {
+        if let Some(why) = facts.unreachable_reason() {
             return Err(BackendError::transient(
                 "reach the Ironic",
                 format!("nothing of it answers: {why}"),
             ));
         }
-        self.recorded(facts)
+        self.snapshot_of(facts)
     }
 
     fn plan(
@@ -98,7 +98,7 @@ impl Planner for IronicPlanner {
         let UpgradeGoal { interruptions, .. } = &upgrade.goal;
         let snapshot = snapshot(facts, &self.config, &table, Some(&upgrade.goal), interruptions)?;
         let kinds = BTreeSet::from([ServiceRole::Conductor.as_str(), ServiceRole::Api.as_str()]);
-        names_are_known(&snapshot, policy, BTreeSet::from(["host", "group"]), &kinds)?;
+        check_policy_names(&snapshot, policy, BTreeSet::from(["host", "group"]), &kinds)?;
         Ok(Planned {
             snapshot,
             target: upgrade.target,

@@ -1,4 +1,4 @@
-//! What a run of this Ironic counts on, looked at before it begins.
+//! Checks before a run of this Ironic starts.
 
 use std::collections::BTreeMap;
 
@@ -195,7 +195,7 @@ fn unknown<T>(known: &Fact<T>) -> Option<&String> {
 }
 
 /// One look at each host, which changes nothing.
-pub async fn look(settings: &IronicSettings) -> Vec<Check> {
+pub async fn check_hosts(settings: &IronicSettings) -> Vec<Check> {
     let config = &settings.cluster;
     let mut by_host: BTreeMap<String, HostChecks> = BTreeMap::new();
     for host in config.hosts() {

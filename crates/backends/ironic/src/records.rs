@@ -1,8 +1,8 @@
-//! What stagger installed where, and the lock: in a database of ours.
+//! Records of installed releases, and the lock: in stagger's own database.
 //!
-//! A pinned service of the new release cannot be told from one of the old by anything that it says. So it is written
-//! down before a service is changed and after it serves, under the token of the lock: who has lost the lock writes
-//! nothing.
+//! A pinned service of the new release cannot be told from one of the old by its answers. So its release is
+//! recorded before it is changed and after it serves, under the token of the lock: a process that has lost
+//! the lock writes nothing.
 
 mod tables;
 
@@ -16,7 +16,7 @@ use sqlx::Row as _;
 use sqlx::any::AnyRow;
 use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::cluster::{Anchor, BackendError, Call, Holder, LockError, LockRecord};
-use stagger_engine::life::Liveness;
+use stagger_engine::liveness::Liveness;
 use stagger_engine::supervisor::random_hex;
 
 use self::tables::{TABLES, writes};
@@ -288,7 +288,7 @@ impl RecordStore {
             };
             let record = Record {
                 release: text(1)?,
-                pin: maybe(TRIED, &row, 2)?,
+                pin: optional_text(TRIED, &row, 2)?,
                 state,
                 run: text(4)?,
             };
@@ -310,7 +310,7 @@ impl RecordStore {
     ///
     /// # Errors
     /// It is not, or nobody could tell within that time.
-    pub async fn still_holds(&self, call: &Call, limit: Duration) -> Result<(), String> {
+    pub async fn check_holder(&self, call: &Call, limit: Duration) -> Result<(), String> {
         match tokio::time::timeout(limit, self.locked()).await {
             Ok(Ok(Some(row))) if row.fence == call.fence => Ok(()),
             Ok(Ok(_)) => Err("the lock is not ours any more".to_owned()),
@@ -338,7 +338,7 @@ impl RecordStore {
             "delete from stagger_ironic_service where cluster = ? and service = ?",
             vec![self.name(), service.into()],
         );
-        let insert = Statement::one(
+        let insert = Statement::exactly_one(
             "insert into stagger_ironic_service (cluster, service, rel, pin, state, run, noted) values (?, ?, ?, ?, ?, ?, ?)",
             vec![
                 self.name(),
@@ -373,7 +373,7 @@ impl RecordStore {
             "delete from stagger_ironic_mark where cluster = ? and rel = ? and mark = ?",
             vec![self.name(), release.into(), mark.into()],
         );
-        let insert = Statement::one(
+        let insert = Statement::exactly_one(
             "insert into stagger_ironic_mark (cluster, rel, mark, detail, noted) values (?, ?, ?, ?, ?)",
             vec![
                 self.name(),
@@ -399,7 +399,7 @@ impl RecordStore {
     ) -> Result<(), BackendError> {
         self.make().await?;
         // It holds the lock's row until the end: nobody takes over in between. It also tells that we live.
-        let ours = Statement::one(
+        let ours = Statement::exactly_one(
             "update stagger_lock set beat = beat + 1 where cluster = ? and fence = ?",
             vec![self.name(), number(call.fence)],
         );
@@ -467,7 +467,7 @@ impl RecordStore {
                 }
             }
             let fence = now.fence.max(at_least) + 1;
-            let take = Statement::one(
+            let take = Statement::exactly_one(
                 "update stagger_lock set fence = ?, beat = 0, claim = ? where cluster = ? and fence = ? and beat = ?",
                 vec![
                     number(fence),
@@ -495,7 +495,7 @@ impl RecordStore {
     /// # Errors
     /// Another holds it, or the database does not answer.
     pub async fn renew(&self, fence: u64) -> Result<(), LockError> {
-        let beat = Statement::one(
+        let beat = Statement::exactly_one(
             "update stagger_lock set beat = beat + 1 where cluster = ? and fence = ? and claim is not null",
             vec![self.name(), number(fence)],
         );
@@ -539,11 +539,11 @@ impl RecordStore {
         let rows = rows.map_err(LockError::Backend)?;
         let Some(row) = rows.first() else { return Ok(None) };
         let read = || -> Result<LockRow, BackendError> {
-            let claim = maybe(TRIED, row, 2)?;
+            let claim = optional_text(TRIED, row, 2)?;
             let claim = claim.map(|text| serde_json::from_str(&text)).transpose();
             Ok(LockRow {
-                fence: u64::try_from(whole(TRIED, row, 0)?).unwrap_or(0),
-                beat: whole(TRIED, row, 1)?,
+                fence: u64::try_from(integer(TRIED, row, 0)?).unwrap_or(0),
+                beat: integer(TRIED, row, 1)?,
                 claim: claim.map_err(|error| {
                     BackendError::permanent(TRIED, error.to_string())
                         .hint("if no stagger is running, set `claim` to null in `stagger_lock`")
@@ -570,11 +570,11 @@ pub(crate) fn text(tried: &str, row: &AnyRow, at: usize) -> Result<String, Backe
     row.try_get(at).map_err(|error| unread(tried, &error))
 }
 
-pub(crate) fn maybe(tried: &str, row: &AnyRow, at: usize) -> Result<Option<String>, BackendError> {
+pub(crate) fn optional_text(tried: &str, row: &AnyRow, at: usize) -> Result<Option<String>, BackendError> {
     row.try_get(at).map_err(|error| unread(tried, &error))
 }
 
-pub(crate) fn whole(tried: &str, row: &AnyRow, at: usize) -> Result<i64, BackendError> {
+pub(crate) fn integer(tried: &str, row: &AnyRow, at: usize) -> Result<i64, BackendError> {
     row.try_get(at).map_err(|error| unread(tried, &error))
 }
 

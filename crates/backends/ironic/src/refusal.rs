@@ -1,4 +1,4 @@
-//! Why nothing is begun: all reasons at once.
+//! Why a run is refused: all reasons at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,12 +6,12 @@ use stagger_core::model::{Doors, Fact, Policy, Reason, UnitState};
 use stagger_engine::cluster::Refusal;
 use stagger_versioned::manifest::{Named, Place};
 
-use crate::code::ReleaseCode;
-use crate::conditions::{strange_apis, strange_conductors};
+use crate::conditions::{unknown_apis, unknown_conductors};
 use crate::config::{IronicConfig, NodesInFlight, ServiceRole, StopMode};
 use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::in_flight;
+use crate::release_code::ReleaseCode;
 use crate::releases::Releases;
 use crate::services::{ServiceStatus, statuses};
 
@@ -39,7 +39,7 @@ pub(crate) fn judge(
     reasons.extend(not_serving(facts, config, &services));
     reasons.extend(database(facts));
     reasons.extend(nodes_in_flight(facts, config));
-    reasons.extend(way(facts, config));
+    reasons.extend(stop_method(facts, config));
     reasons.extend(commands(config));
     let mut judged = None;
     if let (Some(to), Some((from, text))) = (to, from) {
@@ -72,7 +72,7 @@ pub(crate) fn judge(
             from: text,
             pin,
             interruptions: policy.interruptions.clone(),
-            code: remembered(table, wanted, from.place),
+            code: recorded_code(table, wanted, from.place),
         };
         judged = Some(AcceptedUpgrade { goal, from, to });
     }
@@ -83,10 +83,10 @@ pub(crate) fn judge(
 }
 
 /// What a run keeps of what the new code has said.
-fn remembered(table: &Releases, wanted: &WantedRelease, from: Place) -> Option<ReleaseCode> {
+fn recorded_code(table: &Releases, wanted: &WantedRelease, from: Place) -> Option<ReleaseCode> {
     let code = wanted.code.as_ref()?.get()?;
     let oldest = table.number(from).parse().ok()?;
-    Some(code.clone().since(oldest))
+    Some(code.clone().without_older(oldest))
 }
 
 fn found(
@@ -140,9 +140,9 @@ fn running(
                 all_known = false;
                 reasons.push(reason.clone());
             }
-            Ok(runs) if runs.release == release => held.extend(runs.held_to()),
+            Ok(runs) if runs.release == release => held.extend(runs.pinned_to()),
             Ok(runs) => {
-                if let Some(pin) = runs.held_to() {
+                if let Some(pin) = runs.pinned_to() {
                     let why = format!(
                         "{} on {} is still pinned to {}: finish that upgrade first",
                         status.name,
@@ -204,8 +204,8 @@ fn not_serving(facts: &IronicFacts, config: &IronicConfig, services: &[ServiceSt
         reasons.push(Reason::of_backend("conductors-unknown", why.clone()));
     }
     for (slug, strangers) in [
-        ("unknown-conductor", strange_conductors(facts, config)),
-        ("unknown-api", strange_apis(facts, config)),
+        ("unknown-conductor", unknown_conductors(facts, config)),
+        ("unknown-api", unknown_apis(facts, config)),
     ] {
         reasons.extend(
             strangers.map(|why| Reason::of_backend(slug, format!("{why}; they would not be upgraded"))),
@@ -241,7 +241,7 @@ fn nodes_in_flight(facts: &IronicFacts, config: &IronicConfig) -> Option<Reason>
     if config.in_flight.nodes != NodesInFlight::Refuse {
         return None;
     }
-    let nodes: Vec<_> = in_flight::waited_for(&database.in_flight, &config.in_flight).collect();
+    let nodes: Vec<_> = in_flight::blocking_nodes(&database.in_flight, &config.in_flight).collect();
     let why = in_flight::listed(&nodes)?;
     Some(Reason::of_backend("nodes-in-flight", why))
 }
@@ -260,13 +260,13 @@ fn too_new(facts: &IronicFacts, table: &Releases, from: Place, to: Place) -> Vec
     let Some(database) = facts.database.get() else {
         return Vec::new();
     };
-    let reads = table.reads(from.max(to));
+    let reads = table.readable_versions(from.max(to));
     let mut beyond = Vec::new();
     for (name, rows) in &database.rows {
         let Some(newest) = reads.get(name.as_str()) else {
             continue;
         };
-        for (version, count) in rows.beyond(*newest) {
+        for (version, count) in rows.unreadable_versions(*newest) {
             beyond.push(format!("{count} of {name} of version {version}"));
         }
     }
@@ -283,7 +283,7 @@ fn too_new(facts: &IronicFacts, table: &Releases, from: Place, to: Place) -> Vec
 }
 
 /// Whether conductors can be stopped in the way that is set.
-fn way(facts: &IronicFacts, config: &IronicConfig) -> Vec<Reason> {
+fn stop_method(facts: &IronicFacts, config: &IronicConfig) -> Vec<Reason> {
     let stopping = &config.stopping;
     let mut reasons = Vec::new();
     if let Fact::No(why) = &facts.balancer {

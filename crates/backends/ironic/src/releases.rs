@@ -1,8 +1,9 @@
-//! The releases of Ironic, and what is known to go wrong between them.
+//! The releases of Ironic, and known problems between them.
 //!
-//! What one release may follow, and in which versions it speaks and writes, is asked of a manifest: that of the releases that this
-//! program knows (`releases.toml`), with what the code of a release says about itself over it ([`ReleaseCode`]). Ironic itself does not
-//! refuse a skipped release: its check knows every version that was ever released.
+//! A manifest says which release may follow which, and in which versions each speaks and writes: that of the
+//! built-in releases (`releases.toml`), overlaid with what the code of a release says about itself
+//! ([`ReleaseCode`]). Ironic itself does not refuse a skipped release: its check knows every version that was
+//! ever released.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,8 @@ use stagger_versioned::manifest::{
     Declared, Faults, Jump, Manifest, Named, Number, Permitted, Place, Refused, Release, UnknownRelease,
 };
 
-use crate::code::{ListedRelease, ReleaseCode};
 use crate::facts::IronicFacts;
+use crate::release_code::{ListedRelease, ReleaseCode};
 use stagger_core::model::Fact;
 
 const TABLE: &str = include_str!("releases.toml");
@@ -108,7 +109,7 @@ fn declared() -> Declared {
 
 impl Releases {
     /// Those that this release of stagger knows.
-    pub fn known() -> Self {
+    pub fn built_in() -> Self {
         #[expect(clippy::expect_used, reason = "it is compiled in, and read by a test")]
         let manifest = Manifest::new(declared()).expect("the table has no faults");
         Self { manifest, code: None }
@@ -135,7 +136,7 @@ impl Releases {
                 listed.number()
             };
             if let Some(number) = number.filter(|number| Some(*number) >= oldest) {
-                let release = over(releases.remove(&number), number, listed);
+                let release = merge(releases.remove(&number), number, listed);
                 releases.insert(number, release);
             }
         }
@@ -200,14 +201,14 @@ impl Releases {
     /// Why not, and where to go first.
     pub fn upgrade(&self, from: Named, to: Named) -> Result<Permitted, Refused> {
         self.manifest.upgrade(from, to).map_err(|refused| Refused {
-            from: self.shown(from).unwrap_or(refused.from),
-            to: self.shown(to).unwrap_or(refused.to),
+            from: self.branch_version(from).unwrap_or(refused.from),
+            to: self.branch_version(to).unwrap_or(refused.to),
             ..refused
         })
     }
 
     /// The version of a stable branch whose second number has grown.
-    fn shown(&self, named: Named) -> Option<String> {
+    fn branch_version(&self, named: Named) -> Option<String> {
         let patch = named.patch.filter(|patch| *patch >= STABLE)?;
         let number = self.number(named.place);
         let (major, _) = number.split_once('.')?;
@@ -222,7 +223,7 @@ impl Releases {
     /// Its number, `26.1`, which every later code lists as a pin.
     pub fn number(&self, release: Place) -> String {
         // The manifest lists the names of a release and then its number.
-        let mut known = self.manifest.known();
+        let mut known = self.manifest.names_and_numbers();
         known.retain(|text| self.manifest.find(text).is_ok_and(|found| found.place == release));
         known.pop().unwrap_or_else(|| self.name(release))
     }
@@ -230,7 +231,7 @@ impl Releases {
     /// The named release before that one.
     pub fn before(&self, release: Place) -> Option<Place> {
         let before = self.manifest.places().take_while(|place| *place < release);
-        before.filter(|place| self.manifest.named(*place)).last()
+        before.filter(|place| self.manifest.is_named(*place)).last()
     }
 
     /// The highest version of the API that a service of that release offers, held to that pin.
@@ -261,7 +262,7 @@ impl Releases {
     }
 
     /// The newest rows of each table that it can read: a pin makes no difference.
-    pub fn reads(&self, release: Place) -> BTreeMap<&str, Version> {
+    pub fn readable_versions(&self, release: Place) -> BTreeMap<&str, Version> {
         self.writes(release, None)
     }
 
@@ -290,7 +291,7 @@ impl Releases {
 
     /// The words, any of them, of the crash that `ironic-status upgrade check` of `to` is known for on data of `from`.
     pub fn check_crashes(&self, from: Place, to: Place) -> &'static [&'static str] {
-        if self.grew(from, to, "Node") {
+        if self.has_newer_version(from, to, "Node") {
             CHECK_CRASHES
         } else {
             &[]
@@ -300,7 +301,7 @@ impl Releases {
     /// What is known to fail between them, though all is done as it should be.
     pub fn fails(&self, from: Place, to: Place) -> Option<String> {
         let version = self.manifest.writes(to, SENT_INSIDE_A_NODE)?;
-        self.grew(from, to, SENT_INSIDE_A_NODE).then(|| {
+        self.has_newer_version(from, to, SENT_INSIDE_A_NODE).then(|| {
             format!(
                 "Ironic itself answers a PATCH of a node with 500 while both releases run, and has applied it (`Version {version} of \
                  {SENT_INSIDE_A_NODE} is not supported`)"
@@ -309,7 +310,7 @@ impl Releases {
     }
 
     /// Whether an object that both have is written in a newer version by the later one.
-    fn grew(&self, from: Place, to: Place, object: &str) -> bool {
+    fn has_newer_version(&self, from: Place, to: Place, object: &str) -> bool {
         let written = |release| self.manifest.writes(release, object);
         written(from).is_some_and(|before| written(to).is_some_and(|after| before < after))
     }
@@ -342,7 +343,7 @@ impl Releases {
 }
 
 /// A release as a code lists it, with the names by which this program knows it too.
-fn over(known: Option<Release>, number: Number, listed: &ListedRelease) -> Release {
+fn merge(known: Option<Release>, number: Number, listed: &ListedRelease) -> Release {
     let mut names = known.as_ref().map_or_else(Vec::new, |known| known.names.clone());
     let own = number.to_string();
     for name in listed.names.iter().filter(|name| **name != own) {

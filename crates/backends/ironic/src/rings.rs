@@ -1,7 +1,8 @@
 //! Hash rings: which conductors stand in for each other.
 //!
-//! Ironic gives a node to a conductor by a ring for each conductor group and driver (`ironic.common.hash_ring`): while a
-//! conductor is away, the others of its rings serve its nodes. A ring without nodes matters to nobody.
+//! Ironic assigns a node to a conductor by a ring for each conductor group and driver
+//! (`ironic.common.hash_ring`): while a conductor is away, the others of its rings serve its nodes. A ring
+//! without nodes is irrelevant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +111,7 @@ pub(crate) fn is_permitted(permitted: &BTreeSet<String>, role: ServiceRole, name
 
 /// Whether a service has no stand-in, and a person permits that it is away all the same. Of one that has a word permits
 /// nothing.
-pub(crate) fn goes_by_word(
+pub(crate) fn absence_permitted(
     facts: &IronicFacts,
     config: &IronicConfig,
     permitted: &BTreeSet<String>,

@@ -54,7 +54,7 @@ impl Management {
         match self.http.json("GET", &url, &self.who, None).await? {
             (200, body) => Ok(Some(body)),
             (404, _) => Ok(None),
-            (code, body) => Err(refused(&url, code, &body)),
+            (code, body) => Err(error_text(&url, code, &body)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Management {
             (200..=299, _) => Ok(()),
             // What is to be gone is.
             (404, _) if method == "DELETE" => Ok(()),
-            (code, body) => Err(refused(&url, code, &body)),
+            (code, body) => Err(error_text(&url, code, &body)),
         }
     }
 
@@ -200,7 +200,7 @@ impl Management {
     }
 }
 
-fn refused(url: &str, code: u16, body: &Value) -> String {
+fn error_text(url: &str, code: u16, body: &Value) -> String {
     let words = body["reason"].as_str().or_else(|| body["error"].as_str());
     format!("{url} answers {code}: {}", words.unwrap_or("nothing more"))
 }

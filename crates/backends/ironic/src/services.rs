@@ -1,4 +1,4 @@
-//! The state of each service, and what it runs.
+//! The state of each service, and its release.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use stagger_core::model::{IdError, Reason, UnitId, UnitState};
 use crate::config::{Conductor, IronicConfig, ServiceRole};
 use crate::facts::IronicFacts;
 use crate::releases::Releases;
-use crate::runs::{Runs, registered, runs, serves};
+use crate::running_releases::{Runs, registered, runs, serves};
 
 /// A service: whether it serves, and what it runs.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Where the facts of an Ironic come from: its services, or an inventory.
+//! The source of an Ironic's facts: its services, or an inventory.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Source for LiveIronic {
     type Facts = IronicFacts;
 
     async fn facts(&self) -> Result<IronicFacts, BackendError> {
-        Ok(self.backend.look().await)
+        Ok(self.backend.collect_facts().await)
     }
 
     async fn inventory(&self) -> Result<(Inventory, IronicFacts), BackendError> {

@@ -1,4 +1,4 @@
-//! One way to ask MariaDB, PostgreSQL and SQLite.
+//! Queries that work on MariaDB, PostgreSQL and SQLite.
 
 use std::path::Path;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Sql {
     }
 
     /// The statement in the words of this database: `?` is the place of a value.
-    fn words(&self, text: &str) -> String {
+    fn statement(&self, text: &str) -> String {
         use std::fmt::Write as _;
         match self.engine {
             Engine::Mysql | Engine::Sqlite => text.to_owned(),
@@ -117,7 +117,7 @@ impl Sql {
 
     fn error(&self, tried: &str, error: &sqlx::Error) -> BackendError {
         let tried = format!("{tried} in {}", self.shown);
-        let refused = matches!(error, sqlx::Error::Database(error) if !is_passing(&**error));
+        let refused = matches!(error, sqlx::Error::Database(error) if !is_transient(&**error));
         if refused {
             BackendError::permanent(tried, error.to_string())
         } else {
@@ -138,13 +138,13 @@ impl Sql {
         let asked = async {
             let mut connection = self.connection().await?;
             let values = arguments(values)?;
-            sqlx::query_with(AssertSqlSafe(self.words(text)), values)
+            sqlx::query_with(AssertSqlSafe(self.statement(text)), values)
                 .fetch_all(&mut *connection)
                 .await
         };
         match tokio::time::timeout(self.limit, asked).await {
             Ok(found) => found.map_err(|error| self.error(tried, &error)),
-            Err(_) => Err(self.silent(tried)),
+            Err(_) => Err(self.unreachable(tried)),
         }
     }
 
@@ -160,7 +160,7 @@ impl Sql {
         }
     }
 
-    fn silent(&self, tried: &str) -> BackendError {
+    fn unreachable(&self, tried: &str) -> BackendError {
         let why = format!("no answer for {} s", self.limit.as_secs());
         BackendError::transient(format!("{tried} in {}", self.shown), why)
     }
@@ -200,7 +200,7 @@ impl Sql {
                     },
                 )
             }
-            Err(_) => Err(self.silent(tried).outcome_unknown()),
+            Err(_) => Err(self.unreachable(tried).outcome_unknown()),
         }
     }
 
@@ -230,7 +230,7 @@ impl Sql {
         values: Vec<Value>,
     ) -> Result<u64, sqlx::Error> {
         let values = arguments(values)?;
-        let done = sqlx::query_with(AssertSqlSafe(self.words(text)), values)
+        let done = sqlx::query_with(AssertSqlSafe(self.statement(text)), values)
             .execute(connection)
             .await?;
         Ok(done.rows_affected())
@@ -255,7 +255,7 @@ impl Statement {
     }
 
     /// The same, of which nothing counts unless it touches exactly one row.
-    pub(crate) fn one(text: impl Into<String>, values: Vec<Value>) -> Self {
+    pub(crate) fn exactly_one(text: impl Into<String>, values: Vec<Value>) -> Self {
         Self {
             touches: Some(1),
             ..Self::new(text, values)
@@ -277,7 +277,7 @@ fn arguments(values: Vec<Value>) -> Result<AnyArguments, sqlx::Error> {
 }
 
 /// Whether a refusal is one of a database that is starting, going down, full or busy.
-fn is_passing(error: &dyn sqlx::error::DatabaseError) -> bool {
+fn is_transient(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.code().is_some_and(|code| {
         // SQLite's busy and locked; PostgreSQL's connection errors and shutdown; MySQL's deadlock and its lock and
         // connection limits.

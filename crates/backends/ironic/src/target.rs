@@ -1,8 +1,9 @@
-//! From a release that is wanted to the stages and steps that lead there.
+//! From the wanted release to the stages and steps that lead there.
 //!
-//! The order is that of Ironic's own design of rolling upgrades: the ramdisk first, then the schema, then new code held
-//! to the old release, conductors before API services; then the pins away in the same order; then old rows brought up,
-//! and last whoever uses Ironic. The schema and the unpin are doors.
+//! The order is that of Ironic's own design of rolling upgrades: the ramdisk first, then the schema, then new
+//! code pinned to the old release, conductors before API services; then the removal of the pins in the same
+//! order; then the online data migrations, and finally the clients of Ironic. The schema upgrade and the
+//! unpin are points of no return.
 
 use jiff::SignedDuration;
 use stagger_core::model::{
@@ -23,7 +24,7 @@ use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
 use crate::refusal::judge;
 use crate::releases::Releases;
-use crate::runs::revision;
+use crate::running_releases::revision;
 
 /// The names of the steps and stages.
 pub mod part {
@@ -111,7 +112,7 @@ impl Compiler<'_> {
         let mut parts = Vec::new();
         let hooks = &self.config.hooks;
         if hooks.before.is_some() {
-            parts.push(self.told(
+            parts.push(self.notice(
                 part::BEFORE,
                 "before-done",
                 "the hook `before`: what comes before Ironic",
@@ -123,10 +124,10 @@ impl Compiler<'_> {
             parts.push(self.code(part::CONDUCTORS, "conductor", &revision)?);
             parts.push(self.code(part::APIS, "api", &revision)?);
         } else {
-            self.whole(&mut parts)?;
+            self.full_upgrade(&mut parts)?;
         }
         if hooks.after.is_some() {
-            parts.push(self.told(part::AFTER, "after-done", "the hook `after`")?);
+            parts.push(self.notice(part::AFTER, "after-done", "the hook `after`")?);
         }
         Ok(Target {
             title: format!("ironic {from} to {to}"),
@@ -135,13 +136,13 @@ impl Compiler<'_> {
         })
     }
 
-    fn whole(&self, parts: &mut Vec<Part>) -> Result<(), IdError> {
+    fn full_upgrade(&self, parts: &mut Vec<Part>) -> Result<(), IdError> {
         let UpgradeGoal { to, pin, .. } = self.goal;
         let older = self.table.name(self.from.place);
         parts.push(self.ramdisk()?);
         if self.config.tools.check.is_some() {
             let why = format!("`ironic-status upgrade check` of {to}, which is shown");
-            parts.push(self.told(part::CHECK, "checked", &why)?);
+            parts.push(self.notice(part::CHECK, "checked", &why)?);
         }
         if self.config.tools.backup_command().is_some() {
             let why = "Ironic's database is saved: Ironic cannot downgrade its schema";
@@ -187,7 +188,7 @@ impl Compiler<'_> {
             Some(_) => "the hook `clients`: clients, and what uses Ironic",
             None => "now clients may be upgraded, and what uses Ironic, as Nova",
         };
-        parts.push(self.told(part::CLIENTS, "clients-told", why)?);
+        parts.push(self.notice(part::CLIENTS, "clients-told", why)?);
         Ok(())
     }
 
@@ -203,7 +204,7 @@ impl Compiler<'_> {
     }
 
     /// Nodes in flight are waited for before what cannot be undone, unless they are accepted.
-    fn waits_for_nodes(&self, step: Part) -> Result<Part, IdError> {
+    fn gated_by_nodes(&self, step: Part) -> Result<Part, IdError> {
         let in_flight = &self.config.in_flight;
         match step {
             Part::Step(mut step) if in_flight.nodes != NodesInFlight::Accept => {
@@ -244,7 +245,7 @@ impl Compiler<'_> {
     }
 
     /// Something that others do, or that is only told.
-    fn told(&self, name: &str, done: &str, why: &str) -> Result<Part, IdError> {
+    fn notice(&self, name: &str, done: &str, why: &str) -> Result<Part, IdError> {
         self.step(name, done, &[], None, why.to_owned())
     }
 
@@ -283,7 +284,7 @@ impl Compiler<'_> {
             Some(door),
             why,
         )?;
-        self.waits_for_nodes(step)
+        self.gated_by_nodes(step)
     }
 
     fn unpin(&self) -> Result<Part, IdError> {
@@ -313,7 +314,7 @@ impl Compiler<'_> {
             Some(door),
             why,
         )?;
-        self.waits_for_nodes(step)
+        self.gated_by_nodes(step)
     }
 
     /// New code, held to the old release: up to the unpin a service goes back by a start of the old code.

@@ -1,4 +1,4 @@
-//! What each service runs, as `stagger versions` shows it.
+//! The release of each service, as `stagger versions` shows it.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub fn versions(facts: &IronicFacts, config: &IronicConfig, table: &Releases) ->
         let (state, not_serving) = status.state;
         let (runs, unclear) = match status.runs {
             Ok(runs) => {
-                let pin = runs.held_to();
+                let pin = runs.pinned_to();
                 let versions = RunsVersions {
                     pin: pin.map(|pin| table.name(pin)),
                     api: table.api(runs.place, pin),

@@ -1,7 +1,8 @@
-//! Visits of services, and steps that are taken once for all of them.
+//! Visits of services, and steps that are done once for all of them.
 //!
-//! A visit takes a service out of service, changes it by the commands of the [`config`](crate::config), and gives it back
-//! (`perform`, `drain`, `divert`, `restart`). Steps run Ironic's own tools and judge them by more than their exit codes ([`migrate`]).
+//! A visit drains a service, changes it by the commands of the [`config`](crate::config), and undrains it
+//! (`perform`, `drain`, `divert`, `restart`). Steps run Ironic's own tools and evaluate more than their exit
+//! codes ([`migrate`]).
 
 pub(crate) mod divert;
 mod drain;

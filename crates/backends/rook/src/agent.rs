@@ -1,9 +1,9 @@
-//! `stagger agent`: what runs on each node beside an operator.
+//! `stagger agent`: the agent on each node, beside an operator.
 //!
-//! It lists the node's block [`devices`] in a ConfigMap, and keeps the [`logs`] of containers that have ended. All
-//! that it knows is on the node, so it goes on after whatever ended it.
+//! It lists the node's block [`devices`] in a ConfigMap, and keeps the [`logs`] of containers that have
+//! ended. All its state is on the node, so it continues after any restart.
 
-pub mod agents;
+pub mod daemon_set;
 mod devices;
 mod logs;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::agent::agents::NAME;
+use crate::agent::daemon_set::NAME;
 use crate::api::names;
 use devices::Device;
 use logs::Keeper;
@@ -147,9 +147,9 @@ impl Rounds {
             }
         }
         if self.devices.looked.is_none_or(|at| at.elapsed() >= LOOK)
-            && let Some(found) = self.look().await?
+            && let Some(found) = self.list_devices().await?
         {
-            self.tell(&found).await?;
+            self.publish(&found).await?;
             self.devices.looked = Some(Instant::now());
         }
         let word = &self.wish.ready;
@@ -160,7 +160,7 @@ impl Rounds {
     }
 
     /// The devices; none, if one of them does not answer in time.
-    async fn look(&mut self) -> Result<Option<Vec<Device>>, AgentError> {
+    async fn list_devices(&mut self) -> Result<Option<Vec<Device>>, AgentError> {
         let look = self.devices.look.get_or_insert_with(|| {
             spawn_blocking(|| devices::list(Path::new("/sys/block"), Path::new("/dev")))
         });
@@ -175,7 +175,7 @@ impl Rounds {
     }
 
     /// Writes down the devices, if they are others than those that are written down.
-    async fn tell(&mut self, found: &[Device]) -> Result<(), AgentError> {
+    async fn publish(&mut self, found: &[Device]) -> Result<(), AgentError> {
         let map = report(&self.wish.namespace, &self.wish.node, found);
         let same = |(known, at): &(Value, Instant)| *known == map && at.elapsed() < AGAIN;
         if self.devices.written.as_ref().is_some_and(same) {

@@ -1,4 +1,5 @@
-//! What is in Kubernetes: Rook's resources and ours, their names and labels, and how they are read and watched.
+//! Kubernetes objects: Rook's resources and stagger's, their names and labels, and how they are read and
+//! watched.
 
 pub mod access;
 pub mod cache;
@@ -8,6 +9,7 @@ mod error;
 pub(crate) mod eviction_api;
 #[cfg(test)]
 pub(crate) mod fake;
+pub(crate) mod low_memory_client;
 pub mod maintenance;
 pub mod names;
 pub mod nodes;
@@ -17,7 +19,6 @@ pub mod pod_revision;
 pub mod policy;
 pub mod rook_operator;
 pub mod settings;
-pub(crate) mod sparing_client;
 pub(crate) mod watches;
 
 pub(crate) use error::failed;

@@ -1,5 +1,5 @@
-//! How the command line speaks to an operator: through the API server, by the CephMaintenance. It reads
-//! what was told, and leaves commands in an annotation; no spec is ever written.
+//! The command line's client of an operator: through the API server, by the CephMaintenance. It reads the
+//! status, and leaves commands in an annotation; it never writes a spec.
 
 pub mod status;
 pub mod unmanaged;
@@ -19,12 +19,12 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tower::timeout::TimeoutLayer;
 
-use crate::agent::agents;
+use crate::agent::daemon_set;
 use crate::api::cluster::CephCluster;
 use crate::api::maintenance::CephMaintenance;
 use crate::api::names::{COMMAND, LEASE, OPERATOR};
 use crate::api::objects::{DaemonSet, Deployment};
-use crate::client::status::{Leader, MaintenanceStatus, anew};
+use crate::client::status::{Leader, MaintenanceStatus, unique_command};
 use crate::client::unmanaged::Unmanaged;
 use crate::client::versions::ClusterVersions;
 
@@ -167,7 +167,7 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
         (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(unusable)?,
         (None, None) => Config::infer().await.map_err(unusable)?,
     };
-    patient(config).map_err(unusable)
+    with_timeouts(config).map_err(unusable)
 }
 
 /// A client that waits for the API server, but not for ever: kube's own has no limit on an answer, and one that was
@@ -175,7 +175,7 @@ pub async fn connect(file: Option<&Path>, context: Option<&str>) -> Result<Clien
 ///
 /// # Errors
 /// The settings cannot be used.
-pub fn patient(mut config: Config) -> kube::Result<Client> {
+pub fn with_timeouts(mut config: Config) -> kube::Result<Client> {
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
@@ -187,7 +187,7 @@ pub fn patient(mut config: Config) -> kube::Result<Client> {
 ///
 /// # Errors
 /// There is none, there are several, or the API server does not say.
-pub async fn name_of_cluster(client: &Client, namespace: &str) -> Result<String, ClientError> {
+pub async fn cluster_name(client: &Client, namespace: &str) -> Result<String, ClientError> {
     let api: Api<CephCluster> = Api::namespaced(client.clone(), namespace);
     let tried = format!("list the CephClusters of namespace {namespace}");
     let listed = match api.list(&ListParams::default()).await {
@@ -196,7 +196,7 @@ pub async fn name_of_cluster(client: &Client, namespace: &str) -> Result<String,
                 "{tried}: the API server knows no CephClusters, so Rook is not installed"
             )));
         }
-        listed => listed.map_err(|error| refused(tried, error))?,
+        listed => listed.map_err(|error| api_error_hint(tried, error))?,
     };
     let mut names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
     match (names.pop(), names.len()) {
@@ -234,7 +234,7 @@ impl Remote {
                     "the API server has no such resource: `kubectl apply --server-side -f deploy/crds.yaml`",
                 ));
             }
-            listed => listed.map_err(|error| refused(tried, error))?,
+            listed => listed.map_err(|error| api_error_hint(tried, error))?,
         };
         let names: Vec<String> = listed.iter().map(ResourceExt::name_any).collect();
         if names.is_empty() {
@@ -255,7 +255,7 @@ impl Remote {
     ///
     /// # Errors
     /// The API server does not say.
-    pub async fn told(&self) -> Result<MaintenanceStatus, ClientError> {
+    pub async fn status(&self) -> Result<MaintenanceStatus, ClientError> {
         Ok(MaintenanceStatus::of(
             &self.maintenance().await?,
             leader(&self.client, &self.operator).await,
@@ -266,14 +266,14 @@ impl Remote {
     ///
     /// # Errors
     /// The API server refuses it, or does not answer.
-    pub async fn say(&self, command: &str) -> Result<String, ClientError> {
+    pub async fn send_command(&self, command: &str) -> Result<String, ClientError> {
         let api = self.api();
         let tried = format!("annotate CephMaintenance {}/{}", self.namespace, self.name);
         let mut left = TRIES;
         loop {
             let found = self.maintenance().await?;
             let told = MaintenanceStatus::of(&found, Leader::Nobody);
-            let said = anew(command, told.command.as_deref(), told.heard.as_deref());
+            let said = unique_command(command, told.command.as_deref(), told.heard.as_deref());
             // Under the condition that it is still as it was read: two commands at once are two.
             let patch = json!({ "metadata": {
                 "resourceVersion": found.resource_version(),
@@ -290,7 +290,7 @@ impl Remote {
             {
                 Ok(_) => return Ok(said),
                 Err(kube::Error::Api(answer)) if answer.code == 409 && left > 0 => {}
-                Err(error) => return Err(refused(tried, error)),
+                Err(error) => return Err(api_error_hint(tried, error)),
             }
         }
     }
@@ -299,7 +299,7 @@ impl Remote {
     ///
     /// # Errors
     /// It was not in time, or another took its place.
-    pub async fn heard(&self, said: &str, limit: Duration) -> Result<(), ClientError> {
+    pub async fn wait_for_command(&self, said: &str, limit: Duration) -> Result<(), ClientError> {
         let waited = tokio::time::timeout(limit, async {
             loop {
                 let told = MaintenanceStatus::of(&self.maintenance().await?, Leader::Nobody);
@@ -335,7 +335,7 @@ impl Remote {
     async fn maintenance(&self) -> Result<CephMaintenance, ClientError> {
         let tried = format!("read CephMaintenance {}/{}", self.namespace, self.name);
         let found = self.api().get(&self.name).await;
-        found.map_err(|error| refused(tried, error))
+        found.map_err(|error| api_error_hint(tried, error))
     }
 }
 
@@ -350,15 +350,15 @@ pub async fn versions(client: &Client, place: &OperatorLocation) -> Result<Clust
     let label = format!("rook_cluster={namespace}");
     let tried = format!("list the Deployments of namespace {namespace}");
     let daemons = daemons.list(&ListParams::default().labels(&label)).await;
-    let daemons = daemons.map_err(|error| refused(tried, error))?;
+    let daemons = daemons.map_err(|error| api_error_hint(tried, error))?;
     if daemons.items.is_empty() {
-        name_of_cluster(client, &namespace).await?;
+        cluster_name(client, &namespace).await?;
     }
     Ok(ClusterVersions::of(
         of_operator::<Deployment>(client, operator, "Deployment", OPERATOR)
             .await?
             .as_ref(),
-        of_operator::<DaemonSet>(client, operator, "DaemonSet", agents::NAME)
+        of_operator::<DaemonSet>(client, operator, "DaemonSet", daemon_set::NAME)
             .await?
             .as_ref(),
         leader(client, operator).await,
@@ -387,7 +387,9 @@ where
 {
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let tried = format!("read {kind} {namespace}/{name}");
-    api.get_opt(name).await.map_err(|error| refused(tried, error))
+    api.get_opt(name)
+        .await
+        .map_err(|error| api_error_hint(tried, error))
 }
 
 /// Who may not read the Lease can still do all else.
@@ -418,7 +420,7 @@ fn choose(namespace: &str, names: &[String], wanted: Option<&str>) -> Result<Str
 }
 
 /// What an error of the API server means for a person.
-fn refused(tried: String, error: kube::Error) -> ClientError {
+fn api_error_hint(tried: String, error: kube::Error) -> ClientError {
     let answer = match error {
         kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 429 => answer,
         other => {
@@ -461,7 +463,7 @@ mod tests {
     async fn an_api_server_that_says_nothing_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let client = patient(Config::new(address.parse().unwrap())).unwrap();
+        let client = with_timeouts(Config::new(address.parse().unwrap())).unwrap();
         let asked = tokio::spawn(async move { client.apiserver_version().await });
         let (_connection, _) = listener.accept().await.unwrap();
         // From here on time goes by as fast as nothing happens.
@@ -499,7 +501,7 @@ mod tests {
                 message: "no".to_owned(),
                 ..kube::core::Status::default()
             };
-            refused("read it".to_owned(), kube::Error::Api(Box::new(status)))
+            api_error_hint("read it".to_owned(), kube::Error::Api(Box::new(status)))
         };
         for (code, word) in [(401, "log in"), (403, "rights"), (404, "deploy/crds.yaml")] {
             let error = answer(code);

@@ -1,4 +1,4 @@
-//! Which pods may be evicted: decided by [`drains`], held by PodDisruptionBudgets.
+//! Which pods may be evicted: [`drains`] decides, PodDisruptionBudgets enforce it.
 
 pub(crate) mod budgets;
 pub mod drains;

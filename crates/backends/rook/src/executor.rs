@@ -1,4 +1,4 @@
-//! How daemons are changed: Ceph's facts and guards as on plain hosts, daemons as Deployments.
+//! Changes to daemons: Ceph's facts and guards as on plain hosts, daemons as Deployments.
 
 pub mod backend;
 pub mod beside;

@@ -186,7 +186,7 @@ impl KubeStore {
                     return Ok(now.filter(|now| holds(now, data)).map(|now| now.metadata));
                 }
                 Err(kube::Error::Api(answer)) if answer.code == 409 => return Ok(None),
-                Err(error) if pause == 0 || refused(&error) => {
+                Err(error) if pause == 0 || is_conflict(&error) => {
                     return Err(failed(&format!("write ConfigMap {name}"), &error));
                 }
                 Err(error) => {
@@ -514,7 +514,7 @@ impl JournalStore for KubeStore {
         Ok(())
     }
 
-    async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         Ok(self
             .asked
             .0
@@ -523,7 +523,7 @@ impl JournalStore for KubeStore {
             .clone())
     }
 
-    async fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
         let mut asked = self.asked.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.retain(|(id, ..)| *id > up_to);
         Ok(())
@@ -558,7 +558,7 @@ fn failed(tried: &str, error: &kube::Error) -> StoreError {
     }
 }
 
-fn refused(error: &kube::Error) -> bool {
+fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(answer) if (400..500).contains(&answer.code) && answer.code != 429)
 }
 

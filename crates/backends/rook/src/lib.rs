@@ -1,18 +1,18 @@
-//! Ceph clusters that Rook laid out on Kubernetes.
+//! Rook-managed Ceph clusters on Kubernetes.
 //!
-//! Rooms, each of which knows those above it alone:
+//! Modules, each of which uses only those above it:
 //!
-//! - [`api`]: what is in Kubernetes. Rook's resources and ours (a CephMaintenance says what is done for a CephCluster), names, labels,
-//!   policy, and the cache that watches keep.
-//! - [`journal`]: what a run has done, kept in ConfigMaps.
+//! - [`api`]: Kubernetes objects. Rook's resources and stagger's (a CephMaintenance says what is done for a
+//!   CephCluster), names, labels, policy, and the watch cache.
+//! - [`journal`]: journals of runs, kept in ConfigMaps.
 //! - [`executor`]: Ceph's facts as on plain hosts, daemons as Deployments. Start reading here.
-//! - [`disruption`]: which PodDisruptionBudgets there should be.
-//! - [`provision`]: new OSDs, and those that go.
-//! - [`agent`]: what runs on each node, and how agents come to a new release.
+//! - [`disruption`]: the wanted PodDisruptionBudgets.
+//! - [`provision`]: new OSDs, and removed ones.
+//! - [`agent`]: the agent on each node, and the rollout of agents.
 //! - [`observability`]: status, conditions, Events, metrics and health.
-//! - [`reconcile`]: what is done about each cluster. Updates, drains, new OSDs.
-//! - [`operator`]: one leader, a task for each cluster, and the webhook on evictions.
-//! - [`client`]: how the command line speaks to an operator.
+//! - [`reconcile`]: the reconcilers of each cluster: updates, drains, new OSDs.
+//! - [`operator`]: leader election, a task for each cluster, and the eviction webhook.
+//! - [`client`]: the command line's client of an operator.
 
 pub mod agent;
 pub mod api;

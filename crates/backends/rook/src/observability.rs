@@ -1,4 +1,4 @@
-//! What people, Prometheus and Kubernetes are told: status, conditions, Events, metrics and health.
+//! Output for operators, Prometheus and Kubernetes: status, conditions, Events, metrics and health.
 
 pub(crate) mod blocked;
 pub(crate) mod conditions;

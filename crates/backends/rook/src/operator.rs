@@ -1,8 +1,8 @@
-//! The operator: one leader, and for each CephMaintenance a task that sees to the CephCluster that it names.
+//! The operator: one leader, and for each CephMaintenance a task that reconciles its CephCluster.
 //!
-//! What it does for a cluster is in [`cluster`]: a pass decides whether anything is to be done, and where it
-//! is, a run is carried out by the engine, as from the command line. Between passes nothing is asked of
-//! anybody: watches tell of changes.
+//! [`cluster`] is the work for one cluster: a pass decides whether there is something to do; if so, the
+//! engine carries a run out, as from the command line. Between passes no requests are made: watches signal
+//! changes.
 
 mod image;
 mod pairs;
@@ -27,11 +27,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::api::cluster::CephCluster;
+use crate::api::low_memory_client::sparing_client;
 use crate::api::maintenance::{CephMaintenance, Desired, Manage};
 use crate::api::names::LEASE;
-use crate::api::sparing_client::sparing_client;
 use crate::observability::health::LoopHealth;
 use crate::observability::instrumented_client::Requests;
 use crate::observability::metrics::Metrics;
@@ -101,7 +101,7 @@ pub async fn run(
         proxied.with_layer(&counted).build()
     };
     if options.image.is_none() {
-        options.image = image::of_this_pod(&client, &options.namespace).await;
+        options.image = image::own_image(&client, &options.namespace).await;
     }
     let shared = Shared {
         client,
@@ -158,7 +158,7 @@ async fn lead(
             tracing::warn!("the Lease is lost: it ends here");
             Err(OperatorError::NotLeader)
         }
-        ended = see_to_all(shared.clone()) => ended,
+        ended = run_controllers(shared.clone()) => ended,
         () = &mut stop => Ok(()),
     };
     shared.metrics.leads(false);
@@ -172,7 +172,7 @@ async fn lead(
 }
 
 /// Tells of what was held in a namespace that is watched no more: nobody gives it back.
-async fn tell_unwatched(shared: &Shared) {
+async fn report_unwatched(shared: &Shared) {
     let watched = &shared.options.watch_namespaces;
     if watched.is_empty() {
         return;
@@ -193,11 +193,11 @@ async fn tell_unwatched(shared: &Shared) {
 }
 
 /// Follows CephMaintenances and CephClusters, with a task for each pair.
-async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
-    tell_unwatched(&shared).await;
+async fn run_controllers(shared: Shared) -> Result<(), OperatorError> {
+    report_unwatched(&shared).await;
     let one = kube::api::ListParams::default().limit(1);
     let (mut all, mut unseen, mut pairs) = (Vec::new(), Vec::new(), Pairs::default());
-    for namespace in places(&shared.options.watch_namespaces) {
+    for namespace in watched_namespaces(&shared.options.watch_namespaces) {
         let maintenances: Api<CephMaintenance> = api(&shared.client, namespace);
         let clusters: Api<CephCluster> = api(&shared.client, namespace);
         maintenances
@@ -212,7 +212,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
             ("CephClusters", follow(clusters, &mut pairs.clusters)),
         ] {
             let which = unseen.len();
-            unseen.push(Some(shared.health.not_ready_without(format!("{what}{of}"))));
+            unseen.push(Some(shared.health.require(format!("{what}{of}"))));
             all.push(followed.map(move |listed| (which, listed)));
         }
     }
@@ -229,7 +229,7 @@ async fn see_to_all(shared: Shared) -> Result<(), OperatorError> {
         }
         // What is not seen yet is not missing.
         if unseen.iter().all(Option::is_none) {
-            bring_about(&shared, &pairs, &mut tasks).await;
+            update_tasks(&shared, &pairs, &mut tasks).await;
         }
     }
     Ok(())
@@ -252,7 +252,7 @@ where
 }
 
 /// Each namespace, or all of them at once.
-fn places(namespaces: &[String]) -> Vec<Option<&str>> {
+fn watched_namespaces(namespaces: &[String]) -> Vec<Option<&str>> {
     if namespaces.is_empty() {
         return vec![None];
     }
@@ -286,7 +286,7 @@ impl Drop for Task {
 }
 
 /// Has a task for each pair, and says of the others why there is none.
-async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, Task>) {
+async fn update_tasks(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, Task>) {
     let sorted = pairs.sorted();
     tasks.retain(|key, _| sorted.desired.contains_key(key));
     shared.provisions.send_if_modified(|is| {
@@ -315,7 +315,7 @@ async fn bring_about(shared: &Shared, pairs: &Pairs, tasks: &mut BTreeMap<Key, T
             // Nothing is held for it.
             finalizer::drop_it(&shared.client, &of).await;
         } else {
-            writer::tell_unused(&shared.client, &of, unused.reason, &unused.why).await;
+            writer::report_unused(&shared.client, &of, unused.reason, &unused.why).await;
         }
     }
 }

@@ -1,13 +1,13 @@
-//! New OSDs: where devices are prepared, which OSDs get a Deployment, and what is to be told of them.
+//! New OSDs: where devices are prepared, which OSDs get a Deployment, and the reports about them.
 //!
-//! Pure: from what is seen to what is to be done. Nothing here waits for an upgrade, and no upgrade waits for
-//! it: growth takes precedence over updates (Rook's design "Updating OSDs in parallel"). What is reported
-//! is compared with the Deployments that there are, so that a report that is read twice makes no second OSD.
+//! Pure: from the observed state to the actions. Nothing here waits for an upgrade, and no upgrade waits for
+//! it: growth takes precedence over updates (Rook's design "Updating OSDs in parallel"). A report is compared
+//! with the existing Deployments, so that a report that is read twice makes no second OSD.
 
 mod claims;
+mod crush_location;
 mod deployment;
 mod job;
-mod place;
 pub mod prepare;
 pub mod removal;
 mod report;
@@ -20,10 +20,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use claims::{Claimed, Owner, PVC, claimed, path as claim_path};
+pub use crush_location::location;
 pub use deployment::{DEVICE, NewOsd, deployment};
-pub(crate) use deployment::{devices_of, image, like, where_of};
+pub(crate) use deployment::{common_fields, devices_of, image, osd_location};
 pub use job::{On, Prepare, at as job_at, job, name as job_name};
-pub use place::location;
 pub use report::{NodeReport, OsdInfo, Stage, name as report_name, read, status_map};
 pub use requested_devices::{RequestedDevices, requested_devices};
 
@@ -216,7 +216,7 @@ impl ProvisioningDecision {
         self.remarks.push(ProvisioningWarning { at, reason, message });
     }
 
-    fn look_again(&mut self, at: Timestamp) {
+    fn retry_at(&mut self, at: Timestamp) {
         self.again = Some(self.again.map_or(at, |before| before.min(at)));
     }
 }
@@ -266,10 +266,10 @@ pub fn decide(seen: ProvisioningState<'_>) -> ProvisioningDecision {
         if seen.told.get(at).is_some_and(is_over) {
             continue;
         }
-        jobs_turn(&seen, &mut decided, at, job);
+        pending_job(&seen, &mut decided, at, job);
     }
     for (at, devices) in seen.wished {
-        wish(&seen, &mut decided, at, devices);
+        desired_osd(&seen, &mut decided, at, devices);
     }
     decided
 }
@@ -279,7 +279,7 @@ fn is_over(told: &Result<NodeReport, String>) -> bool {
 }
 
 /// A Job that has not reported yet.
-fn jobs_turn(
+fn pending_job(
     seen: &ProvisioningState<'_>,
     decided: &mut ProvisioningDecision,
     at: &JobTarget,
@@ -293,7 +293,7 @@ fn jobs_turn(
     match &job.state {
         JobState::Failed(why) => settle(why.clone()),
         JobState::Done if since >= SILENT => settle("its Job has ended and reported nothing".to_owned()),
-        JobState::Done => decided.look_again(job.progressed + SILENT),
+        JobState::Done => decided.retry_at(job.progressed + SILENT),
         JobState::Runs if since >= seen.patience => decided.remark(
             at,
             "PrepareStuck",
@@ -304,12 +304,12 @@ fn jobs_turn(
                 since.as_secs()
             ),
         ),
-        JobState::Runs => decided.look_again(job.progressed + seen.patience),
+        JobState::Runs => decided.retry_at(job.progressed + seen.patience),
     }
 }
 
 /// What should be an OSD, and whether it is its turn.
-fn wish(
+fn desired_osd(
     seen: &ProvisioningState<'_>,
     decided: &mut ProvisioningDecision,
     at: &JobTarget,
@@ -336,7 +336,7 @@ fn wish(
         && failed.devices == *devices
         && seen.now < failed.next()
     {
-        decided.look_again(failed.next());
+        decided.retry_at(failed.next());
         return decided.remark(
             at,
             "PrepareFailed",

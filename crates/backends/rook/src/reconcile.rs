@@ -1,7 +1,7 @@
-//! The reconcilers: for each CephMaintenance what is done about the CephCluster that it names, and what goes on beside its runs.
+//! The reconcilers: the work for each CephMaintenance and its CephCluster, and the work beside its runs.
 //!
-//! [`cluster`] updates it, run by run; [`drains`] guards it while nodes are drained; [`provision`] and [`removal`] see to new OSDs and
-//! to those that go.
+//! [`cluster`] updates it, run by run; [`drains`] protects it during node drains; [`provision`] and
+//! [`removal`] manage new and removed OSDs.
 
 pub(crate) mod agents;
 pub(crate) mod cluster;
@@ -28,7 +28,7 @@ use stagger_engine::cluster::BackendError;
 use stagger_gates::GateSettings;
 use tokio::sync::watch;
 
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::api::access::{AccessError, Programs, access};
 use crate::api::nodes::NodeCache;
 use crate::disruption::evictions::EvictionReviewer;

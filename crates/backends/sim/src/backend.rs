@@ -223,7 +223,7 @@ impl SimulatedCluster {
     }
 
     /// Whether it would be carried out on a host that is off.
-    pub(crate) fn comes_to_a_host_that_is_off(&self, action: &Action) -> bool {
+    pub(crate) fn targets_host_that_is_off(&self, action: &Action) -> bool {
         let unit = match action {
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => unit,
             Action::TakeGuard { .. }
@@ -237,7 +237,7 @@ impl SimulatedCluster {
 
     /// A call that has come to where it is carried out.
     pub(crate) fn perform(&mut self, call: &Call, action: &Action) -> CallResult {
-        if self.comes_to_a_host_that_is_off(action) {
+        if self.targets_host_that_is_off(action) {
             // Who sent it cannot tell a host that is off from one that does not answer.
             let tried = format!("call {}", call.key());
             return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
@@ -334,8 +334,8 @@ impl SimulatedCluster {
         let note = self.ensure(call, action);
         let begun = action.unit().filter(|_| !is_laid_out);
         if let Some(at) = begun.and_then(|unit| self.by_id.get(unit)).copied() {
-            if self.has_lost(call) {
-                self.begun_by_what_is_lost(at, call);
+            if self.is_lost(call) {
+                self.record_lost_call(at, call);
             } else {
                 self.daemons[at].begun_by = call.seq;
             }
@@ -352,7 +352,7 @@ impl SimulatedCluster {
             } => {
                 let until = self.elapsed() + u64::from(*expires) * 1000;
                 let which = (guard.clone(), units.clone());
-                if self.has_lost(call) {
+                if self.is_lost(call) {
                     self.orphans.insert(which.clone());
                 } else {
                     self.orphans.remove(&which);

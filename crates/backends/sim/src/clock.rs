@@ -136,11 +136,11 @@ impl Clock for VirtualClock {
     }
 
     fn moment(&self) -> Moment {
-        let (up, wall) = (self.up(), self.up());
+        let (up, wall) = (self.uptime(), self.uptime());
         Moment { up, wall }
     }
 
-    fn up(&self) -> Duration {
+    fn uptime(&self) -> Duration {
         Duration::from_millis(self.passed())
     }
 

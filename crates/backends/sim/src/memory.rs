@@ -69,12 +69,12 @@ impl MemoryStore {
 
 impl MemoryStore {
     /// So many milliseconds have passed in the world.
-    pub(crate) fn it_is(&mut self, now: u64) {
+    pub(crate) fn set_time(&mut self, now: u64) {
         self.now = now;
     }
 
     /// It is again what it was then. Returns its last event, if it has lost some after that.
-    pub(crate) fn put_back(&mut self, as_of: u64) -> Option<u64> {
+    pub(crate) fn restore(&mut self, as_of: u64) -> Option<u64> {
         // A backup has at least the beginning: else there is nothing to carry on.
         let left = self.entries.partition_point(|written| written.at <= as_of).max(2);
         if self.entries.len() <= left {
@@ -165,10 +165,10 @@ impl JournalStore for MemoryStore {
         self.asked.push((self.count, command.clone(), by.to_owned()));
         Ok(())
     }
-    async fn asked(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, _: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         Ok(self.asked.clone())
     }
-    async fn taken(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, _: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.asked.retain(|(id, ..)| *id > up_to);
         Ok(())
     }

@@ -163,7 +163,7 @@ async fn one_run(
     sim.world().watch_the_end();
     // Before anybody looks again: what was last seen is what the run could know.
     let mut findings = findings(&ending, &sim.world(), scenario.person.is_some());
-    findings.extend(could_go_on(&ending, sim, scenario, &target)?);
+    findings.extend(resumable_finding(&ending, sim, scenario, &target)?);
     let world = sim.world();
     let from = &world.spec.release;
     Ok(SimReport {
@@ -219,7 +219,7 @@ fn nobody_can(scenario: &Scenario) -> u64 {
 }
 
 /// A run that was over when all was well again, and left what can be done: it could have been finished.
-fn could_go_on(
+fn resumable_finding(
     ending: &SimEnding,
     sim: &Sim,
     scenario: &Scenario,

@@ -76,7 +76,7 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
             door_before_last: None,
             // As Ceph permits it: nothing comes before the monitors and managers.
             may_be_left: !matches!(name, "mon" | "mgr"),
-            going_back: going_back(back),
+            going_back: rollback_support(back),
             maintenance: None,
         })
     };
@@ -130,7 +130,7 @@ pub fn target(spec: &SimSpec, want: &TargetSpec, policy: &Policy) -> Result<Targ
 }
 
 /// What a scenario calls so, in the terms of a plan.
-fn going_back(back: RollbackSupport) -> GoingBack {
+fn rollback_support(back: RollbackSupport) -> GoingBack {
     match back {
         RollbackSupport::Restart => GoingBack::Restart,
         RollbackSupport::Rebuild => GoingBack::Rebuild {

@@ -366,7 +366,7 @@ impl SimulatedCluster {
 
     fn happen(&mut self, due: ScheduledEvent) -> Advance {
         match due {
-            ScheduledEvent::Up { unit, turn } if self.daemons[unit].turn == turn => self.come_up(unit),
+            ScheduledEvent::Up { unit, turn } if self.daemons[unit].turn == turn => self.finish_start(unit),
             ScheduledEvent::Crash { unit, turn, again } if self.daemons[unit].turn == turn => {
                 let id = self.daemons[unit].id.clone();
                 self.truth.fault_hit(&id);
@@ -411,7 +411,7 @@ impl SimulatedCluster {
 
     /// A call has its effect after its sender has given it up.
     fn land(&mut self, call: &Call, action: &Action) {
-        if self.comes_to_a_host_that_is_off(action)
+        if self.targets_host_that_is_off(action)
             || self.fenced_in(call, action).is_err()
             || self.may_begin(call).is_err()
             || self.failed.contains_key(&call.key())

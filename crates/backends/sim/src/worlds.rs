@@ -96,11 +96,11 @@ pub fn seed_of(seed: u64, number: u64) -> u64 {
 
 /// Plays them all.
 pub fn play_all(worlds: &Worlds) -> WorldsReport {
-    play_telling(worlds, |_, _, _| ())
+    play_with_progress(worlds, |_, _, _| ())
 }
 
 /// The same; after each world it is told how many were played, in how many something was found, and what in this one.
-pub fn play_telling(
+pub fn play_with_progress(
     worlds: &Worlds,
     tell: impl Fn(u64, usize, Option<&FailingWorld>) + Sync,
 ) -> WorldsReport {
@@ -290,7 +290,7 @@ const REAL_STORE: u64 = 50;
 ///
 /// # Errors
 /// Why it cannot be played, in words.
-pub fn play_aloud(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimReport, String> {
+pub fn play_with_listener(world: &Scenario, listener: Box<dyn Listener>) -> Result<SimReport, String> {
     let artifacts = Artifacts::in_folder("/dev/null/artifacts");
     let store = Box::new(MemoryStore::default());
     simulate(world, store, artifacts, listener, ClockSpeed::Fast).map_err(|error| error.to_string())
@@ -353,7 +353,7 @@ pub fn shrunk(found: &FailingWorld) -> FailingWorld {
 }
 
 /// One less where there are several; where there is none of something there is none in a smaller world.
-fn one_less(count: u32) -> u32 {
+fn decrement(count: u32) -> u32 {
     if count > 1 { count - 1 } else { count }
 }
 
@@ -377,9 +377,9 @@ fn smaller(world: &Scenario) -> Vec<Scenario> {
         less(&|one| drop(one.cluster.pools.remove(at)));
     }
     less(&|one| one.cluster.racks = one.cluster.racks.div_ceil(2));
-    less(&|one| one.cluster.racks = one_less(one.cluster.racks));
-    less(&|one| one.cluster.hosts_per_rack = one_less(one.cluster.hosts_per_rack));
-    less(&|one| one.cluster.osds_per_host = one_less(one.cluster.osds_per_host));
+    less(&|one| one.cluster.racks = decrement(one.cluster.racks));
+    less(&|one| one.cluster.hosts_per_rack = decrement(one.cluster.hosts_per_rack));
+    less(&|one| one.cluster.osds_per_host = decrement(one.cluster.osds_per_host));
     less(&|one| one.cluster.mds = 0);
     less(&|one| one.cluster.rgws = 0);
     less(&|one| one.cluster.mons = one.cluster.mons.min(3));

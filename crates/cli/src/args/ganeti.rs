@@ -23,7 +23,7 @@ pub(crate) struct RebootArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Timestamp>,
     /// Skip Ceph hosts that have been up for less than TIME: 30d, 12h.
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) up_for: Option<DurationArg>,
     /// Whether what is pending is installed first: of `patch`.
     #[arg(skip)]
@@ -31,7 +31,7 @@ pub(crate) struct RebootArgs {
 }
 
 /// A time of which days have 24 hours.
-fn span(text: &str) -> Result<DurationArg, String> {
+fn parse_duration(text: &str) -> Result<DurationArg, String> {
     let span: jiff::Span = text
         .parse()
         .map_err(|_| "give a number and a unit: 30d, 12h, 90m".to_owned())?;
@@ -55,7 +55,7 @@ impl std::fmt::Display for DurationArg {
 }
 
 impl RebootArgs {
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let Self {
             visit,
             needs_reboot,
@@ -64,7 +64,7 @@ impl RebootArgs {
             patches,
         } = self;
         let mut words = FlagList(vec![if *patches { "patch" } else { "reboot" }.to_owned()]);
-        words.0.extend(visit.words());
+        words.0.extend(visit.to_args());
         // Every word that follows is a flag.
         words.switch("--needs-reboot", needs_reboot.as_deref() == Some(""));
         words.value(
@@ -77,7 +77,7 @@ impl RebootArgs {
     }
 
     /// The same that installs what is pending first.
-    pub(super) fn that_patches(&self) -> Self {
+    pub(super) fn with_patches(&self) -> Self {
         Self {
             patches: true,
             ..self.clone()
@@ -103,12 +103,12 @@ pub(crate) struct ExecArgs {
 }
 
 impl ExecArgs {
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let Self { command, hold, visit } = self;
         let mut words = FlagList(vec!["exec".to_owned()]);
         words.value("--command", command.as_ref());
         words.switch("--hold", *hold);
-        words.0.extend(visit.words());
+        words.0.extend(visit.to_args());
         words.0
     }
 }
@@ -168,7 +168,7 @@ pub(crate) struct VisitArgs {
 }
 
 impl VisitArgs {
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self {
             nodes,
             accept_non_redundant,
@@ -186,12 +186,12 @@ impl VisitArgs {
             takes,
         } = self;
         let mut words = FlagList::default();
-        words.0.extend(nodes.words());
+        words.0.extend(nodes.to_args());
         words.switch("--accept-non-redundant", *accept_non_redundant);
         words.switch("--move-non-redundant", *move_non_redundant);
         words.switch("--assume-down", *assume_down);
-        words.value("--non-drbd", unusual(non_drbd));
-        words.value("--shared-secondary", unusual(shared_secondary));
+        words.value("--non-drbd", non_default(non_drbd));
+        words.value("--shared-secondary", non_default(shared_secondary));
         words.switch("--spend-spare", *spend_spare);
         words.switch("--full-evacuation", *full_evacuation);
         words.switch("--degraded-meanwhile", *degraded_meanwhile);
@@ -205,7 +205,7 @@ impl VisitArgs {
 }
 
 /// The word for a value that is not the default.
-fn unusual<T: ValueEnum + PartialEq + Default>(value: &T) -> Option<String> {
+fn non_default<T: ValueEnum + PartialEq + Default>(value: &T) -> Option<String> {
     let value = (*value != T::default()).then(|| value.to_possible_value())??;
     Some(value.get_name().to_owned())
 }
@@ -238,7 +238,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self {
             groups,
             node_tags,

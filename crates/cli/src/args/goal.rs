@@ -79,7 +79,7 @@ impl<T: Args> GoalWith<T> {
         let (action, flags) = match self {
             Self::Upgrade { upgrade, flags } => (GoalAction::Upgrade(upgrade.clone()), flags),
             Self::Reboot { reboot, flags } => (GoalAction::Reboot(reboot.clone()), flags),
-            Self::Patch { reboot, flags } => (GoalAction::Reboot(Box::new(reboot.that_patches())), flags),
+            Self::Patch { reboot, flags } => (GoalAction::Reboot(Box::new(reboot.with_patches())), flags),
             Self::Restart { restart, flags } => (GoalAction::Restart(restart.clone()), flags),
             Self::Exec { exec, flags } => (GoalAction::Exec(exec.clone()), flags),
         };
@@ -153,14 +153,14 @@ impl GoalArgs {
     }
 
     /// The words that say the same on a command line.
-    pub(crate) fn words(&self) -> Vec<String> {
+    pub(crate) fn to_args(&self) -> Vec<String> {
         let action = match &self.action {
-            GoalAction::Upgrade(upgrade) => upgrade.words(),
-            GoalAction::Reboot(reboot) => reboot.words(),
-            GoalAction::Restart(restart) => restart.words(),
-            GoalAction::Exec(exec) => exec.words(),
+            GoalAction::Upgrade(upgrade) => upgrade.to_args(),
+            GoalAction::Reboot(reboot) => reboot.to_args(),
+            GoalAction::Restart(restart) => restart.to_args(),
+            GoalAction::Exec(exec) => exec.to_args(),
         };
-        [action, self.policy.words(), self.select.words()].concat()
+        [action, self.policy.to_args(), self.select.to_args()].concat()
     }
 }
 
@@ -186,7 +186,7 @@ impl UpgradeArgs {
         }
     }
 
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self { to, risks } = self;
         let RiskFlags { accept_risk, risks } = risks;
         let mut words = FlagList(vec!["upgrade".to_owned()]);
@@ -208,7 +208,7 @@ pub(crate) struct Restart {
 }
 
 impl Restart {
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self { daemons } = self;
         let mut words = FlagList(vec!["restart".to_owned()]);
         words.values("--daemons", daemons);
@@ -255,7 +255,7 @@ pub(crate) struct PolicyFlags {
 }
 
 impl PolicyFlags {
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self {
             max_in_parallel,
             no_growth,
@@ -325,7 +325,7 @@ impl Select {
         }
     }
 
-    fn words(&self) -> Vec<String> {
+    fn to_args(&self) -> Vec<String> {
         let Self {
             kinds,
             hosts,

@@ -61,7 +61,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command line, with its first page.
 pub(crate) fn command() -> Command {
-    with_first_page(of_their_kind(with_examples(Cli::command())))
+    with_first_page(only_applicable_flags(with_examples(Cli::command())))
 }
 
 fn with_first_page(command: Command) -> Command {
@@ -96,7 +96,7 @@ pub(crate) fn command_here(kind: Option<&str>) -> Command {
         })
     };
     let of_ganeti = flags_of_a_ganeti();
-    let command = hide(of_their_kind(with_examples(Cli::command())), commands);
+    let command = hide(only_applicable_flags(with_examples(Cli::command())), commands);
     let command = WITH_GOALS.into_iter().fold(command, |all, name| {
         all.mut_subcommand(name, |looks| {
             let mut looks = hide(looks, goals);
@@ -129,7 +129,7 @@ pub(crate) fn command_here(kind: Option<&str>) -> Command {
 
 /// The page of a goal shows no flags of clusters that do not have it: no hosts are rebooted where Rook is, and no Ceph has instances.
 /// Where a goal is of several kinds, the flags of a Ganeti stand by themselves.
-fn of_their_kind(command: Command) -> Command {
+fn only_applicable_flags(command: Command) -> Command {
     const OF_HOSTS: [&str; 4] = ["reboot", "patch", "restart", "exec"];
     const LOOK: [&str; 3] = ["plan", "explain", "simulate"];
     let of_ganeti = flags_of_a_ganeti();
@@ -142,8 +142,8 @@ fn of_their_kind(command: Command) -> Command {
         all.mut_subcommand(name, |goals| {
             goals
                 .mut_subcommand("patch", |patch| of_a_ganeti(patch, |flag| flag.hide(true)))
-                .mut_subcommand("reboot", |reboot| of_a_ganeti(reboot, by_itself))
-                .mut_subcommand("exec", |exec| of_a_ganeti(exec, by_itself))
+                .mut_subcommand("reboot", |reboot| of_a_ganeti(reboot, in_own_section))
+                .mut_subcommand("exec", |exec| of_a_ganeti(exec, in_own_section))
         })
     });
     LOOK.into_iter().fold(command, |all, name| {
@@ -193,7 +193,7 @@ fn flags_of_a_ganeti() -> Vec<Id> {
     flags.get_arguments().map(|arg| arg.get_id().clone()).collect()
 }
 
-fn by_itself(flag: Arg) -> Arg {
+fn in_own_section(flag: Arg) -> Arg {
     flag.help_heading("Ganeti nodes and their instances")
 }
 

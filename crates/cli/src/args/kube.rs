@@ -1,4 +1,4 @@
-//! Which cluster on Kubernetes, and by which account.
+//! The Kubernetes cluster, and the account for it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `confirm` and `settle`: what only a person can tell.
+//! `confirm` and `settle`: outcomes that only the operator can determine.
 
 use clap::{Args, ValueEnum};
 use stagger_core::model::{HostName, RunId};

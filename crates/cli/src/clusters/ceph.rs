@@ -1,4 +1,4 @@
-//! A Ceph: the one of the configuration, one that Rook laid out, or answers that were recorded.
+//! A Ceph cluster: that of the configuration, a Rook-managed one, or recorded answers.
 
 mod copy;
 mod reboot;
@@ -113,7 +113,7 @@ impl ClusterSystem for CephSystem {
             }
         };
         let daemons = planner.snapshot(facts)?;
-        let mut hosts = reboot::meant(facts, &daemons, &goal.select)?;
+        let mut hosts = reboot::candidate_hosts(facts, &daemons, &goal.select)?;
         let mut only = None;
         if let HostTask::Restart { kinds, .. } = &task {
             hosts = reboot::with_daemons(facts, &daemons, hosts, kinds)?;
@@ -146,7 +146,7 @@ impl ClusterSystem for CephSystem {
         }
     }
 
-    fn refused(&self, goal: &CephGoal, _facts: &CephFacts, reasons: &[Reason]) -> CliError {
+    fn refusal_error(&self, goal: &CephGoal, _facts: &CephFacts, reasons: &[Reason]) -> CliError {
         match goal {
             CephGoal::Upgrade(release) => CliError::refused(&format!("the upgrade to {release}"), reasons),
             CephGoal::Reboot(_) => CliError::refused("the maintenance of its hosts", reasons),
@@ -241,7 +241,7 @@ impl ManagedSystem for CephSystem {
             format!("{} daemons, fsid {}", units.len(), facts.fsid),
         ));
         found.push(preflight::may_write(&*system.api).await);
-        if let Some(why) = system.api.fell_back() {
+        if let Some(why) = system.api.fallback_reason() {
             let slow = Check::warning("[cluster] python", format!("each question starts `ceph`: {why}"));
             found.push(
                 slow.hint("a Python with the rados module keeps one connection open: package python3-rados"),
@@ -258,11 +258,11 @@ impl ManagedSystem for CephSystem {
         for reason in preflight::missing_commands(&settings.software, kinds) {
             found.push(Check::failed("[software]", reason.to_string()));
         }
-        found.extend(preflight::look(settings, &facts, to).await);
+        found.extend(preflight::check_hosts(settings, &facts, to).await);
         if let Some(release) = to {
             match opened.plan(facts, &GoalArgs::upgrade_to(release)).await {
                 Err(refused) => found.extend(reachable("target", Some(refused))),
-                Ok(PlanContext { planning, .. }) => found.extend(reachable_by(planning)),
+                Ok(PlanContext { planning, .. }) => found.extend(check_run(planning)),
             }
         }
         Ok(found)
@@ -280,7 +280,7 @@ impl CephSystem {
         if !self.answers || offered::is_a_version(&release) {
             return release;
         }
-        let offered = offered::offered(&self.settings, facts).await;
+        let offered = offered::offered_versions(&self.settings, facts).await;
         offered::newest(&offered, &release).map_or(release, |version| version.to_string())
     }
 }
@@ -291,13 +291,13 @@ fn token() -> String {
 }
 
 /// Whether a run can begin, and the known risks that keep nobody from it.
-fn reachable_by(mut planning: PlanRequest) -> Vec<Check> {
+fn check_run(mut planning: PlanRequest) -> Vec<Check> {
     let made = make_plan(&PolicyFlags::default(), &mut planning);
     let refused = made.and_then(|plan| refusal(&planning, &plan).map_or(Ok(()), Err));
     let told: Vec<RiskFinding> = planning
         .risks
         .iter()
-        .filter(|risk| !risk.refuses())
+        .filter(|risk| !risk.blocks_run())
         .cloned()
         .collect();
     let lines = crate::risks::lines(&told).into_iter();

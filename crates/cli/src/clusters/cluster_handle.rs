@@ -1,5 +1,5 @@
-//! A cluster that was opened: what answers for it, and what plans for it. Every kind of system goes this way, and says
-//! in [`ClusterSystem`] what it does its own way.
+//! An opened cluster: its source and its planner. Every kind of system uses it, and [`ClusterSystem`] holds
+//! what differs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub(crate) trait ClusterSystem: Send + Sync + Sized {
     }
 
     /// Why the way to that goal is not begun.
-    fn refused(&self, goal: &GoalOf<Self>, facts: &FactsOf<Self>, reasons: &[Reason]) -> CliError;
+    fn refusal_error(&self, goal: &GoalOf<Self>, facts: &FactsOf<Self>, reasons: &[Reason]) -> CliError;
 
     /// The release that an upgrade leads to, as known risks name it. `v18.2.7`, `18` or `reef` may have been asked for.
     fn release<'a>(&self, _target: &'a Target, asked: &'a str) -> &'a str {
@@ -131,7 +131,7 @@ pub(crate) trait ManagedSystem: ClusterSystem {
 
     /// What is to be said when a run is over: what it has left in the cluster, and where guests are by now. `memory`: what it
     /// remembers, if that can be read.
-    async fn look_back(
+    async fn final_findings(
         _opened: &ClusterHandle<Self>,
         _run: &RunId,
         _memory: Option<MemoryOf<Self>>,
@@ -173,14 +173,14 @@ impl<S: ClusterSystem> ClusterHandle<S> {
     pub(super) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
         match &self.config {
             Some(config) => config.policy(flags),
-            None => config::over(Policy::default(), flags),
+            None => config::with_flags(Policy::default(), flags),
         }
     }
 
     /// The risks that are heeded: those of the program, of the configuration, and of these files.
     fn known_risks(&self, files: &[PathBuf]) -> Result<Vec<Risk>, CliError> {
         let configured = self.config.iter().flat_map(|config| &config.risks);
-        crate::risks::known(configured.chain(files))
+        crate::risks::load_risks(configured.chain(files))
     }
 
     /// What the flags want, and by which policy. Both are read once for a plan.
@@ -188,14 +188,14 @@ impl<S: ClusterSystem> ClusterHandle<S> {
         Ok((self.system.goal(goal)?, self.policy(&goal.policy)?))
     }
 
-    async fn look(&self, goal: &GoalArgs) -> Result<PlanContext<S>, CliError> {
+    async fn observe(&self, goal: &GoalArgs) -> Result<PlanContext<S>, CliError> {
         // What is wrong with the flags is said before the cluster is asked.
         let (wanted, policy) = self.request(goal)?;
         let facts = self.source.facts().await?;
         let asked = self.system.goal_by_asking(wanted, goal, &self.planner, &facts);
         let wanted = asked.await?;
         for remark in self.system.remarks(&self.planner, &facts, &wanted) {
-            print::talk(&remark);
+            print::status_line(&remark);
         }
         self.plan_for(facts, goal, &wanted, policy).await
     }
@@ -223,17 +223,17 @@ impl<S: ClusterSystem> ClusterHandle<S> {
             .planner
             .plan(&facts, wanted, &policy)
             .map_err(|error| match error {
-                PlannerError::Refused(refusal) => self.system.refused(wanted, &facts, &refusal.0),
+                PlannerError::Refused(refusal) => self.system.refusal_error(wanted, &facts, &refusal.0),
                 other => other.into(),
             })?;
         let risks = self.findings(goal, &facts, &snapshot, &target).await?;
         if let Some(measures) = &self.measures {
             measures.guard(&mut target, &policy).map_err(CliError::usage)?;
         }
-        let snapshot = self.measured(snapshot).await;
+        let snapshot = self.with_measures(snapshot).await;
         if let Some(measures) = &self.measures {
-            for shut in measures.shut(&snapshot) {
-                print::talk(&format!(
+            for shut in measures.closed(&snapshot) {
+                print::status_line(&format!(
                     "warning: {} is {}: {}; a run waits until it opens",
                     shut.name, shut.verdict, shut.why
                 ));
@@ -260,7 +260,7 @@ impl<S: ClusterSystem> ClusterHandle<S> {
     }
 
     /// With what others measure of it.
-    async fn measured(&self, snapshot: Snapshot) -> Snapshot {
+    async fn with_measures(&self, snapshot: Snapshot) -> Snapshot {
         match &self.measures {
             Some(measures) => snapshot.with_conditions(measures.conditions().await),
             None => snapshot,
@@ -279,7 +279,7 @@ impl<S: ClusterSystem> ClusterHandle<S> {
             return Ok(Vec::new());
         };
         let known = self.known_risks(&upgrade.risks.risks)?;
-        let accepted = crate::risks::accepted(&upgrade.risks, &known)?;
+        let accepted = crate::risks::accepted_risks(&upgrade.risks, &known)?;
         let to = Some(self.system.release(target, &upgrade.to));
         let found = self.system.findings(facts, snapshot, &known, to, &accepted).await;
         Ok(found.unwrap_or_default())
@@ -290,7 +290,7 @@ impl<S: ClusterSystem> ClusterHandle<S> {
 impl<S: ClusterSystem> Cluster for ClusterHandle<S> {
     async fn snapshot(&self) -> Result<Snapshot, CliError> {
         let snapshot = self.planner.snapshot(&self.source.facts().await?)?;
-        Ok(self.measured(snapshot).await)
+        Ok(self.with_measures(snapshot).await)
     }
 
     async fn inventory(&self) -> Result<(Inventory, Snapshot), CliError> {
@@ -299,11 +299,11 @@ impl<S: ClusterSystem> Cluster for ClusterHandle<S> {
     }
 
     async fn planning_input(&self, goal: &GoalArgs) -> Result<PlanRequest, CliError> {
-        Ok(self.look(goal).await?.planning)
+        Ok(self.observe(goal).await?.planning)
     }
 
     async fn rehearsal_input(&self, goal: &GoalArgs) -> Result<RehearsalInput, CliError> {
-        let PlanContext { facts, planning, .. } = self.look(goal).await?;
+        let PlanContext { facts, planning, .. } = self.observe(goal).await?;
         Ok(RehearsalInput {
             copy: self.system.copy(&self.planner, &facts, &planning)?,
             planning,
@@ -346,7 +346,7 @@ where
             facts,
             planning,
             memory,
-        } = self.look(goal).await?;
+        } = self.observe(goal).await?;
         self.system.may_begin(goal, &facts).await?;
         let baseline = serde_json::to_value(&memory)
             .map_err(|error| CliError::new(Exit::Internal, format!("the memory of the run: {error}")))?;
@@ -382,8 +382,12 @@ where
         Ok(found)
     }
 
-    async fn look_back(&self, run: &RunId, baseline: &serde_json::Value) -> Result<Vec<String>, CliError> {
-        S::look_back(self, run, serde_json::from_value(baseline.clone()).ok()).await
+    async fn final_findings(
+        &self,
+        run: &RunId,
+        baseline: &serde_json::Value,
+    ) -> Result<Vec<String>, CliError> {
+        S::final_findings(self, run, serde_json::from_value(baseline.clone()).ok()).await
     }
 
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {

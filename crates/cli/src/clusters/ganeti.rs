@@ -1,8 +1,8 @@
-//! A Ganeti: the one of the configuration, an inventory of it, or what Ganeti's own tools write.
+//! A Ganeti cluster: that of the configuration, an inventory of it, or files of Ganeti's own tools.
 
 mod goal;
 mod htools;
-mod narrowing;
+mod node_selection;
 mod remarks;
 mod source;
 
@@ -57,17 +57,17 @@ impl GanetiSystem<'_> {
     }
 
     /// A backend that only looks.
-    fn looker(&self) -> Result<GanetiBackend, CliError> {
+    fn read_only_backend(&self) -> Result<GanetiBackend, CliError> {
         Ok(GanetiBackend::new(self.settings()?.clone(), None)?)
     }
 
     /// Refuses a cluster that is itself brought to another release, and asks about a release that no test knows.
     async fn can_be_relied_on(&self, release: &str, accepted: bool) -> Result<(), CliError> {
         let under_way = match upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)? {
-            None => preflight::drained(self.looker()?.rapi()).await,
+            None => preflight::drained(self.read_only_backend()?.rapi()).await,
             found => found,
         };
-        not_while_it_is_upgraded(under_way)?;
+        refuse_during_upgrade(under_way)?;
         let Some(why) = untested(release) else {
             return Ok(());
         };
@@ -87,7 +87,7 @@ impl GanetiSystem<'_> {
         if settings.cluster.visits.reboot.is_some() {
             return Ok(());
         }
-        let reached = preflight::reaches_the_master(settings, self.looker()?.rapi()).await;
+        let reached = preflight::reaches_the_master(settings, self.read_only_backend()?.rapi()).await;
         if reached.outcome == CheckOutcome::Passed {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl GanetiSystem<'_> {
 }
 
 /// Refuses while that is so: a run is neither begun nor carried on.
-fn not_while_it_is_upgraded(under_way: Option<String>) -> Result<(), CliError> {
+fn refuse_during_upgrade(under_way: Option<String>) -> Result<(), CliError> {
     let Some(why) = under_way else { return Ok(()) };
     Err(CliError::new(Exit::No, format!("not started: {why}"))
         .hint("`gnt-cluster upgrade --resume` ends an upgrade that was interrupted; `gnt-cluster queue info` shows the queue"))
@@ -130,11 +130,10 @@ impl ClusterSystem for GanetiSystem<'_> {
         if self.settings.is_none() {
             return Ok(wanted);
         }
-        self.narrowed(wanted, &goal.maintenance(&self.called)?, facts)
-            .await
+        self.narrow(wanted, &goal.maintenance(&self.called)?, facts).await
     }
 
-    fn refused(&self, _goal: &MaintenanceGoal, _facts: &ClusterFacts, reasons: &[Reason]) -> CliError {
+    fn refusal_error(&self, _goal: &MaintenanceGoal, _facts: &ClusterFacts, reasons: &[Reason]) -> CliError {
         CliError::refused("the maintenance", reasons)
     }
 
@@ -157,9 +156,7 @@ impl ManagedSystem for GanetiSystem<'_> {
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError> {
         if memory.is_some() {
-            not_while_it_is_upgraded(
-                upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)?,
-            )?;
+            refuse_during_upgrade(upgrade_under_way(Path::new(INTENT_TO_UPGRADE)).map_err(CliError::usage)?)?;
         }
         let settings = source::of_identity(self.settings()?, identity);
         Ok(Arc::new(GanetiBackend::new(settings, memory)?))
@@ -209,7 +206,7 @@ impl ManagedSystem for GanetiSystem<'_> {
         Ok(checks)
     }
 
-    async fn look_back(
+    async fn final_findings(
         opened: &ClusterHandle<Self>,
         run: &RunId,
         memory: Option<GanetiMemory>,
@@ -219,7 +216,7 @@ impl ManagedSystem for GanetiSystem<'_> {
         };
         let mut lines = Vec::new();
         if let Some(memory) = memory {
-            let moved = memory.not_at_home(&live);
+            let moved = memory.displaced_instances(&live);
             lines.push(match moved.as_slice() {
                 [] => format!(
                     "every instance that ran before is on its original primary ({} compared)",
@@ -229,9 +226,9 @@ impl ManagedSystem for GanetiSystem<'_> {
             });
         }
         // What could not be given back of guards is told too.
-        let filters = opened.system.looker()?.rapi().filters().await;
+        let filters = opened.system.read_only_backend()?.rapi().filters().await;
         let left = GanetiLeftovers::of(&live, &filters.unwrap_or_default()).of_run(run);
-        if !left.nothing_is_away() {
+        if !left.is_restored() {
             lines.push(format!(
                 "this run still holds:\n{}",
                 show::leftovers::leftovers(&left)
@@ -242,7 +239,7 @@ impl ManagedSystem for GanetiSystem<'_> {
     }
 
     fn guards(&self) -> Result<Option<GuardHolder>, CliError> {
-        Ok(Some(GuardHolder::Ganeti(Box::new(self.looker()?))))
+        Ok(Some(GuardHolder::Ganeti(Box::new(self.read_only_backend()?))))
     }
 
     fn resumes_automatically(&self) -> bool {

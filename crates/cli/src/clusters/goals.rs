@@ -1,4 +1,4 @@
-//! Which goals each kind of cluster has.
+//! The goals of each kind of cluster.
 
 use jiff::Timestamp;
 
@@ -98,7 +98,7 @@ impl GoalArgs {
             ..reboot.clone()
         };
         let others: Vec<String> = shared
-            .words()
+            .to_args()
             .into_iter()
             .filter(|word| word.starts_with("--"))
             .map(|word| word.split('=').next().unwrap_or_default().to_owned())
@@ -122,9 +122,9 @@ impl GoalArgs {
             command: exec.command.clone(),
             ..ExecArgs::default()
         };
-        let plain = plain.words();
+        let plain = plain.to_args();
         let others: Vec<String> = exec
-            .words()
+            .to_args()
             .into_iter()
             .filter(|word| word.starts_with("--") && !plain.contains(word))
             .map(|word| word.split('=').next().unwrap_or_default().to_owned())

@@ -1,9 +1,9 @@
-//! The guards that a cluster keeps.
+//! The guards that a cluster holds.
 
 use std::time::{Duration, Instant};
 
 use stagger_ceph::backend::CephBackend;
-use stagger_engine::beats::Heartbeats;
+use stagger_engine::heartbeats::Heartbeats;
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::rapi::reason::EMERGENCY;
 
@@ -41,7 +41,10 @@ impl GuardHolder {
     }
 
     /// Gives back what these beats have seen unrenewed for longer than it lasts. What is there now?
-    pub(crate) async fn look(&self, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
+    pub(crate) async fn clear_expired_and_list(
+        &self,
+        beats: &mut Heartbeats,
+    ) -> Result<HeldGuards, CliError> {
         let now = Instant::now();
         Ok(match self {
             Self::Ceph(ceph) => {

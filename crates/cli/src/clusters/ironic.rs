@@ -1,4 +1,4 @@
-//! An Ironic: the one of the configuration, or an inventory of it.
+//! An Ironic: that of the configuration, or an inventory of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -55,7 +55,7 @@ impl ClusterHandle<IronicSystem> {
     }
 
     /// An inventory that was read from that file. It is judged by the configuration, where one is named.
-    pub(super) fn recorded(cli: &Cli, path: &Path, inventory: &Inventory) -> Result<Self, CliError> {
+    pub(super) fn from_inventory(cli: &Cli, path: &Path, inventory: &Inventory) -> Result<Self, CliError> {
         let mut kept = RecordedIronic::read(inventory).map_err(|error| unusable(path, &error))?;
         let config = cli.config.is_some().then(|| config::read(cli)).transpose()?;
         let settings = config.as_ref().map(|config| {
@@ -109,9 +109,9 @@ impl ClusterSystem for IronicSystem {
         }
     }
 
-    fn refused(&self, wanted: &WantedRelease, facts: &IronicFacts, reasons: &[Reason]) -> CliError {
+    fn refusal_error(&self, wanted: &WantedRelease, facts: &IronicFacts, reasons: &[Reason]) -> CliError {
         let mut error = CliError::refused(&format!("the upgrade to {}", wanted.release), reasons);
-        if facts.silent().is_some() {
+        if facts.unreachable_reason().is_some() {
             error.exit = Exit::Unreachable;
         }
         error
@@ -154,8 +154,8 @@ impl ClusterSystem for IronicSystem {
     fn versions(&self, planner: &IronicPlanner, facts: &IronicFacts) -> Result<VersionReport, CliError> {
         Ok(VersionReport {
             // What is written down is shown all the same.
-            answers: facts.silent().is_none(),
-            snapshot: planner.recorded(facts)?,
+            answers: facts.unreachable_reason().is_none(),
+            snapshot: planner.snapshot_of(facts)?,
             services: versions(facts, planner.config(), &planner.table(facts)),
         })
     }
@@ -176,7 +176,7 @@ impl ManagedSystem for IronicSystem {
     }
 
     async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {
-        let mut checks = preflight::look(&opened.system.settings).await;
+        let mut checks = preflight::check_hosts(&opened.system.settings).await;
         let facts = match opened.source.facts().await {
             Ok(facts) => facts,
             Err(error) => {

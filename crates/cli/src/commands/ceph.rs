@@ -1,4 +1,4 @@
-//! `ceph ok-to-stop`: our own oracle on its own.
+//! `ceph ok-to-stop`: stagger's own oracle by itself.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) async fn ok_to_stop(
     }
     let maps = match from.from.as_deref().filter(|path| path.is_dir()) {
         Some(folder) => in_folder(folder)?,
-        None => observed(cli, from).await?,
+        None => read_maps(cli, from).await?,
     };
     let oracle = maps.oracle();
     let unknown = |error: stagger_ceph::oktostop::NoSuchOsd| CliError::usage(error.to_string());
@@ -45,18 +45,18 @@ pub(crate) async fn ok_to_stop(
         print::json(&documents::OK_TO_STOP.of(&report(&verdict, largest.as_ref())));
     } else {
         let names: Vec<_> = verdict.osds.iter().map(|osd| format!("osd.{osd}")).collect();
-        let bad = verdict.bad();
+        let bad = verdict.blocking_groups();
         if verdict.ok() {
-            print::out(&format!("yes: {} may stop together", names.join(" ")));
+            print::data_line(&format!("yes: {} may stop together", names.join(" ")));
         } else if bad.is_empty() {
-            print::out(&format!(
+            print::data_line(&format!(
                 "no: {} placement groups are unknown",
                 verdict.unknown.len()
             ));
         } else {
             let shown: Vec<_> = bad.iter().take(10).map(ToString::to_string).collect();
             let more = if bad.len() > 10 { " …" } else { "" };
-            print::out(&format!(
+            print::data_line(&format!(
                 "no: {} would break {} placement groups: {}{more}",
                 names.join(" "),
                 bad.len(),
@@ -64,7 +64,7 @@ pub(crate) async fn ok_to_stop(
             ));
         }
         if let Some(largest) = &largest {
-            print::out(&format!(
+            print::data_line(&format!(
                 "{} OSDs; Ceph's own walk finds {}, no set has more than {}",
                 largest.verdict.osds.len(),
                 largest.by_ceph_walk,
@@ -84,7 +84,7 @@ fn in_folder(folder: &Path) -> Result<Maps, CliError> {
     })
 }
 
-async fn observed(cli: &Cli, from: &FactsFrom) -> Result<Maps, CliError> {
+async fn read_maps(cli: &Cli, from: &FactsFrom) -> Result<Maps, CliError> {
     let facts = ClusterHandle::open(cli, from).await?.source.facts().await?;
     match facts.pgs {
         Fact::Yes(pgs) => Ok(Maps {

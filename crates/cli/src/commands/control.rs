@@ -1,4 +1,4 @@
-//! Commands to a run: left in the journal for whoever carries it out.
+//! Commands to a run: left in the journal for the process that carries it out.
 
 use jiff::Timestamp;
 use stagger_core::model::{PartName, RunId};
@@ -6,7 +6,7 @@ use stagger_core::run::{Command, Run, Seq};
 use stagger_core::view;
 use stagger_engine::supervisor;
 
-use super::{store, user, which};
+use super::{run_or_newest, store, user};
 use crate::args::{CallOutcome, Cli, ConfirmArgs, HostState, SettleArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -16,10 +16,10 @@ use crate::print;
 pub(crate) async fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
     let (run, nobody) = leave_command(cli, run, command).await?;
     match nobody {
-        Some(_) => print::talk(&format!(
+        Some(_) => print::status_line(&format!(
             "requested; run {run} is interrupted: `stagger resume {run}` applies it"
         )),
-        None => print::talk(&format!("requested; run {run} applies it at once")),
+        None => print::status_line(&format!("requested; run {run} applies it at once")),
     }
     if cli.json {
         let store = store(cli).await?;
@@ -30,22 +30,22 @@ pub(crate) async fn ask(cli: &Cli, run: Option<&RunId>, command: &Command) -> Re
 
 /// `abort` and `rollback`: where nobody carries the run out, this process does, to that end.
 pub(crate) async fn end_run(cli: &Cli, run: Option<&RunId>, command: &Command) -> Result<Exit, CliError> {
-    if on_its_way(cli, run).await? {
+    if is_running(cli, run).await? {
         return ask(cli, run, command).await;
     }
     let (run, nobody) = leave_command(cli, run, command).await?;
     let why = nobody.unwrap_or_default();
-    print::talk(&format!(
+    print::status_line(&format!(
         "run {run} is interrupted ({why}): this process resumes it"
     ));
     Box::pin(super::run::continue_run(cli, &run)).await
 }
 
 /// Whether somebody carries the run out now.
-async fn on_its_way(cli: &Cli, run: Option<&RunId>) -> Result<bool, CliError> {
+async fn is_running(cli: &Cli, run: Option<&RunId>) -> Result<bool, CliError> {
     let store = store(cli).await?;
-    let run = supervisor::replay(&*store, &which(&*store, run).await?).await?;
-    Ok(supervisor::nobody(&*store, &run).await?.is_none())
+    let run = supervisor::replay(&*store, &run_or_newest(&*store, run).await?).await?;
+    Ok(supervisor::interruption_reason(&*store, &run).await?.is_none())
 }
 
 /// Leaves a command; of which run, and why nobody carries that out now, if that is so.
@@ -55,17 +55,17 @@ async fn leave_command(
     command: &Command,
 ) -> Result<(RunId, Option<String>), CliError> {
     let mut store = store(cli).await?;
-    let run = which(&*store, run).await?;
+    let run = run_or_newest(&*store, run).await?;
     supervisor::ask(&mut *store, &run, Timestamp::now(), command, &user()).await?;
-    let nobody = supervisor::nobody(&*store, &supervisor::replay(&*store, &run).await?).await?;
+    let nobody = supervisor::interruption_reason(&*store, &supervisor::replay(&*store, &run).await?).await?;
     Ok((run, nobody))
 }
 
 /// `approve`: a door that the run knows.
 pub(crate) async fn approve(cli: &Cli, run: Option<&RunId>, door: &PartName) -> Result<Exit, CliError> {
     let store = store(cli).await?;
-    let run = which(&*store, run).await?;
-    knows(&supervisor::replay(&*store, &run).await?, door)?;
+    let run = run_or_newest(&*store, run).await?;
+    check_approval(&supervisor::replay(&*store, &run).await?, door)?;
     ask(cli, Some(&run), &Command::Approve { door: door.clone() }).await
 }
 
@@ -89,13 +89,13 @@ pub(crate) fn settle_command(args: &SettleArgs) -> Command {
 /// The same of a run here: of an effect that it waits for.
 pub(crate) async fn settle(cli: &Cli, args: &SettleArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
-    let run = which(&*store, args.run.as_ref()).await?;
-    waits_for(&supervisor::replay(&*store, &run).await?, args.intent)?;
+    let run = run_or_newest(&*store, args.run.as_ref()).await?;
+    check_waits_for(&supervisor::replay(&*store, &run).await?, args.intent)?;
     ask(cli, Some(&run), &settle_command(args)).await
 }
 
 /// Refuses an effect that a run does not wait for.
-pub(crate) fn waits_for(run: &Run, intent: Seq) -> Result<(), CliError> {
+pub(crate) fn check_waits_for(run: &Run, intent: Seq) -> Result<(), CliError> {
     if run.intent(intent).is_some() {
         return Ok(());
     }
@@ -109,8 +109,8 @@ pub(crate) fn waits_for(run: &Run, intent: Seq) -> Result<(), CliError> {
 }
 
 /// Refuses a door that a run does not have.
-pub(crate) fn knows(run: &Run, door: &PartName) -> Result<(), CliError> {
-    if run.knows(door) {
+pub(crate) fn check_approval(run: &Run, door: &PartName) -> Result<(), CliError> {
+    if run.knows_approval(door) {
         return Ok(());
     }
     let start = run.start();

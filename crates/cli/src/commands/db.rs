@@ -1,4 +1,4 @@
-//! `db`: the store of journals from outside.
+//! `db`: administration of the store of journals.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use stagger_engine::database::{Counted, StoreLocation, StoreReader};
 use stagger_versioned::store::StoreError as RowsError;
 use stagger_versioned::store::migrate::{End, Failed, Limits, Progress};
 
-use super::place;
+use super::store_location;
 use crate::args::{Cli, DbCommand, OnlineDataMigrationsArgs};
 use crate::documents::{self, MigrationReport, MigrationRows, StoreReport, StoredRows};
 use crate::error::CliError;
@@ -21,7 +21,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// `db`
 pub(crate) async fn db(cli: &Cli, args: &DbCommand) -> Result<Exit, CliError> {
-    let place = place(cli)?;
+    let place = store_location(cli)?;
     match args {
         DbCommand::Upgrade => upgrade(cli, &place).await,
         DbCommand::Version => {
@@ -43,7 +43,7 @@ async fn upgrade(cli: &Cli, place: &StoreLocation) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     let revision = after.revision;
-    print::out(&match was {
+    print::data_line(&match was {
         0 => format!("{place}: made, with the schema of revision {revision}"),
         was if was < revision => format!("{place}: the schema went from revision {was} to {revision}"),
         _ => format!("{place}: the schema is at revision {revision} already"),
@@ -53,7 +53,7 @@ async fn upgrade(cli: &Cli, place: &StoreLocation) -> Result<Exit, CliError> {
 
 /// What can be seen without reading a journal.
 async fn store_report(place: &StoreLocation) -> Result<StoreReport, CliError> {
-    let database = look(place).await?;
+    let database = open_reader(place).await?;
     let (revision, newest) = (
         database.revision().await.map_err(|error| failed(&error))?,
         place.newest(),
@@ -90,11 +90,11 @@ async fn store_report(place: &StoreLocation) -> Result<StoreReport, CliError> {
     })
 }
 
-async fn look(place: &StoreLocation) -> Result<StoreReader, CliError> {
+async fn open_reader(place: &StoreLocation) -> Result<StoreReader, CliError> {
     if !place.exists() {
         return Err(no_store(place));
     }
-    place.look().await.map_err(|error| failed(&error))
+    place.inspect().await.map_err(|error| failed(&error))
 }
 
 fn no_store(place: &StoreLocation) -> CliError {
@@ -107,10 +107,10 @@ fn show(cli: &Cli, seen: &StoreReport) {
         print::json(&documents::STORE.of(seen));
         return;
     }
-    print::out(&format!("store   {}", seen.store));
-    print::out(&format!("schema  revision {} of {}", seen.revision, seen.newest));
+    print::data_line(&format!("store   {}", seen.store));
+    print::data_line(&format!("schema  revision {} of {}", seen.revision, seen.newest));
     for rows in &seen.rows {
-        print::out(&format!(
+        print::data_line(&format!(
             "rows    {:<8} {:<11} {:<8} {}",
             rows.table,
             rows.object,
@@ -119,7 +119,9 @@ fn show(cli: &Cli, seen: &StoreReport) {
         ));
     }
     if seen.rows.iter().any(|rows| rows.version.is_none()) {
-        print::talk("rows without a version are read as 1.0; `stagger db online-data-migrations` records it");
+        print::status_line(
+            "rows without a version are read as 1.0; `stagger db online-data-migrations` records it",
+        );
     }
 }
 
@@ -142,7 +144,7 @@ async fn check(cli: &Cli, place: &StoreLocation) -> Result<Exit, CliError> {
     }
     show(cli, &seen);
     for wrong in &seen.wrong {
-        print::talk(&format!("WRONG  {wrong}"));
+        print::status_line(&format!("WRONG  {wrong}"));
     }
     Ok(if seen.wrong.is_empty() {
         Exit::Done
@@ -168,7 +170,7 @@ fn copy(place: &StoreLocation, to: &Path) -> Result<Exit, CliError> {
         return Err(CliError::usage(format!("{} is no folder", folder.display())).hint("make it first"));
     }
     place.copy(to)?;
-    print::out(&format!("{place}: copied to {}", to.display()));
+    print::data_line(&format!("{place}: copied to {}", to.display()));
     Ok(Exit::Done)
 }
 
@@ -177,7 +179,7 @@ async fn migrate(
     place: &StoreLocation,
     args: &OnlineDataMigrationsArgs,
 ) -> Result<Exit, CliError> {
-    let database = look(place).await?;
+    let database = open_reader(place).await?;
     let revision = database.revision().await.map_err(|error| failed(&error))?;
     if revision < place.newest() {
         return Err(CliError::new(
@@ -187,7 +189,10 @@ async fn migrate(
         .hint("`stagger db upgrade` brings it up"));
     }
     let migrated = if args.dry_run {
-        let left = database.left().await.map_err(|error| not_migrated(&error))?;
+        let left = database
+            .remaining_rows()
+            .await
+            .map_err(|error| migration_error(&error))?;
         let end = if left.iter().all(|(_, left)| *left == 0) {
             End::Done
         } else {
@@ -206,9 +211,11 @@ async fn migrate(
             batch: args.batch,
         };
         let mut teller = ProgressReporter::new();
-        let report = database.migrate(limits, |progress| teller.tell(progress)).await;
+        let report = database
+            .migrate(limits, |progress| teller.report_progress(progress))
+            .await;
         teller.end();
-        let report = report.map_err(|error| not_migrated(&error))?;
+        let report = report.map_err(|error| migration_error(&error))?;
         let each = report.each.into_iter().map(|each| MigrationRows {
             name: each.name,
             done: each.done,
@@ -248,17 +255,17 @@ fn migration_report(
         stuck,
     } in &migrations
     {
-        print::out(&format!("{name:<20} {done} done, {left} left"));
+        print::data_line(&format!("{name:<20} {done} done, {left} left"));
         for row in stuck {
-            print::out(&format!("  stuck  {row}"));
+            print::data_line(&format!("  stuck  {row}"));
         }
     }
     match end {
         End::Done => {}
-        End::More if args.dry_run => print::talk("nothing was changed: run it without --dry-run"),
-        End::More => print::talk("more rows are left: run it again"),
-        End::Stuck => print::talk("NEEDS YOU  these rows cannot be migrated as they are"),
-        End::NoProgress => print::talk(
+        End::More if args.dry_run => print::status_line("nothing was changed: run it without --dry-run"),
+        End::More => print::status_line("more rows are left: run it again"),
+        End::Stuck => print::status_line("NEEDS YOU  these rows cannot be migrated as they are"),
+        End::NoProgress => print::status_line(
             "NEEDS YOU  rows are left, and no fewer than before: a stagger of the previous release still writes here",
         ),
     }
@@ -288,7 +295,7 @@ impl ProgressReporter {
         }
     }
 
-    fn tell(&mut self, progress: Progress<'_>) {
+    fn report_progress(&mut self, progress: Progress<'_>) {
         let Progress { name, done, of } = progress;
         let percent = (done * 100).checked_div(of).unwrap_or(100).min(100);
         if self.terminal {
@@ -296,7 +303,7 @@ impl ProgressReporter {
             print::raw(&format!("\r{name}  {bar}  {done} of {of}, {percent} %\u{1b}[K"));
             self.told = Some(Instant::now());
         } else if self.told.get_or_insert_with(Instant::now).elapsed() >= HEARTBEAT {
-            print::talk(&format!("{name}  {done} of {of}, {percent} %"));
+            print::status_line(&format!("{name}  {done} of {of}, {percent} %"));
             self.told = Some(Instant::now());
         }
     }
@@ -317,7 +324,7 @@ fn failed(error: &RowsError) -> CliError {
     CliError::caused(exit, error)
 }
 
-fn not_migrated(error: &Failed) -> CliError {
+fn migration_error(error: &Failed) -> CliError {
     let exit = match error.code() {
         1 => Exit::No,
         4 => Exit::Unreachable,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use stagger_core::model::{Growth, Limit, Order, Policy, Snapshot, Target};
 use stagger_core::plan::{Plan, PlanningInput, plan};
 
-use super::simulate::{self, looked_at, played};
+use super::simulate::{self, initial_state, play_recorded};
 use crate::args::Cli;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -21,25 +21,25 @@ const SCENARIO: &str = include_str!("../../../../scenarios/demo.toml");
 /// `demo`
 pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
     if cli.json {
-        return simulate::tell(cli, SCENARIO, "scenarios/demo.toml", true).await;
+        return simulate::run_document(cli, SCENARIO, "scenarios/demo.toml", true).await;
     }
     let scenario = simulate::parsed(SCENARIO, "scenarios/demo.toml")?;
-    let (snapshot, target) = looked_at(&scenario).await?;
+    let (snapshot, target) = initial_state(&scenario).await?;
     let policy = &scenario.policy;
     let made = planned(&snapshot, &target, policy);
-    print::talk(&format!(
+    print::status_line(&format!(
         "\n1  The plan: {} units of {} in {} waves. OSDs by the wave they are in, a row for each rack, three on each host:\n",
         made.units(),
         target.title,
         made.waves()
     ));
-    print::talk(&demo_acts::map(&made, &snapshot));
-    print::talk(
+    print::status_line(&demo_acts::map(&made, &snapshot));
+    print::status_line(
         "   No two of a wave share data that would be without enough of its copies; the first is alone, and waves grow.",
     );
-    print::talk("\n2  The run, faster than it is. One OSD will not come back on the new release\n");
+    print::status_line("\n2  The run, faster than it is. One OSD will not come back on the new release\n");
     let watched = (!fast).then_some(WATCHED);
-    let (report, folder) = played(cli, &scenario, watched, Box::new(Acts::default())).await?;
+    let (report, folder) = play_recorded(cli, &scenario, watched, Box::new(Acts::default())).await?;
     let by_hosts = Policy {
         growth: Growth::None,
         max_in_parallel: Limit::Percent(100),
@@ -62,12 +62,12 @@ pub(crate) async fn demo(cli: &Cli, fast: bool) -> Result<Exit, CliError> {
     ];
     let ways = ways.map(|(way, plan)| (way, plan.waves(), plan.forecast()));
     simulate::show_report(cli, &report, &folder);
-    print::out(&format!(
+    print::data_line(&format!(
         "Page: stagger --state {} report --out run.html",
         folder.display()
     ));
-    print::out("Yours: stagger config init ceph|ganeti|ironic --out stagger.toml, then stagger plan");
-    print::out(&format!(
+    print::data_line("Yours: stagger config init ceph|ganeti|ironic --out stagger.toml, then stagger plan");
+    print::data_line(&format!(
         "\nThe same upgrade without a fault:\n{}",
         demo_acts::beside(&ways)
     ));

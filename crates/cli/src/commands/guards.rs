@@ -1,9 +1,9 @@
-//! `guards`, and the watcher that gives guards back at their expiry when their run was killed.
+//! `guards`, and the watcher that clears guards at their expiry when their run was killed.
 //!
-//! Ceph has no `noout` that ends by itself, and Ganeti no job filter. Each run starts this program once more beside itself, as a
-//! process of its own that outlives it. It holds the reading end of a pipe whose other end is the run's:
-//! however the run ends, the pipe says so. Then the watcher stays until the last guard is gone, whoever
-//! gave it back, or until its time has come.
+//! Ceph has no `noout` with an expiry, and Ganeti no such job filter. Each run starts this program a second
+//! time, as a process of its own that outlives it. It holds the reading end of a pipe whose other end is the
+//! run's: however the run ends, the pipe closes. Then the watcher stays until the last guard is cleared, by
+//! any process, or until its time has come.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use stagger_engine::beats::Heartbeats;
+use stagger_engine::heartbeats::Heartbeats;
 
 use crate::args::{self, Cli};
 use crate::clusters;
@@ -45,12 +45,12 @@ pub(crate) async fn guards(cli: &Cli, args: &args::GuardsArgs) -> Result<Exit, C
         return Ok(Exit::Done);
     }
     if held.is_empty() {
-        print::out("No guard is held.");
+        print::data_line("No guard is held.");
     }
     for guard in &held {
-        print::out(&format!(
+        print::data_line(&format!(
             "{}, run {}, until {}",
-            words(guard),
+            guard_text(guard),
             guard.run,
             guard.until
         ));
@@ -74,11 +74,11 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
             held,
             next,
             longest,
-        } = holder.look(&mut beats).await?;
+        } = holder.clear_expired_and_list(&mut beats).await?;
         for guard in gone {
-            print::talk(&format!(
+            print::status_line(&format!(
                 "{} expired without renewal, and was cleared",
-                words(&guard)
+                guard_text(&guard)
             ));
         }
         let longest = longest.unwrap_or_default();
@@ -88,7 +88,7 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
         }
         if !told {
             let s = if held.len() == 1 { "" } else { "s" };
-            print::talk(&format!(
+            print::status_line(&format!(
                 "watching {} guard{s} for up to {}: a guard that its holder renews stays",
                 held.len(),
                 duration(SignedDuration::try_from(longest).unwrap_or_default())
@@ -101,7 +101,7 @@ async fn drop_expired(holder: &GuardHolder) -> Result<(), CliError> {
 }
 
 /// A guard for people: `noout on osd.1 osd.4`.
-fn words(guard: &HeldGuard) -> String {
+fn guard_text(guard: &HeldGuard) -> String {
     match (guard.on.as_slice(), guard.by_others) {
         (_, true) => format!("{} (set before)", guard.guard),
         ([], false) => guard.guard.clone(),
@@ -126,7 +126,7 @@ async fn watch(cli: &Cli) -> Result<Exit, CliError> {
     let mut patient = Instant::now() + PATIENCE;
     loop {
         let mut pause = if lives { WHILE_IT_LIVES } else { AFTERWARDS };
-        match look(cli, &mut beats).await {
+        match list_guards(cli, &mut beats).await {
             Ok(looked) if looked.held.is_empty() && !lives => return Ok(Exit::Done),
             Ok(looked) => {
                 patient = Instant::now() + looked.longest.unwrap_or_default() + PATIENCE;
@@ -163,8 +163,8 @@ fn stdin_ends() -> tokio::sync::oneshot::Receiver<()> {
     told
 }
 
-async fn look(cli: &Cli, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
-    holder(cli)?.look(beats).await
+async fn list_guards(cli: &Cli, beats: &mut Heartbeats) -> Result<HeldGuards, CliError> {
+    holder(cli)?.clear_expired_and_list(beats).await
 }
 
 /// A watcher beside a run; it learns of the run's end, whatever that is, when this is gone.

@@ -1,4 +1,4 @@
-//! `status`, `history` and `artifacts`: what the journals tell.
+//! `status`, `history` and `artifacts`: reports from journals.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use stagger_core::view;
 use stagger_engine::supervisor;
 
 use super::journal::{now, reading, store_of};
-use super::{artifacts, store, which};
+use super::{artifacts, run_or_newest, store};
 use crate::args::{self, Cli};
 use crate::documents::{self, ArtifactList};
 use crate::error::CliError;
@@ -14,18 +14,18 @@ use crate::exit::Exit;
 use crate::forecasts::Outlook;
 use crate::print;
 use crate::show;
-use stagger_report::{Reading, sentences};
+use stagger_report::{Reading, event_text};
 
 /// `status`
 pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
-    let run = which(&*store, args.run.as_ref()).await?;
+    let run = run_or_newest(&*store, args.run.as_ref()).await?;
     let Reading { run, history, .. } = reading(&*store, &run).await?;
     let mut seen = view::run(&run, None);
-    if let Some(why) = supervisor::nobody(&*store, &run).await? {
+    if let Some(why) = supervisor::interruption_reason(&*store, &run).await? {
         seen = seen.without_a_holder(why);
     }
-    let left = Outlook::of_run(&*store, &run).await.left(&run);
+    let left = Outlook::of_run(&*store, &run).await.remaining(&run);
     if let Some(left) = &left {
         seen.seconds_left = left.seconds;
     }
@@ -35,7 +35,7 @@ pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, C
         let now = now(&seen, &history);
         let told = show::status::status(&seen, &history.topology, left.as_ref(), now, args.upgrade);
         let picture = show::status::picture(&history, print::width());
-        print::out(&(told + &picture));
+        print::data_line(&(told + &picture));
     }
     Ok(Exit::of(seen.verdict))
 }
@@ -51,19 +51,19 @@ pub(crate) async fn history(cli: &Cli, args: &args::HistoryArgs) -> Result<Exit,
                 Ok(run) => run,
                 Err(error) => {
                     let error = CliError::from(error);
-                    print::talk(&format!("{}: {}", listed.run, error.text().trim_end()));
+                    print::status_line(&format!("{}: {}", listed.run, error.text().trim_end()));
                     unreadable.get_or_insert(error.exit);
                     continue;
                 }
             };
             let mut seen = view::run(&run, None);
-            if let Some(why) = supervisor::nobody(&*store, &run).await? {
+            if let Some(why) = supervisor::interruption_reason(&*store, &run).await? {
                 seen = seen.without_a_holder(why);
             }
             if cli.json {
                 print::line(&seen);
             } else {
-                print::out(&format!(
+                print::data_line(&format!(
                     "{}  {:.0}  {}  {}  {}: {}",
                     listed.run, listed.started, listed.cluster, seen.title, seen.verdict, seen.why
                 ));
@@ -73,7 +73,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::HistoryArgs) -> Result<Exit,
     };
     let entries = store.journal(run).await?;
     let mut so_far: Option<stagger_core::run::Run> = None;
-    let mut lines = sentences::Lines::default();
+    let mut lines = event_text::Lines::default();
     for entry in entries {
         if cli.json {
             print::line(&documents::EVENT.of(&entry));
@@ -87,7 +87,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::HistoryArgs) -> Result<Exit,
         if let Some(run) = &so_far
             && let Some((word, text)) = lines.line(&entry, run)
         {
-            print::out(&format!("{:>5}  {:.0}  {word:<9}{text}", entry.seq, entry.at));
+            print::data_line(&format!("{:>5}  {:.0}  {word:<9}{text}", entry.seq, entry.at));
         }
     }
     Ok(Exit::Done)
@@ -96,7 +96,7 @@ pub(crate) async fn history(cli: &Cli, args: &args::HistoryArgs) -> Result<Exit,
 /// `artifacts`
 pub(crate) async fn show_artifacts(cli: &Cli, args: &args::ArtifactsArgs) -> Result<Exit, CliError> {
     let store = store(cli).await?;
-    let run = which(&*store, args.run.as_ref()).await?;
+    let run = run_or_newest(&*store, args.run.as_ref()).await?;
     let kept = artifacts(cli)?;
     let failed =
         |error: stagger_engine::artifacts::ArtifactsError| CliError::new(Exit::Internal, error.to_string());
@@ -119,11 +119,11 @@ pub(crate) async fn show_artifacts(cli: &Cli, args: &args::ArtifactsArgs) -> Res
             files,
             bundle: bundle.clone(),
         })),
-        (Some(bundle), false) => print::out(&bundle.display().to_string()),
+        (Some(bundle), false) => print::data_line(&bundle.display().to_string()),
         (None, false) => {
-            print::out(&folder.display().to_string());
+            print::data_line(&folder.display().to_string());
             for file in files {
-                print::out(&format!("  {}", file.display()));
+                print::data_line(&format!("  {}", file.display()));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! `hroller`: as Ganeti's tool of that name speaks. stdout is the plan, stderr is `Warning:` and `Error:`, the exit
-//! code 0 or 1.
+//! `hroller`: compatible with Ganeti's tool of that name. stdout is the plan, stderr is `Warning:` and
+//! `Error:`, the exit code 0 or 1.
 
 mod getopt;
 pub(crate) mod strict;
@@ -42,13 +42,13 @@ pub(crate) async fn run_as_hroller(words: &[String]) -> ExitCode {
 /// `hroller`
 pub(crate) async fn hroller(cli: &Cli, args: &args::HrollerArgs) -> Exit {
     if args.help_completion {
-        print::out(getopt::completion().trim_end());
+        print::data_line(getopt::completion().trim_end());
         return Exit::Done;
     }
     if args.compat == Some(args::Compat::Strict) {
         let request = match strict::Request::of(args) {
             Ok(request) => request,
-            Err(error) => return refused(&error),
+            Err(error) => return refusal_exit(&error),
         };
         return match strict::hroller(Some(cli), &request).await {
             0 => Exit::Done,
@@ -59,12 +59,12 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::HrollerArgs) -> Exit {
         Ok(answer) => {
             if !args.quiet {
                 for warning in &answer.warnings {
-                    print::talk(&format!("Warning: {warning}"));
+                    print::status_line(&format!("Warning: {warning}"));
                 }
             }
             if args.compat.is_some() {
                 for difference in &answer.differences {
-                    print::talk(&format!("Differs: {difference}"));
+                    print::status_line(&format!("Differs: {difference}"));
                 }
             }
             let shown = OutputOptions {
@@ -73,17 +73,17 @@ pub(crate) async fn hroller(cli: &Cli, args: &args::HrollerArgs) -> Exit {
                 moves: args.print_moves,
             };
             for line in answer.lines(shown) {
-                print::out(&line);
+                print::data_line(&line);
             }
             match in_no_group(&answer) {
                 None => Exit::Done,
                 Some(why) => {
-                    print::talk(&format!("Error: {why}"));
+                    print::status_line(&format!("Error: {why}"));
                     Exit::No
                 }
             }
         }
-        Err(error) => refused(&error),
+        Err(error) => refusal_exit(&error),
     }
 }
 
@@ -101,10 +101,10 @@ fn in_no_group(answer: &HrollerOutput) -> Option<String> {
     }
 }
 
-fn refused(error: &CliError) -> Exit {
-    print::talk(&format!("Error: {}", error.message));
+fn refusal_exit(error: &CliError) -> Exit {
+    print::status_line(&format!("Error: {}", error.message));
     for cause in error.causes.iter().chain(&error.hints) {
-        print::talk(&format!("  {cause}"));
+        print::status_line(&format!("  {cause}"));
     }
     Exit::No
 }
@@ -128,7 +128,7 @@ async fn groups(cli: &Cli, args: &args::HrollerArgs) -> Result<HrollerOutput, Cl
         std::fs::write(&file, text::write(&cluster))
             .map_err(|error| CliError::usage(format!("write {file}: {error}")))?;
         if !args.quiet {
-            print::talk(&format!("The cluster as it was read is in {file}"));
+            print::status_line(&format!("The cluster as it was read is in {file}"));
         }
     }
     let mut options = HrollerOptions {
@@ -146,7 +146,7 @@ async fn groups(cli: &Cli, args: &args::HrollerArgs) -> Result<HrollerOutput, Cl
     };
     let answered = match improve::time(args.improve.as_deref())? {
         None => answer(&cluster, &options),
-        Some(time) => improve::within(Instant::now(), time, |steps| {
+        Some(time) => improve::search_within(Instant::now(), time, |steps| {
             options.search.steps = steps;
             answer(&cluster, &options)
         }),

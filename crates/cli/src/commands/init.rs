@@ -1,6 +1,6 @@
-//! `config init`: a first configuration, with what the cluster says of itself filled in.
+//! `config init`: a first configuration, filled in from the cluster's own answers.
 //!
-//! Asking is apart from writing: [`ceph`], [`ganeti::configuration`] and [`ironic`] are pure.
+//! Queries are apart from the output: [`ceph`], [`ganeti::configuration`] and [`ironic`] are pure.
 
 pub(crate) mod ganeti;
 mod rapi_user;
@@ -30,7 +30,7 @@ pub(crate) async fn init(cli: &Cli, args: &InitArgs) -> Result<Exit, CliError> {
         InitKind::Ironic => ironic(&ask_ironic(args).await?),
     };
     let Some(file) = &args.out else {
-        print::out(text.trim_end());
+        print::data_line(text.trim_end());
         return Ok(Exit::Done);
     };
     write_new(file, &text)?;
@@ -39,7 +39,7 @@ pub(crate) async fn init(cli: &Cli, args: &InitArgs) -> Result<Exit, CliError> {
         None if file == Path::new("stagger.toml") => String::new(),
         None => format!(" --config {}", file.display()),
     };
-    print::talk(&format!(
+    print::status_line(&format!(
         "wrote {}\nNext: read it, then `stagger{config} config check`",
         file.display()
     ));
@@ -87,11 +87,11 @@ enum Packages {
 }
 
 async fn ask_ceph(args: &InitArgs) -> Result<FoundCeph, CliError> {
-    let ceph = ClusterHandle::by_the_usual_way("ceph")?;
+    let ceph = ClusterHandle::by_default_program("ceph")?;
     let facts = ceph.source.facts().await?;
     let by_unit = hosts_of(&facts);
     let hosts: BTreeSet<String> = by_unit.values().cloned().collect();
-    let here = stagger_engine::supervisor::Identity::of_this_process().host;
+    let here = stagger_engine::supervisor::Identity::current_process().host;
     let is_here = hosts.iter().all(|host| *host == here);
     let shell = if is_here { Vec::new() } else { ssh() };
     let mut packages = Packages::Unknown;
@@ -105,7 +105,7 @@ async fn ask_ceph(args: &InitArgs) -> Result<FoundCeph, CliError> {
             Ok(ran) if ran.output.ends_with("apt-get") => packages = Packages::Apt,
             Ok(ran) if ran.output.ends_with("dnf") => packages = Packages::Dnf,
             Ok(_) => {}
-            Err(error) => print::talk(&format!("{error}: its packages are not known")),
+            Err(error) => print::status_line(&format!("{error}: its packages are not known")),
         }
         if packages != Packages::Unknown {
             break;

@@ -1,4 +1,4 @@
-//! `ironic record`: what a service runs, where nobody else can tell.
+//! `ironic record`: the release of a service, where it cannot be determined.
 
 use stagger_engine::supervisor::{Identity, SuperviseError};
 use stagger_ironic::backend::IronicBackend;
@@ -21,9 +21,9 @@ pub(crate) async fn record(
         CliError::usage("the configuration is not for an Ironic cluster")
             .hint("--config names the one that is")
     })?;
-    let by = Identity::of_this_process();
+    let by = Identity::current_process();
     let backend = IronicBackend::new(settings, None)?;
-    let written = backend.write_down(&by, service, release, pin).await;
+    let written = backend.record_release(&by, service, release, pin).await;
     written.map_err(SuperviseError::Lock)?;
     versions::show(cli, &*clusters::of_config(cli)?, false).await
 }

@@ -1,4 +1,4 @@
-//! Journals to be read: of a run in the store, or in a file that somebody sent.
+//! Reads journals: of a run in the store, or from a file.
 
 use std::io::BufRead as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use stagger_report::{History, Reading};
 use super::kube;
 use crate::args::{Cli, JournalOf, OperatorCluster};
 use crate::error::CliError;
-use crate::state::{SIMULATED, store, which};
+use crate::state::{SIMULATED, run_or_newest, store};
 
 /// A journal, and where it is from, for messages.
 pub(crate) struct NamedJournal {
@@ -42,7 +42,7 @@ pub(crate) async fn journal(cli: &Cli, of: &JournalOf) -> Result<NamedJournal, C
         });
     }
     let store = store_of(cli, &of.kube).await?;
-    let run = which(&*store, of.run.as_ref()).await?;
+    let run = run_or_newest(&*store, of.run.as_ref()).await?;
     Ok(NamedJournal {
         entries: store.journal(&run).await?,
         from: format!("the journal of {run}"),

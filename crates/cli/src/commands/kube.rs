@@ -1,4 +1,4 @@
-//! The commands that ask an operator on Kubernetes instead of a journal here.
+//! The commands that go to an operator on Kubernetes instead of a local journal.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::Command;
 use stagger_engine::supervisor;
-use stagger_rook::client::status::{MaintenanceStatus, words};
+use stagger_rook::client::status::{MaintenanceStatus, command_text};
 use stagger_rook::client::unmanaged::Unmanaged;
 use stagger_rook::client::{self, ClientError, OperatorLocation, Remote};
 use stagger_rook::journal::{CommandQueue, KubeStore};
@@ -26,7 +26,7 @@ async fn connect(kube: &OperatorCluster) -> Result<kube::Client, CliError> {
     Ok(client::connect(kube.kubeconfig.as_deref(), kube.context.as_deref()).await?)
 }
 
-fn place(kube: &OperatorCluster) -> OperatorLocation {
+fn operator_location(kube: &OperatorCluster) -> OperatorLocation {
     OperatorLocation {
         namespace: kube.namespace.clone(),
         name: kube.name.clone(),
@@ -35,13 +35,13 @@ fn place(kube: &OperatorCluster) -> OperatorLocation {
 }
 
 async fn find(kube: &OperatorCluster) -> Result<Remote, CliError> {
-    Ok(Remote::find(connect(kube).await?, &place(kube)).await?)
+    Ok(Remote::find(connect(kube).await?, &operator_location(kube)).await?)
 }
 
 /// The journals of an operator's runs, to be read.
 pub(crate) async fn journals(kube: &OperatorCluster) -> Result<KubeStore, CliError> {
     let remote = find(kube).await?;
-    let told = remote.told().await?;
+    let told = remote.status().await?;
     let name = ClusterName::new(&told.cluster).map_err(|error| CliError::usage(error.to_string()))?;
     Ok(store(&remote, name))
 }
@@ -49,8 +49,8 @@ pub(crate) async fn journals(kube: &OperatorCluster) -> Result<KubeStore, CliErr
 /// What is left for an operator, without waiting until it has heard it.
 pub(crate) async fn leave(kube: &OperatorCluster, command: &Command) -> Result<(), CliError> {
     let remote = find(kube).await?;
-    may_ask(&remote.told().await?, command, false)?;
-    remote.say(&words(command)).await?;
+    check_command(&remote.status().await?, command, false)?;
+    remote.send_command(&command_text(command)).await?;
     Ok(())
 }
 
@@ -61,9 +61,9 @@ fn store(remote: &Remote, cluster: ClusterName) -> KubeStore {
 
 /// `status`
 pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, CliError> {
-    let (client, place) = (connect(&args.kube).await?, place(&args.kube));
+    let (client, place) = (connect(&args.kube).await?, operator_location(&args.kube));
     let told = match Remote::find(client.clone(), &place).await {
-        Ok(remote) => remote.told().await?,
+        Ok(remote) => remote.status().await?,
         Err(ClientError::NoneThere { .. }) if place.name.is_none() => {
             return Ok(unmanaged(cli, &client::unmanaged(&client, &place).await?));
         }
@@ -72,7 +72,7 @@ pub(crate) async fn status(cli: &Cli, args: &args::StatusArgs) -> Result<Exit, C
     if cli.json {
         print::json(&documents::ROOK_STATUS.of(&told));
     } else {
-        print::out(&rook::status(&told, Timestamp::now(), args.upgrade));
+        print::data_line(&rook::status(&told, Timestamp::now(), args.upgrade));
     }
     Ok(exit(&told))
 }
@@ -82,7 +82,7 @@ fn unmanaged(cli: &Cli, seen: &Unmanaged) -> Exit {
     if cli.json {
         print::json(&documents::ROOK_UNMANAGED.of(seen));
     } else {
-        print::out(&rook::unmanaged(seen));
+        print::data_line(&rook::unmanaged(seen));
     }
     if seen.is_blocked() {
         Exit::NeedsYou
@@ -103,11 +103,11 @@ fn exit(told: &MaintenanceStatus) -> Exit {
 /// `versions`
 pub(crate) async fn versions(cli: &Cli, args: &args::VersionsArgs) -> Result<Exit, CliError> {
     let client = connect(&args.kube).await?;
-    let versions = client::versions(&client, &place(&args.kube)).await?;
+    let versions = client::versions(&client, &operator_location(&args.kube)).await?;
     if cli.json {
         print::json(&documents::ROOK_VERSIONS.of(&versions));
     } else {
-        print::out(&rook::versions(
+        print::data_line(&rook::versions(
             &versions,
             Timestamp::now(),
             args.all,
@@ -120,35 +120,35 @@ pub(crate) async fn versions(cli: &Cli, args: &args::VersionsArgs) -> Result<Exi
 /// `pause`, `resume`, `approve`, `abort`, `rollback`, `confirm`, `settle`: left for the operator, which then says that it has heard.
 pub(crate) async fn ask(cli: &Cli, args: &OperatorRequest, command: &Command) -> Result<Exit, CliError> {
     let remote = find(&args.kube).await?;
-    let told = remote.told().await?;
-    may_ask(&told, command, args.no_wait)?;
+    let told = remote.status().await?;
+    check_command(&told, command, args.no_wait)?;
     let replayed = async |run: &RunId| replayed(&remote, &told.cluster, run).await;
-    match (command, told.under_way()) {
-        (Command::Approve { door }, Some(run)) => control::knows(&replayed(&run.run).await?, door)?,
+    match (command, told.current_run()) {
+        (Command::Approve { door }, Some(run)) => control::check_approval(&replayed(&run.run).await?, door)?,
         (Command::Settle { intent, .. }, Some(run)) => {
-            control::waits_for(&replayed(&run.run).await?, *intent)?;
+            control::check_waits_for(&replayed(&run.run).await?, *intent)?;
         }
         (_, _) => {}
     }
-    let said = remote.say(&words(command)).await?;
+    let said = remote.send_command(&command_text(command)).await?;
     let who = format!("CephMaintenance {}/{}", told.namespace, told.name);
     if args.no_wait {
-        print::talk(&format!("{said:?} is in the annotation of {who}"));
+        print::status_line(&format!("{said:?} is in the annotation of {who}"));
     } else {
         let limit = Duration::from_secs(args.timeout.unwrap_or(LIMIT));
-        remote.heard(&said, limit).await?;
-        print::talk(&format!("{said:?} to {who} was processed"));
+        remote.wait_for_command(&said, limit).await?;
+        print::status_line(&format!("{said:?} to {who} was processed"));
     }
     if cli.json {
-        print::json(&documents::ROOK_STATUS.of(&remote.told().await?));
+        print::json(&documents::ROOK_STATUS.of(&remote.status().await?));
     }
     Ok(Exit::Done)
 }
 
 /// A command is for a run, and for somebody who hears it. What was given up is resumed without a run.
-fn may_ask(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result<(), CliError> {
+fn check_command(told: &MaintenanceStatus, command: &Command, no_wait: bool) -> Result<(), CliError> {
     let again = *command == Command::Resume && told.gave_up.is_some();
-    if told.under_way().is_none() && told.unreadable.is_none() && !again {
+    if told.current_run().is_none() && told.unreadable.is_none() && !again {
         let error = CliError::new(
             Exit::No,
             format!(

@@ -1,4 +1,4 @@
-//! `lint`: the policy of schema changes, for any program that keeps to it.
+//! `lint`: the policy of schema changes, for any program that follows it.
 
 mod files;
 
@@ -40,7 +40,7 @@ pub(crate) fn migrations(cli: &Cli, args: &MigrationsArgs) -> Result<Exit, CliEr
     }
     show(cli, args, &report, &ordered);
     if manifest.is_none() {
-        print::talk("there is no manifest of releases: each migration is checked as the next release");
+        print::status_line("there is no manifest of releases: each migration is checked as the next release");
     }
     if !ordered.left_out.is_empty() {
         let (first, rest) = ordered.left_out.split_at(ordered.left_out.len().min(LISTED));
@@ -48,7 +48,7 @@ pub(crate) fn migrations(cli: &Cli, args: &MigrationsArgs) -> Result<Exit, CliEr
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        print::talk(&format!("not checked: {}{rest}", first.join(", ")));
+        print::status_line(&format!("not checked: {}{rest}", first.join(", ")));
     }
     Ok(if report.code() == 0 { Exit::Done } else { Exit::No })
 }
@@ -57,7 +57,7 @@ pub(crate) fn migrations(cli: &Cli, args: &MigrationsArgs) -> Result<Exit, CliEr
 pub(crate) fn explain_rule(rule: Option<&str>) -> Result<Exit, CliError> {
     let Some(word) = rule else {
         for Explanation { rule, finds, .. } in EXPLANATIONS {
-            print::out(&format!("{rule:<21} {finds}"));
+            print::data_line(&format!("{rule:<21} {finds}"));
         }
         return Ok(Exit::Done);
     };
@@ -73,12 +73,12 @@ pub(crate) fn explain_rule(rule: Option<&str>) -> Result<Exit, CliError> {
         bad,
         good,
     } = explanation;
-    print::out(&format!(
+    print::data_line(&format!(
         "{rule}\n\nfinds: {finds}\nwhy: {why}\ninstead: {instead}"
     ));
     for (what, example) in [("found", bad), ("not found", good)] {
         if !example.is_empty() {
-            print::out(&format!("\n{what}:\n\n    {}", example.replace('\n', "\n    ")));
+            print::data_line(&format!("\n{what}:\n\n    {}", example.replace('\n', "\n    ")));
         }
     }
     Ok(Exit::Done)
@@ -100,7 +100,7 @@ fn releases<'a>(
         }
         (None, None) => Ok(Releases::Undeclared { carried_out: 0 }),
         (None, Some(last)) => {
-            let carried_out = ordered.carried_out(last).ok_or_else(|| {
+            let carried_out = ordered.applied_count(last).ok_or_else(|| {
                 CliError::usage(format!("--since: there is no migration {last:?}"))
                     .hint("without a manifest it is the last migration that was carried out: its file, its version or its revision")
             })?;
@@ -120,17 +120,17 @@ fn show(cli: &Cli, args: &MigrationsArgs, report: &Report, ordered: &Ordered) {
             print::json(&sarif(report, env!("CARGO_PKG_VERSION")));
             return;
         }
-        ReportFormat::Github => annotations(report).iter().for_each(|line| print::out(line)),
+        ReportFormat::Github => annotations(report).iter().for_each(|line| print::data_line(line)),
         ReportFormat::Text => {
             for finding in &report.findings {
-                print::out(&finding.to_string());
+                print::data_line(&finding.to_string());
             }
             let notes = report.notes();
             if args.release_notes.is_none() && !notes.is_empty() {
                 if !report.findings.is_empty() {
-                    print::out("");
+                    print::data_line("");
                 }
-                print::out(&notes);
+                print::data_line(&notes);
             }
         }
     }
@@ -154,14 +154,14 @@ fn show(cli: &Cli, args: &MigrationsArgs, report: &Report, ordered: &Ordered) {
         1 => "a rule is broken".to_owned(),
         many => format!("rules are broken {many} times"),
     };
-    print::talk(&format!("{files}{down}: {found}{waived}"));
+    print::status_line(&format!("{files}{down}: {found}{waived}"));
 }
 
 fn document(report: &Report, down: usize) -> LintReport {
     let broken = |finding: &Finding| BrokenRule {
         file: finding.file.clone(),
         line: finding.line,
-        rule: finding.rule.word().to_owned(),
+        rule: finding.rule.as_str().to_owned(),
         why: finding.rule.to_string(),
         instead: finding.rule.instead().to_owned(),
     };
@@ -169,7 +169,7 @@ fn document(report: &Report, down: usize) -> LintReport {
         release: waived.release.clone(),
         file: waived.finding.file.clone(),
         line: waived.finding.line,
-        rule: waived.finding.rule.word().to_owned(),
+        rule: waived.finding.rule.as_str().to_owned(),
         why: waived.finding.rule.to_string(),
         reason: waived.reason.clone(),
     });
@@ -193,7 +193,7 @@ fn document(report: &Report, down: usize) -> LintReport {
 
 /// The manifest that is named, or that stands where it usually does; a project that has none is judged without.
 fn manifest(args: &MigrationsArgs) -> Result<Option<Manifest>, CliError> {
-    let Some(path) = args.manifest.clone().or_else(|| usual(&args.folder)) else {
+    let Some(path) = args.manifest.clone().or_else(|| default_folder(&args.folder)) else {
         return Ok(None);
     };
     let text = std::fs::read_to_string(&path)
@@ -208,7 +208,7 @@ fn manifest(args: &MigrationsArgs) -> Result<Option<Manifest>, CliError> {
     Ok(Some(manifest))
 }
 
-fn usual(folder: &Path) -> Option<PathBuf> {
+fn default_folder(folder: &Path) -> Option<PathBuf> {
     let places = [folder.join(MANIFEST), folder.join("..").join(MANIFEST)];
     places.into_iter().find(|place| place.exists())
 }

@@ -1,4 +1,4 @@
-//! The commands: each reads, asks the core, and shows, or carries out.
+//! The commands: each reads, calls the core, and shows or carries out.
 
 pub(crate) mod agent;
 pub(crate) mod ceph;
@@ -31,7 +31,7 @@ pub(crate) mod verify;
 pub(crate) mod versions;
 pub(crate) mod watch;
 
-use crate::state::{artifacts, place, state_folder, store, which};
+use crate::state::{artifacts, run_or_newest, state_folder, store, store_location};
 
 /// Who runs this program: `anna@ops1`.
 pub(crate) fn user() -> String {
@@ -40,7 +40,7 @@ pub(crate) fn user() -> String {
         .unwrap_or_else(|_| "unknown".to_owned());
     format!(
         "{name}@{}",
-        stagger_engine::supervisor::Identity::of_this_process().host
+        stagger_engine::supervisor::Identity::current_process().host
     )
 }
 

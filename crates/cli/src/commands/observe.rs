@@ -1,4 +1,4 @@
-//! `observe`: what a cluster is like, shown or saved.
+//! `observe`: the state of a cluster, shown or saved.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
         print::json(&documents::SNAPSHOT.of(snapshot));
         return Exit::Done;
     }
-    print::out(&format!(
+    print::data_line(&format!(
         "{}  {}, observed {:.0}",
         snapshot.cluster(),
         snapshot.generation(),
@@ -48,21 +48,21 @@ fn show_snapshot(cli: &Cli, snapshot: &Snapshot) -> Exit {
         }
     }
     for (kind, [serving, down, unknown]) in kinds {
-        print::out(&format!(
+        print::data_line(&format!(
             "  {kind:<6} {serving} serving, {down} down, {unknown} unknown"
         ));
     }
     for absent in snapshot.absent() {
-        print::out(&format!("  absent {}: {}", absent.unit, absent.reason));
+        print::data_line(&format!("  absent {}: {}", absent.unit, absent.reason));
     }
-    print::out(&format!("  {} budgets", snapshot.budgets().len()));
+    print::data_line(&format!("  {} budgets", snapshot.budgets().len()));
     for condition in snapshot.conditions() {
         let mark = match condition.verdict {
             Verdict::Yes => '+',
             Verdict::No => 'x',
             Verdict::Unknown => '?',
         };
-        print::out(&format!(
+        print::data_line(&format!(
             "  {mark} {:<24} {:<8} {}",
             condition.name, condition.verdict, condition.why
         ));

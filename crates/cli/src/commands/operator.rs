@@ -33,18 +33,18 @@ pub(crate) async fn operator(cli: &Cli, args: &OperatorArgs) -> Result<Exit, Cli
         Some(given) => given.clone(),
         None => config.default_namespace.clone(),
     };
-    let who = Identity::of_this_process();
+    let who = Identity::current_process();
     let options = OperatorOptions {
         identity: args
             .identity
             .clone()
             .unwrap_or_else(|| format!("{}-{}", who.host, who.incarnation)),
         namespace,
-        watch_namespaces: watched(args),
+        watch_namespaces: watched_namespaces(args),
         folder: state_folder(cli)?.join("operator"),
         programs: Programs {
-            ceph: words(&args.ceph),
-            python: words(&args.python),
+            ceph: split_command(&args.ceph),
+            python: split_command(&args.python),
         },
         image: args.image.clone(),
         program: args.program.clone(),
@@ -73,16 +73,16 @@ pub(crate) async fn operator(cli: &Cli, args: &OperatorArgs) -> Result<Exit, Cli
 }
 
 /// The namespaces that are watched; none: all.
-fn watched(args: &OperatorArgs) -> Vec<String> {
+fn watched_namespaces(args: &OperatorArgs) -> Vec<String> {
     let named = args.watch_namespace.iter().filter(|name| !name.is_empty());
     named.cloned().collect()
 }
 
 /// Asked before a chart is taken away: an operator that is gone gives nothing back.
 async fn may_be_uninstalled(args: &OperatorArgs) -> Result<Exit, CliError> {
-    let holding = uninstall::holding(&connect().await?, &watched(args)).await?;
+    let holding = uninstall::holding(&connect().await?, &watched_namespaces(args)).await?;
     let Some(first) = holding.iter().find(|of| !of.is_watched).or(holding.first()) else {
-        print::talk("nothing is held: it may be uninstalled");
+        print::status_line("nothing is held: it may be uninstalled");
         return Ok(Exit::Done);
     };
     let names: Vec<String> = holding
@@ -152,7 +152,7 @@ fn webhook(args: &OperatorArgs) -> Result<Option<Webhook>, CliError> {
 pub(super) async fn connect() -> Result<kube::Client, CliError> {
     let config = kube::Config::infer().await;
     let config = config.map_err(|error| unreachable_by(&error))?;
-    stagger_rook::client::patient(config).map_err(|error| unreachable_by(&error))
+    stagger_rook::client::with_timeouts(config).map_err(|error| unreachable_by(&error))
 }
 
 fn unreachable_by(error: &dyn std::error::Error) -> CliError {
@@ -163,7 +163,7 @@ fn unreachable_by(error: &dyn std::error::Error) -> CliError {
     .hint("set KUBECONFIG, or run it in a pod with a service account")
 }
 
-fn words(command: &str) -> Vec<String> {
+fn split_command(command: &str) -> Vec<String> {
     command.split_whitespace().map(str::to_owned).collect()
 }
 

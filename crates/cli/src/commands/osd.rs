@@ -31,10 +31,10 @@ pub(crate) async fn prepare_devices(args: &PrepareArgs) -> Result<Exit, CliError
         .await
         .map_err(|error| CliError::new(Exit::Unreachable, error.to_string()))?;
     for osd in &status.osds {
-        print::out(&format!("osd.{} on {}", osd.id, osd.device));
+        print::data_line(&format!("osd.{} on {}", osd.id, osd.device));
     }
     if status.stage() == Stage::Failed {
-        print::out(&format!("not prepared: {}", status.message));
+        print::data_line(&format!("not prepared: {}", status.message));
     }
     Ok(Exit::Done)
 }

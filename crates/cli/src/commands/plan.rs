@@ -44,12 +44,12 @@ async fn print_plan(
     let next = match (&refusal, cluster.external_runner()) {
         (Some(_), _) => "see below".to_owned(),
         (None, Some(otherwise)) => otherwise.to_owned(),
-        (None, None) => run_command(cli, goal.words(), args.out.as_deref()),
+        (None, None) => run_command(cli, goal.to_args(), args.out.as_deref()),
     };
     let learned = forecasts::of_plan(cli, input, made).await;
     let document = PlanFile {
         plan: made,
-        flags: goal.words(),
+        flags: goal.to_args(),
         risks: &input.risks,
         learned,
     };
@@ -61,7 +61,7 @@ async fn print_plan(
     if cli.json {
         print::json(&documents::PLAN.of(&document));
     } else {
-        print::out(&show::plan::plan(
+        print::data_line(&show::plan::plan(
             made,
             &input.snapshot,
             &PlanNotes {
@@ -76,20 +76,20 @@ async fn print_plan(
             &next,
         ));
     }
-    for line in larger_share(input, made)
+    for line in larger_share_hint(input, made)
         .into_iter()
         .chain(assumed(input, made).filter(|_| learned.is_none()))
     {
-        print::talk(&line);
+        print::status_line(&line);
     }
     for missing in cluster.missing_commands(made) {
-        print::talk(&format!("a run of it would be refused: {missing}"));
+        print::status_line(&format!("a run of it would be refused: {missing}"));
     }
     match refusal {
         None => Ok(Exit::Done),
         // One document is enough: the plan names what stands in the way.
         Some(refusal) if cli.json => {
-            print::talk(refusal.text().trim_end());
+            print::status_line(refusal.text().trim_end());
             Ok(refusal.exit)
         }
         Some(refusal) => Err(refusal),
@@ -118,7 +118,7 @@ fn is_maintenance(input: &PlanRequest, stage: &PlannedStage) -> bool {
 
 /// What a plan would come to that may take all nodes at once, where the share that is allowed is a single one: 15 % of a small
 /// cluster. Only for what reboots nodes, whose own constraints say what is safe together.
-fn larger_share(input: &PlanRequest, made: &Plan) -> Option<String> {
+fn larger_share_hint(input: &PlanRequest, made: &Plan) -> Option<String> {
     let Limit::Percent(percent) = input.policy.max_in_parallel else {
         return None;
     };
@@ -156,7 +156,7 @@ fn assumed(input: &PlanRequest, made: &Plan) -> Option<String> {
         .map(|a_move| a_move.how)
         .collect();
     let visit = stages().next().map(|stage| (stage.kind.as_str(), USUAL_VISIT))?;
-    let all = iter::once(visit).chain(moves.iter().map(|how| (how.name(), how.usual())));
+    let all = iter::once(visit).chain(moves.iter().map(|how| (how.name(), how.default_duration())));
     let unknown = all.filter(|(name, _)| {
         let kind = Kind::new(*name).ok();
         kind.and_then(|kind| input.snapshot.duration(&kind)).is_none()
@@ -212,7 +212,7 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::CheckArgs) -> Result<Exit
         return Ok(if findings.is_empty() { Exit::Done } else { Exit::No });
     }
     if findings.is_empty() {
-        print::out(&format!(
+        print::data_line(&format!(
             "Plan {} is sound: {}, {}.",
             given.id,
             counted(given.waves(), "wave"),
@@ -220,14 +220,14 @@ pub(crate) async fn check_plan(cli: &Cli, args: &args::CheckArgs) -> Result<Exit
         ));
     } else {
         for finding in &findings {
-            print::out(&format!(
+            print::data_line(&format!(
                 "{} in {}: {}",
                 finding.fault, finding.part, finding.detail
             ));
         }
     }
     for line in risks::lines(&asked.risks) {
-        print::out(&format!("risk {line}"));
+        print::data_line(&format!("risk {line}"));
     }
     Ok(if findings.is_empty() { Exit::Done } else { Exit::No })
 }
@@ -243,18 +243,18 @@ pub(crate) async fn explain_unit(cli: &Cli, args: &args::ExplainArgs) -> Result<
         return Err(unknown_unit(&input.snapshot, args.unit.as_str()));
     };
     for line in risks::lines(&input.risks) {
-        print::talk(&format!("risk {line}"));
+        print::status_line(&format!("risk {line}"));
     }
     if cli.json {
         print::json(&documents::EXPLANATION.of(&said));
         return Ok(Exit::Done);
     }
-    print::out(&format!("{}.", said.place));
+    print::data_line(&format!("{}.", said.place));
     for held in &said.held_by {
-        print::out(&format!("  blocked   {held}"));
+        print::data_line(&format!("  blocked   {held}"));
     }
     for freed in &said.freed_by {
-        print::out(&format!("  freed by  {freed}"));
+        print::data_line(&format!("  freed by  {freed}"));
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `config`: what a run would miss, looked at before it begins; and what the configuration comes to.
+//! `config`: preflight checks, and the effective configuration.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_engine::redact::redact;
 use stagger_engine::template::unknown;
 
-use super::{place, state_folder};
+use super::{state_folder, store_location};
 use crate::args::Cli;
 use crate::clusters;
 use crate::config::{self, Config};
@@ -20,7 +20,7 @@ pub(crate) fn show(cli: &Cli) -> Result<Exit, CliError> {
     let config = config::read(cli)?;
     let text = toml::to_string_pretty(&config)
         .map_err(|error| CliError::new(Exit::Internal, format!("write the configuration: {error}")))?;
-    print::out(redact(&text).trim_end());
+    print::data_line(redact(&text).trim_end());
     Ok(Exit::Done)
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
     let path = config::path(cli)?;
     let config = config::read(cli)?;
     let mut checks = vec![Check::passed(path.display().to_string(), "no unknown keys")];
-    checks.extend(odd_words(&config));
+    checks.extend(check_placeholders(&config));
     checks.push(of_store(cli).await);
     checks.extend(clusters::of_config(cli)?.preflight(to).await?);
     if told {
@@ -66,12 +66,12 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
                 CheckOutcome::Warning => "warn",
                 CheckOutcome::Failed => "FAIL",
             };
-            print::out(&redact(&format!(
+            print::data_line(&redact(&format!(
                 "{word:<5} {:<width$}  {}",
                 check.subject, check.found
             )));
             if let Some(hint) = &check.hint {
-                print::out(&format!("{:width$}        hint: {hint}", ""));
+                print::data_line(&format!("{:width$}        hint: {hint}", ""));
             }
         }
         let warnings = checks
@@ -82,7 +82,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
             1 => "1 warning".to_owned(),
             many => format!("{many} warnings"),
         };
-        print::out(&match failed {
+        print::data_line(&match failed {
             0 => format!("\nReady for a run; {warnings}."),
             _ => format!(
                 "\nA run would fail: {failed} of {} checks failed, {warnings}.",
@@ -94,7 +94,7 @@ pub(crate) async fn check(cli: &Cli, to: Option<&str>, told: bool) -> Result<Exi
 }
 
 /// Words in braces that nothing is filled in for. Those that are nearly a known one were refused before.
-fn odd_words(config: &Config) -> Vec<Check> {
+fn check_placeholders(config: &Config) -> Vec<Check> {
     let mut checks = Vec::new();
     for template in config.templates() {
         for name in unknown(&template.command, template.known) {
@@ -113,7 +113,7 @@ fn odd_words(config: &Config) -> Vec<Check> {
 
 /// Whether a journal can be kept.
 async fn of_store(cli: &Cli) -> Check {
-    let place = match place(cli) {
+    let place = match store_location(cli) {
         Ok(place) => place,
         Err(error) => return Check::failed("store", error.message),
     };

@@ -1,4 +1,4 @@
-//! `reason`: what the book says of a reason, from the binary.
+//! `reason`: the book's page on a reason, from the binary.
 
 use crate::args::Cli;
 use crate::documents::{self, ReasonRow, Reasons};
@@ -22,7 +22,7 @@ pub(crate) fn reason(cli: &Cli, asked: Option<&str>) -> Result<Exit, CliError> {
         return Ok(Exit::Done);
     }
     for row in rows {
-        print::out(&match asked {
+        print::data_line(&match asked {
             None => row.reason,
             Some(_) => filled(&row.text, print::width().min(WIDEST)),
         });
@@ -38,7 +38,7 @@ fn rows() -> impl Iterator<Item = ReasonRow> {
         let (reason, text) = part.split_once('\n').unwrap_or((part, ""));
         ReasonRow {
             reason: reason.trim().to_owned(),
-            text: plain(text.trim()),
+            text: plain_text(text.trim()),
         }
     })
 }
@@ -63,7 +63,7 @@ fn unknown(asked: &str) -> CliError {
 }
 
 /// The text without links and emphasis.
-fn plain(text: &str) -> String {
+fn plain_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("](") {
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn links_and_emphasis_go_and_lines_are_filled() {
         assert_eq!(
-            plain("*Look at* [the lock](a.md#x) and [b](c)."),
+            plain_text("*Look at* [the lock](a.md#x) and [b](c)."),
             "Look at the lock and b."
         );
         assert_eq!(

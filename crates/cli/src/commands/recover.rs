@@ -1,5 +1,5 @@
-//! `ganeti recover` gives back what runs have left, `ganeti guards` shows and clears what they hold, and `ganeti done` tells a run
-//! that a person is done with a node.
+//! `ganeti recover` clears what runs have left, `ganeti guards` shows and clears the guards they hold, and
+//! `ganeti done` marks a node as done.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(crate) async fn recover(cli: &Cli, args: &args::RecoverArgs) -> Result<Exit,
     let node = match &args.node {
         // One that there is not has nothing left on it, and that would say that all is well.
         Some(name) => {
-            let (_, cluster) = backend.look().await?;
+            let (_, cluster) = backend.observe_cluster().await?;
             let node = node_called(&cluster, name).map_err(|error| CliError::usage(error.to_string()))?;
             Some(node.to_owned())
         }
@@ -40,18 +40,14 @@ pub(crate) async fn recover(cli: &Cli, args: &args::RecoverArgs) -> Result<Exit,
             print::json(&LEFTOVERS.of(&Leftovers::of(left, Recovered::default())));
         } else {
             let there = node.as_deref().unwrap_or("the cluster");
-            print::out(&format!("Nothing to clean up on {there}."));
+            print::data_line(&format!("Nothing to clean up on {there}."));
         }
         return Ok(Exit::Done);
     }
     if !cli.json {
-        print::out(&show::leftovers::leftovers(&left));
+        print::data_line(&show::leftovers::leftovers(&left));
     }
-    let exit = if left.nothing_is_away() {
-        Exit::Done
-    } else {
-        Exit::No
-    };
+    let exit = if left.is_restored() { Exit::Done } else { Exit::No };
     if args.dry_run {
         if cli.json {
             print::json(&LEFTOVERS.of(&Leftovers::of(left, Recovered::default())));
@@ -70,26 +66,29 @@ pub(crate) async fn recover(cli: &Cli, args: &args::RecoverArgs) -> Result<Exit,
         }
     }
     for claim in &left.records.claims {
-        print::talk(&format!(
+        print::status_line(&format!(
             "{} holds the lock: it is watched for up to {} s, and taken over unless it is renewed",
             claim.lock,
             backend.lock_expires().as_secs()
         ));
     }
     let now = Timestamp::now();
-    let claim = Identity::of_this_process().claim(&name(now)?, now);
-    let recovered = backend.recover(&claim, node.as_deref()).await.map_err(refused)?;
+    let claim = Identity::current_process().claim(&name(now)?, now);
+    let recovered = backend
+        .recover(&claim, node.as_deref())
+        .await
+        .map_err(lock_error)?;
     for done in &recovered.done {
-        print::talk(done);
+        print::status_line(done);
     }
     for error in &recovered.failed {
-        print::talk(&format!("NOT CLEANED UP  {error}"));
+        print::status_line(&format!("NOT CLEANED UP  {error}"));
         if let Some(hint) = &error.hint {
-            print::talk(&format!("hint: {hint}"));
+            print::status_line(&format!("hint: {hint}"));
         }
     }
     for kept in &recovered.kept {
-        print::talk(&format!("kept: {kept}"));
+        print::status_line(&format!("kept: {kept}"));
     }
     let exit = if recovered.failed.is_empty() {
         Exit::Done
@@ -111,7 +110,7 @@ fn name(now: Timestamp) -> Result<RunId, CliError> {
         .map_err(|error| CliError::new(Exit::Internal, error.to_string()))
 }
 
-fn refused(error: LockError) -> CliError {
+fn lock_error(error: LockError) -> CliError {
     match error {
         LockError::Held(claim) => {
             let run = claim.run.clone();
@@ -127,9 +126,9 @@ fn refused(error: LockError) -> CliError {
 }
 
 /// `ganeti done`
-pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> {
+pub(crate) async fn mark_done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> {
     let backend = ganeti::recovery_backend(cli).await?;
-    let (facts, cluster) = backend.look().await?;
+    let (facts, cluster) = backend.observe_cluster().await?;
     let waiting = stagger_ganeti::hold::waiting(&facts);
     let mut told = Vec::new();
     for name in nodes {
@@ -150,13 +149,13 @@ pub(crate) async fn done(cli: &Cli, nodes: &[String]) -> Result<Exit, CliError> 
         told.extend(of_node);
     }
     for node in told {
-        backend.done(node).await?;
+        backend.mark_done(node).await?;
         let of = node
             .run
             .as_ref()
             .map(|run| format!(" of run {run}"))
             .unwrap_or_default();
-        print::talk(&format!(
+        print::status_line(&format!(
             "{} is done: its visit{of} continues once it answers",
             node.node
         ));
@@ -169,7 +168,7 @@ pub(crate) async fn guards(cli: &Cli, args: &args::GanetiGuardsArgs) -> Result<E
     if args.drop {
         let backend = ganeti::recovery_backend(cli).await?;
         for held in backend.drop_guards(&name(Timestamp::now())?).await? {
-            print::talk(&format!("{} of run {} was cleared", held.guard, held.run));
+            print::status_line(&format!("{} of run {} was cleared", held.guard, held.run));
         }
     }
     super::guards::guards(cli, &args.guards).await

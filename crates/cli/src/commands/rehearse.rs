@@ -39,10 +39,12 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
         scratch: scratch.path().to_owned(),
     };
     if osds == 0 && args.runs.is_some() {
-        print::talk("failures are drawn among OSDs only, and there are none: --runs changes nothing here");
+        print::status_line(
+            "failures are drawn among OSDs only, and there are none: --runs changes nothing here",
+        );
     }
     if osds > 200 {
-        print::talk(&format!(
+        print::status_line(&format!(
             "{osds} OSDs: the run and {runs} more, each of which plans before each wave; --runs makes them fewer"
         ));
     }
@@ -57,9 +59,9 @@ pub(crate) async fn rehearse(cli: &Cli, args: &GoalWith<RehearsalFlags>) -> Resu
     } else {
         let next = match cluster.external_runner() {
             Some(otherwise) => otherwise.to_owned(),
-            None => plan::run_command(cli, goal.words(), None),
+            None => plan::run_command(cli, goal.to_args(), None),
         };
-        print::out(&show::rehearsal::rehearsal(
+        print::data_line(&show::rehearsal::rehearsal(
             &told,
             copy.snapshot.terms(),
             print::width(),

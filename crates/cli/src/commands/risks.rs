@@ -1,4 +1,4 @@
-//! `risks`: known risks of releases, and which of them a cluster meets.
+//! `risks`: known risks of releases, and those that apply to a cluster.
 
 use stagger_risks::{Applies, RiskEffect};
 
@@ -9,7 +9,7 @@ use crate::documents::{self, KnownRisks, RiskRow};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::risks::known;
+use crate::risks::load_risks;
 
 /// `risks`
 pub(crate) async fn risks(cli: &Cli, args: &args::ListRisksArgs) -> Result<Exit, CliError> {
@@ -24,7 +24,7 @@ pub(crate) async fn risks(cli: &Cli, args: &args::ListRisksArgs) -> Result<Exit,
         Some(report) => of_cluster(&report),
         None => KnownRisks {
             cluster: None,
-            risks: known(&args.risks)?
+            risks: load_risks(&args.risks)?
                 .iter()
                 .map(|risk| RiskRow::of(risk, None))
                 .collect(),
@@ -63,14 +63,14 @@ fn show(document: &KnownRisks) {
     match cluster {
         Some(cluster) => {
             let count = |applies| risks.iter().filter(|risk| risk.applies == Some(applies)).count();
-            print::out(&format!(
+            print::data_line(&format!(
                 "{cluster}: {} of {} known risks apply, {} may",
                 count(Applies::Yes),
                 risks.len(),
                 count(Applies::Unknown)
             ));
         }
-        None => print::out(&format!(
+        None => print::data_line(&format!(
             "{} known risks; no cluster was looked at: --config or --from names one",
             risks.len()
         )),
@@ -79,19 +79,19 @@ fn show(document: &KnownRisks) {
         .iter()
         .partition(|risk| risk.applies.is_some() || cluster.is_none());
     for risk in met {
-        whole(risk);
+        print_risk(risk);
     }
     if others.is_empty() {
         return;
     }
-    print::out("\nNot on its way:");
+    print::data_line("\nNot on its way:");
     for risk in others {
-        print::out(&format!("  {}  {}", risk.id, risk.what));
+        print::data_line(&format!("  {}  {}", risk.id, risk.what));
     }
 }
 
 /// All of a risk, a line for each part.
-fn whole(risk: &RiskRow) {
+fn print_risk(risk: &RiskRow) {
     let effect = match risk.effect {
         RiskEffect::Refuse => "refuses",
         RiskEffect::Warn => "warns",
@@ -105,11 +105,11 @@ fn whole(risk: &RiskRow) {
     if let (Some(applies), Some(because)) = (applies, &risk.because) {
         head = format!("{head}, {applies} ({because})");
     }
-    print::out(&head);
-    print::out(&format!("  from    {} to {}", risk.from, risk.to));
-    print::out(&format!("  what    {}", risk.what));
-    print::out(&format!("  do      {}", risk.remedy));
+    print::data_line(&head);
+    print::data_line(&format!("  from    {} to {}", risk.from, risk.to));
+    print::data_line(&format!("  what    {}", risk.what));
+    print::data_line(&format!("  do      {}", risk.remedy));
     for source in &risk.source {
-        print::out(&format!("  source  {source}"));
+        print::data_line(&format!("  source  {source}"));
     }
 }

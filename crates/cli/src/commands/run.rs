@@ -17,15 +17,15 @@ use stagger_engine::supervisor::{self, Identity};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::guards::GuardWatcher;
-use super::{artifacts, place, state_folder, store, user, which};
+use super::{artifacts, run_or_newest, state_folder, store, store_location, user};
 use crate::args::{Cli, GoalArgs, RunArgs};
 use crate::clusters::{self, RunInput};
 use crate::config;
 use crate::documents;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::final_findings;
 use crate::forecasts::{self, Outlook};
-use crate::look_back;
 use crate::notify::{self, Notifier};
 use crate::plan_diff::differences;
 use crate::plan_file::SavedPlan;
@@ -34,7 +34,7 @@ use crate::print;
 use crate::show;
 use crate::show::live::Progress;
 use crate::show::plan::{Detail, PlanNotes};
-use stagger_report::sentences;
+use stagger_report::event_text;
 
 /// `run`
 pub(crate) async fn run(cli: &Cli, args: &RunArgs) -> Result<Exit, CliError> {
@@ -105,7 +105,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
             print::json(&documents::PLAN.of(&plan));
         } else {
             let which = planning.target.only.as_ref().map_or("", |_| "selected ");
-            print::out(&format!("Nothing to do: every {which}unit serves on the target."));
+            print::data_line(&format!("Nothing to do: every {which}unit serves on the target."));
         }
         return Ok(Exit::Done);
     }
@@ -123,7 +123,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     }
     let run = supervisor::new_run_id(Timestamp::now());
     let next = format!("this run, {run}; Ctrl-C stops after the wave, `stagger resume {run}` continues");
-    print::talk(&show::plan::plan(
+    print::status_line(&show::plan::plan(
         &plan,
         &planning.snapshot,
         &PlanNotes {
@@ -148,7 +148,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     };
     let (mut driver, lease) = supervisor::start(
         parts(cli, Arc::clone(&backend), &[], outlook).await?,
-        &Identity::of_this_process(),
+        &Identity::current_process(),
         run,
         planning.target,
         planning.policy,
@@ -191,7 +191,7 @@ fn plan_differs(agreed: Option<&Consent>, now: &Plan) -> Option<CliError> {
 /// `resume`
 pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliError> {
     let mut journal = store(cli).await?;
-    let run = which(&*journal, run).await?;
+    let run = run_or_newest(&*journal, run).await?;
     let replayed = supervisor::replay(&*journal, &run).await?;
     if let Some(ending) = replayed.ended() {
         // Before anything is asked of the cluster.
@@ -199,12 +199,12 @@ pub(crate) async fn resume(cli: &Cli, run: Option<&RunId>) -> Result<Exit, CliEr
             Exit::No,
             format!(
                 "run {run} is over: {}",
-                sentences::ending(ending, replayed.start().target.only.is_some())
+                event_text::ending(ending, replayed.start().target.only.is_some())
             ),
         ));
     }
     let is_to_pause = journal
-        .asked(&run)
+        .pending_commands(&run)
         .await?
         .iter()
         .any(|(_, command, _)| *command == Command::Pause);
@@ -228,7 +228,7 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
     let (driver, lease) = supervisor::resume(
         parts(cli, Arc::clone(&backend), &past, outlook).await?,
-        &Identity::of_this_process(),
+        &Identity::current_process(),
         run,
     )
     .await?;
@@ -261,7 +261,7 @@ fn document(cli: &Cli, run: &stagger_core::run::Run) {
 }
 
 /// What an error leaves: the run, what is being done to which unit, and how it goes on.
-fn left_open(run: &RunId, seen: &RunView) -> String {
+fn open_run_hint(run: &RunId, seen: &RunView) -> String {
     let at_work: Vec<String> = seen
         .current
         .iter()
@@ -304,13 +304,13 @@ async fn carry_out(
     let driven = match Interrupts::listen() {
         Ok(mut interrupts) => drive(&mut driver, &mut interrupts)
             .await
-            .map_err(|error| CliError::from(error).hint(left_open(&run, &view::run(driver.run(), None)))),
+            .map_err(|error| CliError::from(error).hint(open_run_hint(&run, &view::run(driver.run(), None)))),
         Err(error) => Err(error),
     };
     let end = match driven {
         Ok(Stopped::AtOnce) => {
-            print::talk(&format!("interrupted; next: `stagger resume {run}`"));
-            stays_stopped(cli, &run).await;
+            print::status_line(&format!("interrupted; next: `stagger resume {run}`"));
+            disable_auto_resume(cli, &run).await;
             print_held_guards(cli, &run, Stays::Open).await;
             document(cli, driver.run());
             lease.leave().await;
@@ -333,39 +333,39 @@ async fn carry_out(
     // What it came to is told before anybody is told here that it is over.
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
     if let Err(error) = lease.give_back(backend).await {
-        print::talk(&format!(
+        print::status_line(&format!(
             "{error}; it expires in {} s",
             backend.lock_expires().as_secs()
         ));
     }
-    let journal = place(cli)?;
+    let journal = store_location(cli)?;
     let exit = match end {
         Stopped::BetweenWaves | Stopped::AtOnce => {
-            print::talk(&format!(
+            print::status_line(&format!(
                 "stopped between two waves; next: `stagger resume {run}`"
             ));
             Exit::Interrupted
         }
         Stopped::Held(reason) => {
-            print::talk(&format!(
+            print::status_line(&format!(
                 "NEEDS YOU  {reason}\nonce settled: `stagger resume {run}`"
             ));
             print_held_guards(cli, &run, Stays::Held).await;
             Exit::NeedsYou
         }
         Stopped::Over(ending) => {
-            print::talk(&format!("run {run} is {}", sentences::ending(&ending, selected)));
+            print::status_line(&format!("run {run} is {}", event_text::ending(&ending, selected)));
             if let Some(next) = next {
-                print::talk(&next);
+                print::status_line(&next);
             }
-            look_back(cli, &run, last, &baseline).await;
+            report_final_findings(cli, &run, last, &baseline).await;
             match ending {
                 Ending::Done => Exit::Done,
                 Ending::Incomplete { .. } | Ending::RolledBack { .. } | Ending::Aborted => Exit::No,
             }
         }
     };
-    print::talk(&format!("journal: {journal} (stagger history {run})"));
+    print::status_line(&format!("journal: {journal} (stagger history {run})"));
     Ok(exit)
 }
 
@@ -379,7 +379,7 @@ enum Stays {
 }
 
 /// Where a unit carries runs on by itself, it must not undo what a person has just done: that looks like the death of a process.
-async fn stays_stopped(cli: &Cli, run: &RunId) {
+async fn disable_auto_resume(cli: &Cli, run: &RunId) {
     let goes_on = clusters::of_config(cli).is_ok_and(|cluster| cluster.resumes_automatically());
     if !goes_on {
         return;
@@ -389,7 +389,7 @@ async fn stays_stopped(cli: &Cli, run: &RunId) {
         Ok(supervisor::ask(&mut *store, run, Timestamp::now(), &Command::Pause, &user()).await?)
     };
     if let Err(error) = pause().await {
-        print::talk(&format!(
+        print::status_line(&format!(
             "the unit on the master may continue run {run}, since its pause could not be recorded: {}",
             error.message
         ));
@@ -402,17 +402,17 @@ async fn print_held_guards(cli: &Cli, run: &RunId, stays: Stays) {
         return;
     };
     let Ok(held) = holder.held().await else {
-        print::talk(&format!(
+        print::status_line(&format!(
             "cannot read the guards that the run still holds: `stagger {} guards`",
             holder.command()
         ));
         return;
     };
     for guard in held.iter().filter(|guard| guard.run == run.as_str()) {
-        print::talk(&format!("the guard {} stays until {}", guard.guard, guard.until));
+        print::status_line(&format!("the guard {} stays until {}", guard.guard, guard.until));
     }
     if let (Some(word), true) = (holder.passes(), !held.is_empty() || stays == Stays::Held) {
-        print::talk(&format!(
+        print::status_line(&format!(
             "jobs with --reason={word} run all the same; `stagger {} guards --drop` lets all of them run",
             holder.command()
         ));
@@ -421,25 +421,26 @@ async fn print_held_guards(cli: &Cli, run: &RunId, stays: Stays) {
 
 /// Says what a run that is over has left, and where guests are by now: nobody should have to look for that. The report has it
 /// too. `last`: the run's last event.
-async fn look_back(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Value) {
+async fn report_final_findings(cli: &Cli, run: &RunId, last: Seq, baseline: &serde_json::Value) {
     let lines = match clusters::of_config(cli) {
-        Ok(cluster) => cluster.look_back(run, baseline).await,
+        Ok(cluster) => cluster.final_findings(run, baseline).await,
         Err(error) => Err(error),
     };
     match lines {
         Ok(lines) => {
             for line in &lines {
-                print::talk(line);
+                print::status_line(line);
             }
             if lines.is_empty() {
                 return;
             }
-            let kept = artifacts(cli).and_then(|artifacts| look_back::keep(&artifacts, run, last, &lines));
+            let kept =
+                artifacts(cli).and_then(|artifacts| final_findings::save(&artifacts, run, last, &lines));
             if let Err(error) = kept {
-                print::talk(&format!("the report will not have this: {}", error.message));
+                print::status_line(&format!("the report will not have this: {}", error.message));
             }
         }
-        Err(error) => print::talk(&format!(
+        Err(error) => print::status_line(&format!(
             "cannot read what the run still holds: {}",
             error.message
         )),
@@ -482,6 +483,6 @@ impl Signals for Interrupts {
     }
 
     fn stopping(&mut self) {
-        print::talk("stopping after this wave; press Ctrl-C again to stop now");
+        print::status_line("stopping after this wave; press Ctrl-C again to stop now");
     }
 }

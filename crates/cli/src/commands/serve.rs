@@ -20,7 +20,7 @@ use crate::documents::{self, TokenList, TokenRow};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::state::{place, place_of, state_folder};
+use crate::state::{place_of, state_folder, store_location};
 
 /// `serve`
 pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError> {
@@ -45,14 +45,14 @@ pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError>
             "serving at {path}\n\
              From your own machine: `ssh -L 8080:{path} {host}`, then http://localhost:8080/",
             path = path.display(),
-            host = Identity::of_this_process().host,
+            host = Identity::current_process().host,
         ),
         Listen::Handed { .. } => "serving at the socket that was handed over".to_owned(),
         Listen::Address { address, .. } => {
             format!("serving at https://{address}/, with tokens")
         }
     };
-    let ready = || print::talk(&told);
+    let ready = || print::status_line(&told);
     stagger_serve::serve(settings, listen, ready, stop_asked()).await?;
     Ok(Exit::Done)
 }
@@ -76,7 +76,7 @@ fn sites(cli: &Cli, args: &ServeArgs) -> Result<Vec<Served>, CliError> {
     let mut all = vec![Served {
         // Runs are told without a configuration too.
         cluster: config::path(cli).and_then(|path| config::name_of(&path)).ok(),
-        place: place(cli)?,
+        place: store_location(cli)?,
         words,
     }];
     for Site { config, state } in &args.also {
@@ -128,7 +128,7 @@ async fn stores(sites: &[Served]) -> Result<Vec<RunStore>, CliError> {
     }
     if answers > 0 {
         for (name, error) in &away {
-            print::talk(&format!("the store {name} does not answer: {error}"));
+            print::status_line(&format!("the store {name} does not answer: {error}"));
         }
         return Ok(stores);
     }
@@ -196,13 +196,13 @@ pub(crate) fn token(cli: &Cli, args: &TokenCommand) -> Result<Exit, CliError> {
                 },
                 Timestamp::now(),
             )?;
-            print::out(&token);
-            print::talk("it is shown only once: only its digest is kept");
+            print::data_line(&token);
+            print::status_line("it is shown only once: only its digest is kept");
         }
         TokenCommand::List => list(cli, &tokens)?,
         TokenCommand::Revoke { name } => {
             tokens.revoke(name)?;
-            print::talk(&format!("{name} is revoked"));
+            print::status_line(&format!("{name} is revoked"));
         }
     }
     Ok(Exit::Done)
@@ -223,7 +223,7 @@ fn list(cli: &Cli, tokens: &Tokens) -> Result<(), CliError> {
         return Ok(());
     }
     if rows.is_empty() {
-        print::out("There is no token.");
+        print::data_line("There is no token.");
     }
     for row in rows {
         let clusters = match &row.clusters {
@@ -235,10 +235,10 @@ fn list(cli: &Cli, tokens: &Tokens) -> Result<(), CliError> {
             None => "all clusters".to_owned(),
         };
         let until = if row.expired { "expired" } else { "until" };
-        print::out(&format!(
+        print::data_line(&format!(
             "{:<20} {:<8} {until} {:.0}  {clusters}",
             row.name,
-            row.role.word(),
+            row.role.as_str(),
             row.expires
         ));
     }

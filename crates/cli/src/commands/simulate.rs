@@ -25,7 +25,7 @@ use crate::print;
 use crate::show;
 use crate::show::live::Progress;
 use crate::show::plan::{Detail, PlanNotes};
-use stagger_report::{duration, sentences};
+use stagger_report::{duration, event_text};
 
 /// How long a simulation lasts for those who watch, in seconds.
 const WATCHED: f64 = 40.0;
@@ -35,7 +35,7 @@ pub(crate) async fn simulate(cli: &Cli, scenario: &Path, fast: bool) -> Result<E
     let name = scenario.display().to_string();
     let text = std::fs::read_to_string(scenario)
         .map_err(|error| CliError::usage(format!("read the scenario {name}: {error}")))?;
-    tell(cli, &text, &name, fast).await
+    run_document(cli, &text, &name, fast).await
 }
 
 /// The scenario in that text.
@@ -50,10 +50,10 @@ pub(super) fn parsed(text: &str, name: &str) -> Result<Scenario, CliError> {
     })
 }
 
-pub(super) async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
+pub(super) async fn run_document(cli: &Cli, text: &str, name: &str, fast: bool) -> Result<Exit, CliError> {
     let scenario = parsed(text, name)?;
     if !cli.json {
-        print::talk(scenario.about.trim());
+        print::status_line(scenario.about.trim());
         show_plan(&scenario).await?;
     }
     let listener: Box<dyn Listener> = if cli.json {
@@ -62,13 +62,13 @@ pub(super) async fn tell(cli: &Cli, text: &str, name: &str, fast: bool) -> Resul
         Box::new(Progress::new(&[], Outlook::default()))
     };
     let watched = (!fast && !cli.json).then_some(WATCHED);
-    let (report, folder) = played(cli, &scenario, watched, listener).await?;
+    let (report, folder) = play_recorded(cli, &scenario, watched, listener).await?;
     show_report(cli, &report, &folder);
     Ok(exit_of(&scenario, &report))
 }
 
 /// Plays it in so many seconds, or as fast as can be, and says where its journal is.
-pub(super) async fn played(
+pub(super) async fn play_recorded(
     cli: &Cli,
     scenario: &Scenario,
     watched: Option<f64>,
@@ -87,7 +87,7 @@ pub(super) async fn played(
     let pace = watched.map_or(ClockSpeed::Fast, |watched| ClockSpeed::Real {
         factor: watched / rehearsal.took.as_secs_f64().max(1.0),
     });
-    let folder = a_folder_of_its_own(
+    let folder = create_unique_folder(
         &state_folder(cli)?.join("simulations"),
         &format!(
             "{}-{}",
@@ -135,7 +135,7 @@ async fn run(
 }
 
 /// Two simulations may begin in one second: each has its journal for itself.
-fn a_folder_of_its_own(among: &Path, name: &str) -> Result<PathBuf, CliError> {
+fn create_unique_folder(among: &Path, name: &str) -> Result<PathBuf, CliError> {
     std::fs::create_dir_all(among).map_err(|error| cannot_make(among, &error))?;
     let mut number = 1;
     loop {
@@ -177,7 +177,7 @@ pub(super) fn scratch() -> Result<TempDir, CliError> {
 }
 
 /// The cluster of a scenario as it is first seen, and the target.
-pub(super) async fn looked_at(scenario: &Scenario) -> Result<(Snapshot, Target), CliError> {
+pub(super) async fn initial_state(scenario: &Scenario) -> Result<(Snapshot, Target), CliError> {
     let sim = Sim::new(scenario.cluster.clone(), Vec::new()).map_err(simulation_failed)?;
     // In the world's own time: an answer may take its while there.
     let looked = tokio::task::spawn_blocking(move || sim.carry_out(ClockSpeed::Fast, sim.observe()));
@@ -190,7 +190,7 @@ pub(super) async fn looked_at(scenario: &Scenario) -> Result<(Snapshot, Target),
 }
 
 async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
-    let (snapshot, wanted) = looked_at(scenario).await?;
+    let (snapshot, wanted) = initial_state(scenario).await?;
     let (aside, earned) = (BTreeMap::new(), BTreeMap::new());
     let made = plan(&PlanningInput {
         snapshot: &snapshot,
@@ -200,8 +200,8 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
         earned: &earned,
         parent: None,
     });
-    print::talk("");
-    print::talk(&show::plan::plan(
+    print::status_line("");
+    print::status_line(&show::plan::plan(
         &made,
         &snapshot,
         &PlanNotes::default(),
@@ -214,7 +214,7 @@ async fn show_plan(scenario: &Scenario) -> Result<(), CliError> {
 
 pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
     let ending = match &report.ending {
-        SimEnding::Over(ending) => sentences::ending(ending, false),
+        SimEnding::Over(ending) => event_text::ending(ending, false),
         SimEnding::Held(reason) => format!("needs you: {reason}"),
         SimEnding::Endless(reason) => format!("still held after days: {reason}"),
     };
@@ -238,8 +238,8 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         }));
         return;
     }
-    print::out(&format!("\n{}", capitalized(&ending)));
-    print::out(&format!(
+    print::data_line(&format!("\n{}", capitalized(&ending)));
+    print::data_line(&format!(
         "{} waves of {} planned, {} units changed; {} on the cluster's clock, {} forecast",
         report.waves,
         report.planned_waves,
@@ -247,7 +247,7 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         duration(report.took),
         duration(report.forecast),
     ));
-    print::out(&format!(
+    print::data_line(&format!(
         "{} stops, {} availability violations, {} undetectable false reports, {} guards not cleared",
         report.truth.stops,
         report.truth.violations.len(),
@@ -255,10 +255,10 @@ pub(super) fn show_report(cli: &Cli, report: &SimReport, folder: &Path) {
         report.guards.len()
     ));
     for finding in &report.findings {
-        print::out(&format!("  {finding}"));
+        print::data_line(&format!("  {finding}"));
     }
-    print::out(&format!("Journal: {}", folder.join("journal.db").display()));
-    print::out(&format!(
+    print::data_line(&format!("Journal: {}", folder.join("journal.db").display()));
+    print::data_line(&format!(
         "Next: stagger --state {} history {}",
         folder.display(),
         report.run
@@ -289,7 +289,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let among = state.path().join("simulations");
         let names: Vec<_> = (0..3)
-            .map(|_| a_folder_of_its_own(&among, "demo-20260101-000000").unwrap())
+            .map(|_| create_unique_folder(&among, "demo-20260101-000000").unwrap())
             .map(|folder| folder.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `ganeti resume`: carries on by itself what goes on on this node, for a timer on every node that may be master.
+//! `ganeti resume`: continues the run that belongs on this node, for a timer on every master candidate.
 
 use std::io::IsTerminal as _;
 
@@ -9,11 +9,11 @@ use stagger_engine::cluster::{Anchor, LockRecord};
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 use stagger_ganeti::lock::same_host;
-use stagger_ganeti::succession::Succession;
+use stagger_ganeti::takeover::Succession;
 
 use super::recover::RECOVERY;
 use super::run::continue_run;
-use super::{guards, place, store};
+use super::{guards, store, store_location};
 use crate::args::Cli;
 use crate::clusters::ganeti;
 use crate::error::CliError;
@@ -37,10 +37,10 @@ enum Next {
 
 /// `ganeti resume`: 0 where nothing is to be carried on here.
 pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
-    let host = Identity::of_this_process().host;
+    let host = Identity::current_process().host;
     let backend = ganeti::recovery_backend(cli).await?;
     let open = backend.succession(&host).await?;
-    let store = if place(cli)?.exists() {
+    let store = if store_location(cli)?.exists() {
         Some(store(cli).await?)
     } else {
         None
@@ -51,18 +51,18 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
         Next::Nothing(why) => {
             // A timer asks each minute, and nobody reads that.
             if std::io::stderr().is_terminal() {
-                print::talk(&format!("there is no run to resume here: {why}"));
+                print::status_line(&format!("there is no run to resume here: {why}"));
             }
             Ok(Exit::Done)
         }
         Next::Journalless(by) => match backend.lives(&by).await {
             Ok(true) => Ok(Exit::Done),
-            Ok(false) => lost(cli, &by).await,
+            Ok(false) => release_lost_run(cli, &by).await,
             Err(error) => Err(SuperviseError::Lock(error).into()),
         },
         Next::HandedAway(by, to) => match backend.lives(&by).await {
             Ok(true) => Ok(Exit::Done),
-            Ok(false) => Err(stranded(&by.run, &to)),
+            Ok(false) => Err(stranded_error(&by.run, &to)),
             Err(error) => Err(SuperviseError::Lock(error).into()),
         },
         Next::Person(what, hint) => Err(CliError::new(Exit::NeedsYou, what).hint(hint)),
@@ -72,10 +72,10 @@ pub(crate) async fn resume(cli: &Cli) -> Result<Exit, CliError> {
 
 /// Who carried a run out has ended, as by the loss of its machine, and its journal with it. What it holds of the job queue is given
 /// back at its expiry: the process that would have seen to that is gone too.
-async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
+async fn release_lost_run(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
     let run = &by.run;
     let what = format!("run {run} is interrupted: {by} is silent, and its journal is not here");
-    print::talk(&what);
+    print::status_line(&what);
     guards::clear_expired(cli).await?;
     if run.as_str().starts_with(RECOVERY) {
         return Err(
@@ -89,7 +89,7 @@ async fn lost(cli: &Cli, by: &LockRecord) -> Result<Exit, CliError> {
 }
 
 /// Who handed a run over has ended before the other node became the master.
-fn stranded(run: &RunId, to: &str) -> CliError {
+fn stranded_error(run: &RunId, to: &str) -> CliError {
     CliError::new(
         Exit::NeedsYou,
         format!("run {run} is interrupted: it was handed over to {to}, which has not become the master"),
@@ -147,7 +147,7 @@ async fn next(
         return Ok(None);
     }
     // Whoever leaves at once asks for a pause: a timer does not undo it.
-    let asked = store.asked(run).await?;
+    let asked = store.pending_commands(run).await?;
     let asked = asked.into_iter().map(|(_, command, _)| command);
     let last = asked
         .filter(|command| matches!(command, Command::Pause | Command::Resume))
@@ -160,7 +160,7 @@ async fn next(
     }
     let presence = store.presence(run).await?;
     let at_work = presence
-        .filter(|presence| presence.nobody().is_none())
+        .filter(|presence| presence.interruption_reason().is_none())
         .and_then(|presence| presence.claim);
     // In a journal that was copied here, who was at work there is still told of.
     if let Some(claim) = at_work.filter(|claim| !handed_over || same_host(&claim.host, host)) {

@@ -1,4 +1,4 @@
-//! `verify`: whether a journal keeps the laws, by other means than those that wrote it.
+//! `verify`: whether a journal keeps the laws, independently of the code that wrote it.
 
 use stagger_report::{Verification, verify};
 
@@ -16,13 +16,13 @@ pub(crate) async fn verify_run(cli: &Cli, args: &args::VerifyArgs) -> Result<Exi
     if cli.json {
         print::json(&documents::VERIFICATION.of(&verified));
     } else {
-        print::out(&shown(&verified));
+        print::data_line(&report_text(&verified));
     }
     Ok(if verified.holds() { Exit::Done } else { Exit::No })
 }
 
 /// The verdict first, then each law, and where it is broken.
-fn shown(verified: &Verification) -> String {
+fn report_text(verified: &Verification) -> String {
     let Verification {
         run, events, over, ..
     } = verified;

@@ -46,7 +46,7 @@ pub(super) async fn show(cli: &Cli, cluster: &dyn Cluster, all: bool) -> Result<
         print_units(&snapshot, all);
     } else {
         for line in lines_of(&services, all) {
-            print::out(&line);
+            print::data_line(&line);
         }
     }
     Ok(if answers { Exit::Done } else { Exit::Unreachable })
@@ -67,11 +67,11 @@ fn by_release(snapshot: &Snapshot) -> BTreeMap<(String, String), Vec<UnitId>> {
 }
 
 fn print_units(snapshot: &Snapshot, all: bool) {
-    print::out(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
+    print::data_line(&format!("{:<6} {:<10} {:>5}  units", "kind", "release", "count"));
     for ((kind, revision), units) in by_release(snapshot) {
         let line = |units: &[UnitId]| {
             let names = fit(&compress(units), print::width().saturating_sub(26));
-            print::out(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
+            print::data_line(&format!("{kind:<6} {revision:<10} {:>5}  {names}", units.len()));
         };
         if all {
             units.chunks(1).for_each(line);

@@ -1,4 +1,4 @@
-//! `watch`: a run as it goes, from any terminal.
+//! `watch`: the live view of a run, from any terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use stagger_core::view::{self, RunVerdict, RunView};
 use stagger_engine::driver::DriveError;
 use stagger_engine::store::JournalStore;
 use stagger_engine::supervisor;
+use stagger_report::event_text::{command_words, event_lines};
 use stagger_report::forecast::RunForecast;
-use stagger_report::sentences::{command_words, told};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
@@ -27,7 +27,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::forecasts::Outlook;
 use crate::print;
-use crate::state::which;
+use crate::state::run_or_newest;
 use crate::watch_screen::{KeyAction, Screen, ScreenData, draw, key};
 
 /// So often the store is looked at, and that of an operator.
@@ -48,7 +48,7 @@ struct Source<'a> {
 /// `watch`
 pub(crate) async fn watch_run(cli: &Cli, args: &args::WatchArgs) -> Result<Exit, CliError> {
     let store = store_of(cli, &args.kube).await?;
-    let run = which(&*store, args.run.as_ref()).await?;
+    let run = run_or_newest(&*store, args.run.as_ref()).await?;
     let mut source = Source {
         store,
         run,
@@ -60,7 +60,7 @@ pub(crate) async fn watch_run(cli: &Cli, args: &args::WatchArgs) -> Result<Exit,
     }
     // Whatever is wrong with the run is told before the screen is taken.
     let first = source.read().await?;
-    let over = over_by_a_signal();
+    let over = stop_on_signal();
     let mut terminal = ratatui::try_init().map_err(|error| screen_failed(&error))?;
     let ended = on_screen(source, first, &mut terminal, &over).await;
     ratatui::try_restore().map_err(|error| screen_failed(&error))?;
@@ -76,7 +76,7 @@ fn screen_failed(error: &std::io::Error) -> CliError {
 }
 
 /// Becomes true when somebody ends this process, or its terminal goes: the screen is given back all the same.
-fn over_by_a_signal() -> Arc<AtomicBool> {
+fn stop_on_signal() -> Arc<AtomicBool> {
     let over = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&over);
     tokio::spawn(async move {
@@ -151,7 +151,7 @@ async fn on_screen(
         }
         if looked.elapsed() >= source.every() {
             looked = std::time::Instant::now();
-            source.look_again(&mut shown).await;
+            source.refresh(&mut shown).await;
         }
     }
 }
@@ -178,7 +178,7 @@ impl Source<'_> {
     }
 
     /// Reads the run once more if anything was written; what cannot be read is told beside what was read last.
-    async fn look_again(&mut self, shown: &mut ScreenData) {
+    async fn refresh(&mut self, shown: &mut ScreenData) {
         // An operator's journals have no mark that others write.
         let is_new = self.kube.is_some()
             || self
@@ -201,20 +201,20 @@ impl Source<'_> {
         let read = reading(&*self.store, &self.run).await?;
         Ok(ScreenData {
             view: self.view(&read.run).await?,
-            left: self.left(&read.run).await,
-            words: read.words(),
+            left: self.remaining_forecast(&read.run).await,
+            words: read.pending_approvals(),
             read,
             unread: None,
         })
     }
 
     /// How long the rest takes by earlier runs.
-    async fn left(&mut self, run: &Run) -> Option<RunForecast> {
+    async fn remaining_forecast(&mut self, run: &Run) -> Option<RunForecast> {
         let outlook = match self.outlook.take() {
             Some(known) => known,
             None => Outlook::of_run(&*self.store, run).await,
         };
-        self.outlook.insert(outlook).left(run)
+        self.outlook.insert(outlook).remaining(run)
     }
 
     fn no_start(&self) -> CliError {
@@ -227,7 +227,7 @@ impl Source<'_> {
         if self.kube.is_some() {
             return Ok(seen);
         }
-        Ok(match supervisor::nobody(&*self.store, run).await? {
+        Ok(match supervisor::interruption_reason(&*self.store, run).await? {
             Some(why) => seen.without_a_holder(why),
             None => seen,
         })
@@ -239,7 +239,7 @@ async fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
     let mut shown = 0;
     loop {
         let entries = source.store.journal(&source.run).await?;
-        let told = told(&entries).map_err(DriveError::Illegal)?;
+        let told = event_lines(&entries).map_err(DriveError::Illegal)?;
         let (run, lines) = told.ok_or_else(|| source.no_start())?;
         if cli.json {
             for entry in entries.iter().filter(|entry| entry.seq > shown) {
@@ -247,15 +247,15 @@ async fn follow(cli: &Cli, source: &Source<'_>) -> Result<Exit, CliError> {
             }
         } else {
             for line in lines.iter().filter(|line| line.seq > shown) {
-                print::out(&format!("{:.0} {:<9}{}", line.at, line.word, line.text));
+                print::data_line(&format!("{:.0} {:<9}{}", line.at, line.word, line.text));
             }
         }
         shown = entries.last().map_or(shown, |entry| entry.seq);
         let seen = source.view(&run).await?;
         let goes_on = matches!(seen.verdict, RunVerdict::Running | RunVerdict::Held);
-        if !goes_on || print::unwritten().is_some() {
+        if !goes_on || print::write_error().is_some() {
             if !cli.json {
-                print::out(&format!("{}  {}", seen.verdict, seen.why));
+                print::data_line(&format!("{}  {}", seen.verdict, seen.why));
             }
             return Ok(Exit::of(seen.verdict));
         }

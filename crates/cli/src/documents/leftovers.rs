@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stagger_ganeti::recovery::Recovered;
-use stagger_ganeti::recovery::leftovers::{self, InstanceChange, words};
+use stagger_ganeti::recovery::leftovers::{self, InstanceChange, batch_text};
 
 use super::HeldGuard;
 
@@ -98,7 +98,7 @@ impl Leftovers {
             drained: visit.role == stagger_ganeti::facts::NodeRole::Drained,
             run: visit.notes.run.as_ref().map(ToString::to_string),
             since: visit.notes.since,
-            plan: visit.plan.iter().map(words).collect(),
+            plan: visit.plan.iter().map(batch_text).collect(),
             refused: visit.refused,
             instances: visit.instances.into_iter().map(instance).collect(),
             node: visit.node,

@@ -1,4 +1,4 @@
-//! `simulate` with a goal: what it came to on a copy of the cluster.
+//! The document of `simulate` with a goal: its result on a copy of the cluster.
 
 use schemars::JsonSchema;
 use serde::Serialize;

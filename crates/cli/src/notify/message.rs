@@ -1,10 +1,10 @@
-//! What is told of a run.
+//! The messages about a run.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use stagger_core::model::Code;
 use stagger_core::run::{Ending, Entry, Event, Run};
-use stagger_report::sentences::EventLine;
+use stagger_report::event_text::EventLine;
 
 /// Whether somebody is woken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Message {
 impl Message {
     /// What an event is worth; `None`: nothing.
     pub(crate) fn of(entry: &Entry, line: &EventLine, run: &Run) -> Option<Self> {
-        let (importance, kind, next) = what(&entry.event, run)?;
+        let (importance, kind, next) = classify(&entry.event, run)?;
         let start = run.start();
         let (cluster, id) = (start.cluster.to_string(), start.run.to_string());
         let text = format!("{}: {} {}{}", start.target.title, line.word, line.text, next);
@@ -116,7 +116,7 @@ impl Message {
 }
 
 /// Whether somebody is woken, which sort it is, and what can be done.
-fn what(event: &Event, run: &Run) -> Option<(Importance, &'static str, String)> {
+fn classify(event: &Event, run: &Run) -> Option<(Importance, &'static str, String)> {
     use Importance::{Digest, Urgent};
     let id = &run.start().run;
     Some(match event {

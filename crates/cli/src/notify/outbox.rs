@@ -1,4 +1,4 @@
-//! What was told to whom, and what is to be told next.
+//! The outbox: delivered messages, and the next one, for each receiver.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use stagger_core::model::RunId;
 use stagger_core::run::{Entry, Event};
 use stagger_engine::store::JournalStore;
-use stagger_report::sentences::told;
+use stagger_report::event_text::event_lines;
 
 use super::send::{SendError, Sender};
 use super::{Importance, Message, NotifyLevel, Receiver};
@@ -54,7 +54,7 @@ impl Notifier {
         };
         for receiver in receivers {
             let store = open().await?;
-            let begun = since(&store.journal(run).await?);
+            let begun = first_new_event(&store.journal(run).await?);
             let teller = Teller {
                 run: run.clone(),
                 store,
@@ -67,7 +67,7 @@ impl Notifier {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(failed)?;
             let thread = std::thread::Builder::new().name("notify".to_owned());
-            let thread = thread.spawn(move || runtime.block_on(teller.tell()));
+            let thread = thread.spawn(move || runtime.block_on(teller.deliver()));
             this.threads.push(thread.map_err(failed)?);
         }
         Ok(this)
@@ -96,7 +96,7 @@ struct Teller {
 }
 
 impl Teller {
-    async fn tell(mut self) {
+    async fn deliver(mut self) {
         let mut left: Option<Instant> = None;
         let mut again = Instant::now();
         loop {
@@ -120,7 +120,7 @@ impl Teller {
             } else {
                 "`stagger resume` sends them"
             };
-            print::talk(&format!(
+            print::status_line(&format!(
                 "{}: {} notifications not delivered ({}); {next}",
                 self.queue.name,
                 self.queue.waiting.len(),
@@ -148,7 +148,7 @@ impl Teller {
 
 /// All that a journal is worth telling.
 pub(super) fn messages(entries: &[Entry]) -> Vec<Message> {
-    let Ok(Some((run, lines))) = told(entries) else {
+    let Ok(Some((run, lines))) = event_lines(entries) else {
         return Vec::new();
     };
     let lines: BTreeMap<u64, _> = lines.iter().map(|line| (line.seq, line)).collect();
@@ -159,7 +159,7 @@ pub(super) fn messages(entries: &[Entry]) -> Vec<Message> {
 }
 
 /// After which event a receiver is told that was not known before: what was before the process of now is old.
-fn since(entries: &[Entry]) -> u64 {
+fn first_new_event(entries: &[Entry]) -> u64 {
     let taken = entries
         .iter()
         .filter(|entry| matches!(entry.event, Event::LeaseTaken { .. }));
@@ -211,12 +211,12 @@ impl Queue {
             why: None,
         };
         // At once: a process that is killed before it has told anything would leave no word that there was something to tell.
-        this.keep();
+        this.save_position();
         Ok(this)
     }
 
     /// Writes down up to which event it was told. Where that cannot be written, whoever resumes tells it once more.
-    fn keep(&self) {
+    fn save_position(&self) {
         if let Some(folder) = self.file.parent() {
             std::fs::create_dir_all(folder).ok();
         }
@@ -259,17 +259,17 @@ impl Queue {
                 return;
             }
             match self.sender.send(message).await {
-                Ok(()) => self.has_told(),
+                Ok(()) => self.mark_delivered(),
                 Err(SendError { why, for_good: true }) => {
-                    print::talk(&format!(
+                    print::status_line(&format!(
                         "{} rejected a notification ({why}); it is not retried",
                         self.name
                     ));
-                    self.has_told();
+                    self.mark_delivered();
                 }
                 Err(SendError { why, .. }) => {
                     if self.tries == 0 {
-                        print::talk(&format!(
+                        print::status_line(&format!(
                             "{} did not take a notification ({why}); retrying",
                             self.name
                         ));
@@ -283,13 +283,13 @@ impl Queue {
         }
     }
 
-    fn has_told(&mut self) {
+    fn mark_delivered(&mut self) {
         (self.tries, self.why) = (0, None);
         let Some(message) = self.waiting.pop_front() else {
             return;
         };
         self.told = message.seq;
-        self.keep();
+        self.save_position();
     }
 }
 

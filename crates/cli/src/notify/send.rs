@@ -1,4 +1,4 @@
-//! A message on its way: one attempt.
+//! One attempt to deliver a message.
 
 use std::process::Stdio;
 use std::time::Duration;

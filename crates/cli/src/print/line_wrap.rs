@@ -1,4 +1,4 @@
-//! Lines that are wider than a terminal, folded where a column of text begins.
+//! Wraps lines that are wider than a terminal, at the beginning of a text column.
 
 use std::borrow::Cow;
 

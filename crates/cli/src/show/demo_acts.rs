@@ -1,4 +1,4 @@
-//! The demo in three acts: the map of waves; a run in which one unit does not come back; its process killed, and followed.
+//! The demo in three acts: the map of waves; a run in which one unit fails; a run that is killed and resumed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use stagger_engine::driver::Listener;
 
 use crate::print;
 use stagger_report::names::{Places, compress, fit};
-use stagger_report::{duration, sentences};
+use stagger_report::{duration, event_text};
 
 /// Rows of the map are no wider than this.
 const WIDTH: usize = 100;
@@ -66,18 +66,18 @@ impl Acts {
             &format!("  {:>2}:{:02}  {text}", since / 60, since % 60),
             print::width(),
         );
-        print::talk(&text);
+        print::status_line(&text);
     }
 
     /// What an event is worth in a line.
-    fn told(&mut self, entry: &Entry, run: &Run) -> Option<String> {
+    fn event_text(&mut self, entry: &Entry, run: &Run) -> Option<String> {
         match &entry.event {
             Event::LeaseTaken { .. } => {
                 self.taken += 1;
                 if self.taken == 1 {
                     return None;
                 }
-                print::talk(
+                print::status_line(
                     "\n3  The process is killed in mid-wave. Another reads the journal, takes the lock, and continues\n",
                 );
                 Some(match run.open().count() {
@@ -90,7 +90,7 @@ impl Acts {
             Event::WaveOpened { stage, units, .. } => {
                 self.wave += 1;
                 let units: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
-                let places = Places::of(&run.start().topology).tell(&units, 60);
+                let places = Places::of(&run.start().topology).describe(&units, 60);
                 Some(format!("wave {:<3} {stage}: {places}", self.wave))
             }
             Event::WaveFailed { units, reason, .. } => {
@@ -102,9 +102,9 @@ impl Acts {
                 "         {unit} is rolled back and set aside; the others continue"
             )),
             Event::StepPassed { step } => Some(format!("step     {step}")),
-            Event::Asked { command, .. } => Some(format!("operator: {}", sentences::command_words(command))),
+            Event::Asked { command, .. } => Some(format!("operator: {}", event_text::command_words(command))),
             Event::Held { reason } => Some(format!("HELD     {reason}")),
-            Event::Ended { outcome } => Some(sentences::ending(outcome, false)),
+            Event::Ended { outcome } => Some(event_text::ending(outcome, false)),
             Event::Started(_)
             | Event::JournalBehind
             | Event::Planned { .. }
@@ -126,7 +126,7 @@ impl Acts {
 impl Listener for Acts {
     fn event(&mut self, entry: &Entry, run: &Run) {
         self.began.get_or_insert(entry.at);
-        if let Some(text) = self.told(entry, run) {
+        if let Some(text) = self.event_text(entry, run) {
             self.line(entry.at, &text);
         }
     }

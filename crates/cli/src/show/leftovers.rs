@@ -1,7 +1,7 @@
-//! What runs have left in a Ganeti, as a person reads it.
+//! The leftovers of runs in a Ganeti, as text.
 
 use stagger_ganeti::facts::NodeRole;
-use stagger_ganeti::recovery::leftovers::{GanetiLeftovers, InstanceLeftover, VisitLeftover, words};
+use stagger_ganeti::recovery::leftovers::{GanetiLeftovers, InstanceLeftover, VisitLeftover, batch_text};
 
 /// All of it: nodes with what was taken from them and how it is given back, then guards, then what filters remember.
 pub(crate) fn leftovers(left: &GanetiLeftovers) -> String {
@@ -53,7 +53,7 @@ fn of_visit(visit: &VisitLeftover) -> Vec<String> {
     let mut lines = vec![format!(
         "{}  {drained}held by {}{since}",
         visit.node,
-        visit.notes.whose()
+        visit.notes.owner_text()
     )];
     lines.extend(
         visit
@@ -73,13 +73,18 @@ fn of_visit(visit: &VisitLeftover) -> Vec<String> {
                 .to_owned(),
         );
     }
-    lines.extend(visit.plan.iter().map(|batch| format!("  -> {}", words(batch))));
+    lines.extend(
+        visit
+            .plan
+            .iter()
+            .map(|batch| format!("  -> {}", batch_text(batch))),
+    );
     lines.extend(visit.refused.iter().map(|why| format!("  not now: {why}")));
     lines
 }
 
 fn of_instance(instance: &InstanceLeftover) -> String {
-    let what = format!("{} {}", instance.name, instance.done.words());
+    let what = format!("{} {}", instance.name, instance.done.text());
     match &instance.now {
         Some((node, status)) => format!("{what}: on {node}, {status}"),
         None => format!("{what}, and is gone"),

@@ -1,5 +1,5 @@
-//! Progress while a run is carried out: events scroll, and on a terminal a foot of a few lines is
-//! redrawn below them. Elsewhere, one line an event and a heartbeat.
+//! Progress while a run is carried out: events scroll, and on a terminal a footer of a few lines is redrawn
+//! below them. Elsewhere, one line per event and a heartbeat.
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::run::{Entry, Run};
@@ -10,7 +10,7 @@ use stagger_report::forecast::RunForecast;
 use stagger_report::history::HistoryRecorder;
 use stagger_report::names::fit;
 use stagger_report::text::{self, Piece, TextRow, Tone};
-use stagger_report::{History, sentences};
+use stagger_report::{History, event_text};
 
 use super::paint::painted;
 use crate::forecasts::Outlook;
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
     live: bool,
     drawn: usize,
     last: Option<Timestamp>,
-    lines: sentences::Lines,
+    lines: event_text::Lines,
     /// What happened so far; `None`: nothing did.
     recorder: Option<HistoryRecorder>,
     outlook: Outlook,
@@ -41,7 +41,7 @@ impl Progress {
             live: print::live(),
             drawn: 0,
             last: None,
-            lines: sentences::Lines::default(),
+            lines: event_text::Lines::default(),
             recorder: HistoryRecorder::of(past),
             outlook,
         }
@@ -73,7 +73,7 @@ impl Progress {
             (print::height() / SHARE).min(FOOT),
         );
         let view = view::run(run, waiting);
-        let left = self.outlook.left(run);
+        let left = self.outlook.remaining(run);
         let rows = foot(&view, recorder.history(), left.as_ref(), now, width, height);
         self.drawn = rows.len();
         for row in &rows {
@@ -91,13 +91,13 @@ impl Drop for Progress {
 impl Listener for Progress {
     fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Locked { holder, until } => print::talk(&format!(
+            Notice::Locked { holder, until } => print::status_line(&format!(
                 "the cluster is locked by {holder}; if that is not renewed, it is free at {until:.0}"
             )),
-            Notice::Behind(Anchor { run, seq, .. }) => print::talk(&format!(
+            Notice::Behind(Anchor { run, seq, .. }) => print::status_line(&format!(
                 "the journal of run {run} is older than the cluster, which recorded event {seq}: it was restored, or its database lost writes. Each host is fenced first against what was started since"
             )),
-            Notice::Unheard(Anchor { run, .. }) => print::talk(&format!(
+            Notice::Unheard(Anchor { run, .. }) => print::status_line(&format!(
                 "run {run} of this cluster has started since, and is not in this journal: the journal was restored, or \
                  that run has its journal elsewhere. Each host is fenced first against what was started since"
             )),
@@ -110,12 +110,12 @@ impl Listener for Progress {
         self.record(entry);
         if let Some((word, text)) = self.lines.line(entry, run) {
             if self.live {
-                print::talk(&fit(
+                print::status_line(&fit(
                     &format!("{} {word:<9}{text}", entry.at.strftime("%H:%M:%S")),
                     print::width(),
                 ));
             } else {
-                print::talk(&format!("{:.0} {word:<9}{text}", entry.at));
+                print::status_line(&format!("{:.0} {word:<9}{text}", entry.at));
             }
         }
         if self.live && run.ended().is_none() {
@@ -133,7 +133,7 @@ impl Listener for Progress {
             .is_none_or(|last| again.duration_since(last) >= HEARTBEAT)
         {
             let view = view::run(run, Some(waiting));
-            print::talk(&format!("{again:.0} {:<9}{} {}", "still", view.verdict, view.why));
+            print::status_line(&format!("{again:.0} {:<9}{} {}", "still", view.verdict, view.why));
             self.last = Some(again);
         }
     }

@@ -1,4 +1,4 @@
-//! How things are shown to people.
+//! Text output.
 
 pub(crate) mod demo_acts;
 pub(crate) mod leftovers;

@@ -1,4 +1,4 @@
-//! How rows of a report look in a terminal: the one table of colours, for what is printed and for the screen of `watch`.
+//! Colours of report rows in a terminal: the one table for printed text and for the screen of `watch`.
 
 use std::fmt::Write as _;
 

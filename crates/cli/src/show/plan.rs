@@ -127,8 +127,8 @@ pub(crate) fn plan(
         text.push('\n');
         waves(&mut text, stage, &places, all, width);
     }
-    emptied(&mut text, plan, detail, width);
-    uncomfortable(&mut text, plan, terms, beside.risks, width);
+    evacuations(&mut text, plan, detail, width);
+    print_warnings(&mut text, plan, terms, beside.risks, width);
     if plan.is_empty() {
         text.push_str("\nNothing can be done now: all remaining units are skipped, for the reasons above.");
         return text;
@@ -148,7 +148,7 @@ pub(crate) fn plan(
         visits,
         beside.learned.map_or_else(
             || format!("{}{}", duration(plan.forecast()), without_barriers(plan)),
-            |learned| learned_words(&learned)
+            |learned| forecast_text(&learned)
         ),
         plan.id
     );
@@ -182,12 +182,12 @@ pub(crate) fn units(plan: &Plan) -> usize {
 }
 
 /// `3 h, 90 % under 4 h, as 4 earlier runs went`
-fn learned_words(learned: &RunForecast) -> String {
+fn forecast_text(learned: &RunForecast) -> String {
     let runs = match learned.runs {
         1 => "one earlier run".to_owned(),
         more => format!("{more} earlier runs"),
     };
-    format!("{}, as {runs} went", learned.words())
+    format!("{}, as {runs} went", learned.text())
 }
 
 /// How long it takes if nobody waits for whole waves, where that is known.
@@ -269,7 +269,7 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
         let lines = if all {
             places.lines(&wave.units)
         } else {
-            vec![places.tell(&wave.units, room)]
+            vec![places.describe(&wave.units, room)]
         };
         let mut lines = lines.into_iter();
         let units = lines.next().unwrap_or_default();
@@ -289,7 +289,7 @@ fn waves(text: &mut String, stage: &PlannedStage, places: &Places<'_>, all: bool
 }
 
 /// Who is emptied, in the order of the waves, and where its guests go; where every wave is listed it stands there.
-fn emptied(text: &mut String, plan: &Plan, detail: Detail, width: usize) {
+fn evacuations(text: &mut String, plan: &Plan, detail: Detail, width: usize) {
     for stage in plan.stages() {
         let lines: Vec<String> = stage.waves.iter().flat_map(moves_of_units).collect();
         if detail.all || lines.is_empty() {
@@ -334,7 +334,7 @@ fn moves_of_units(wave: &Wave) -> Vec<String> {
         .collect()
 }
 
-fn uncomfortable(text: &mut String, plan: &Plan, terms: &Terms, found: &[RiskFinding], width: usize) {
+fn print_warnings(text: &mut String, plan: &Plan, terms: &Terms, found: &[RiskFinding], width: usize) {
     let told = risks::lines(found).into_iter();
     let mut lines: Vec<String> = told.map(|risk| format!("Risk      {risk}")).collect();
     moves(&mut lines, plan, terms);

@@ -1,4 +1,4 @@
-//! A rehearsal for people, in about fifteen lines.
+//! A rehearsal as text, in about fifteen lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What an operator tells of a CephMaintenance, and who runs what there.
+//! The status of a CephMaintenance, and the versions in its cluster.
 
 use std::fmt::Write as _;
 

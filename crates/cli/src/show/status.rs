@@ -1,4 +1,4 @@
-//! A run at a glance.
+//! A run's status, in short.
 
 use std::fmt::Write as _;
 
@@ -62,7 +62,7 @@ pub(crate) fn status(
         view.waves_left,
         left.map_or_else(
             || duration(SignedDuration::from_secs(view.seconds_left)),
-            RunForecast::words
+            RunForecast::text
         )
     );
     if upgrade || !view.completed.is_empty() {
@@ -81,7 +81,7 @@ pub(crate) fn status(
         let _ = writeln!(text, "now        {} since {:.0}", current.stage, current.since);
         let places = Places::of(topology);
         for (doing, units) in &current.units {
-            let _ = writeln!(text, "  {doing:<10} {}", places.tell(units, UNITS));
+            let _ = writeln!(text, "  {doing:<10} {}", places.describe(units, UNITS));
         }
         for (gate, why) in &current.shut {
             let _ = writeln!(text, "  x {gate}: {}", fit(why, 140));

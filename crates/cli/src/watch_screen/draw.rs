@@ -1,4 +1,4 @@
-//! How the screen is drawn: from above, the verdict, the units, what is at work, the waves, the journal, the keys.
+//! Draws the screen: from the top, the verdict, the units, the open wave, the waves, the journal, the keys.
 
 use jiff::Timestamp;
 use ratatui::Frame;
@@ -6,8 +6,8 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line as Drawn, Span};
 use ratatui::widgets::Paragraph;
 use stagger_core::view::RunVerdict;
+use stagger_report::event_text::{EventLine, command_words};
 use stagger_report::names::fit;
-use stagger_report::sentences::{EventLine, command_words};
 use stagger_report::text::{self, Piece, TextRow, Tone};
 
 use super::{Mode, Screen, ScreenData};
@@ -29,7 +29,7 @@ pub(crate) fn draw(
         .map(|row| {
             let spans = row
                 .iter()
-                .map(|piece| Span::styled(tame(&piece.text), style(piece.tone, colours)));
+                .map(|piece| Span::styled(strip_control(&piece.text), style(piece.tone, colours)));
             Drawn::from(spans.collect::<Vec<_>>())
         })
         .collect();
@@ -37,7 +37,7 @@ pub(crate) fn draw(
 }
 
 /// Names and reasons are the cluster's own: nothing in them is an order to a terminal.
-fn tame(text: &str) -> String {
+fn strip_control(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 

@@ -1,4 +1,4 @@
-//! What a key does.
+//! The effect of a key.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use stagger_core::model::PartName;
@@ -26,7 +26,7 @@ pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Key
         return KeyAction::Quit;
     }
     match &mut screen.mode {
-        Mode::Look => return look(screen, shown, key.code),
+        Mode::Look => return handle_view_key(screen, shown, key.code),
         Mode::Filter => match key.code {
             KeyCode::Enter => screen.mode = Mode::Look,
             KeyCode::Esc => {
@@ -68,7 +68,7 @@ pub(crate) fn key(screen: &mut Screen, shown: &ScreenData, key: KeyEvent) -> Key
     KeyAction::Nothing
 }
 
-fn look(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> KeyAction {
+fn handle_view_key(screen: &mut Screen, shown: &ScreenData, code: KeyCode) -> KeyAction {
     screen.told = None;
     let last = shown.read.lines.len();
     match code {

@@ -1,7 +1,8 @@
-//! Whether the guests of each wave have somewhere to go: who must move does, nobody else, and all of it fits.
+//! Checks that the guests of each wave have a destination: every guest that must move does, no other guest
+//! moves, and all of it fits.
 //!
-//! Everything is worked out anew from the snapshot and from what the plan says; of the planner only the
-//! constraint predicate is used ([`Capacity::permit`]).
+//! Everything is recomputed from the snapshot and the plan. The only code shared with the planner is the
+//! constraint predicate ([`Capacity::permit`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,8 @@ use crate::model::{
 };
 use crate::plan::{Move, PlanningInput, Schedule, Wave};
 
-/// Overlapping visits of a schedule are judged up to so many units; a schedule forecasts, and each wave of a
-/// larger plan is judged all the same.
+/// A schedule is a forecast: overlapping visits are checked up to this many units. Each wave of a larger plan
+/// is checked in any case.
 const SCHEDULED: usize = 1_000;
 
 impl IndependentCheck<'_> {
@@ -36,7 +37,7 @@ impl IndependentCheck<'_> {
         for (at, wave) in planned.waves.iter().enumerate() {
             let name = format!("wave {}", at + 1);
             let mut said = Vec::new();
-            one_at_a_time(snapshot, maintenance, &wave.units, &mut said);
+            exclusive_hosts(snapshot, maintenance, &wave.units, &mut said);
             if let Some(capacity) = snapshot.capacity() {
                 let wave_judge = WaveJudge {
                     down: &down,
@@ -103,7 +104,7 @@ impl IndependentCheck<'_> {
                 .map(|other| other.unit.clone())
                 .collect();
             let mut said = Vec::new();
-            one_at_a_time(snapshot, maintenance, &down, &mut said);
+            exclusive_hosts(snapshot, maintenance, &down, &mut said);
             let set: Vec<Ix> = down.iter().filter_map(|unit| snapshot.find(unit)).collect();
             let budgets = snapshot.budgets_once_recovered();
             if let Err(violation) = budgets.permit(&snapshot.down(), &set) {
@@ -154,7 +155,7 @@ pub fn may_empty(
     moves: Vec<Move>,
 ) -> Result<(), String> {
     let mut said = Vec::new();
-    one_at_a_time(snapshot, maintenance, units, &mut said);
+    exclusive_hosts(snapshot, maintenance, units, &mut said);
     if let Some(capacity) = snapshot.capacity() {
         let judge = WaveJudge {
             down: &not_serving(snapshot, capacity),
@@ -176,7 +177,7 @@ pub fn may_empty(
     }
 }
 
-fn one_at_a_time(
+fn exclusive_hosts(
     snapshot: &Snapshot,
     maintenance: &Maintenance,
     units: &[UnitId],
@@ -235,12 +236,12 @@ impl WaveJudge<'_> {
         let Some(migrations) = self.migrations(wave, said) else {
             return;
         };
-        // Where each guest is by then: whoever runs must have left, and nobody else.
+        // Where each guest is at that point: running guests must have left, all others must not.
         let mut left: BTreeSet<u32> = BTreeSet::new();
         let mut copies: BTreeSet<u32> = BTreeSet::new();
         let mut runs_on: BTreeMap<u32, u32> = BTreeMap::new();
         for migration in &migrations {
-            self.one(migration, &set, down, &runs_on, said);
+            self.migration(migration, &set, down, &runs_on, said);
             let fresh = match migration.how {
                 MoveKind::ReplaceStandby => copies.insert(migration.guest),
                 MoveKind::Migrate | MoveKind::Relocate => left.insert(migration.guest),
@@ -253,10 +254,15 @@ impl WaveJudge<'_> {
                 runs_on.insert(migration.guest, migration.to);
             }
         }
-        // Whoever is on a host of the wave, or has its second copy there; both at once only in a faulty plan.
+        // Guests that run on a host of the wave, or have their second copy there; both only in a faulty plan.
         let touched: BTreeSet<u32> = set
             .iter()
-            .flat_map(|host| capacity.on(*host).iter().chain(capacity.behind(*host)))
+            .flat_map(|host| {
+                capacity
+                    .guests_on(*host)
+                    .iter()
+                    .chain(capacity.guests_with_standby(*host))
+            })
             .copied()
             .collect();
         for at in touched {
@@ -281,7 +287,7 @@ impl WaveJudge<'_> {
         if let Err(violation) = capacity.permit(moving, down, &set, &migrations) {
             said.push((Fault::OverRoom, capacity.words(&violation)));
         }
-        self.against_wish(&set, said);
+        self.against_policy(&set, said);
     }
 
     /// The moves by places.
@@ -310,7 +316,7 @@ impl WaveJudge<'_> {
     }
 
     /// One move on its own.
-    fn one(
+    fn migration(
         &self,
         migration: &Migration,
         set: &BTreeSet<u32>,
@@ -355,14 +361,18 @@ impl WaveJudge<'_> {
         said.push((Fault::MoveAstray, format!("{name} to {}, {why}", to.unit)));
     }
 
-    /// What is asked beyond what fits.
-    fn against_wish(&self, set: &[u32], said: &mut Vec<(Fault, String)>) {
+    /// Policy beyond what fits.
+    fn against_policy(&self, set: &[u32], said: &mut Vec<(Fault, String)>) {
         let (capacity, moving) = (self.capacity, &self.maintenance.moving);
         let mut senders: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         let mut with_shared: BTreeMap<u32, u32> = BTreeMap::new();
         for host in set {
             let mut shared = false;
-            for guest in capacity.on(*host).iter().map(|guest| capacity.guest(*guest)) {
+            for guest in capacity
+                .guests_on(*host)
+                .iter()
+                .map(|guest| capacity.guest(*guest))
+            {
                 match moving.turn(guest) {
                     GuestHandling::ToStandby => {
                         if let Some(standby) = guest.standby {

@@ -1,9 +1,10 @@
-//! Emptying hosts before they go down: where their guests go, and when.
+//! Evacuation of hosts before they go down: where guests go, and when.
 //!
-//! What hosts carry and what fits is a noun, [`Capacity`](crate::model::Capacity), and so is who may be moved how,
-//! [`EvacuationPolicy`](crate::model::EvacuationPolicy). Here is what is worked out from them: [`placement`] of guests
-//! for the hosts of one wave, and the [`schedule()`](schedule::schedule) of visits that do not wait for whole waves. What comes out is judged
-//! without this module, by [`check`](crate::check).
+//! [`Capacity`](crate::model::Capacity) describes what hosts carry and what fits;
+//! [`EvacuationPolicy`](crate::model::EvacuationPolicy) says which guests may be moved, and how. From these,
+//! [`placement`] computes destinations for the guests of one wave, and [`schedule()`](schedule::schedule) the
+//! visits that need not wait for whole waves. [`check`](crate::check) verifies the result without this
+//! module.
 
 mod placement;
 mod schedule;

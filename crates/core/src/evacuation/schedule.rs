@@ -1,7 +1,7 @@
-//! The same visits without barriers: a unit begins as soon as those that it conflicts with are done.
+//! A schedule without barriers: a unit starts as soon as the units that it conflicts with are done.
 //!
-//! Moves are those of the waves. What is down at any time is permitted as a wave is: the same budgets, limits
-//! and room. Waves that growth keeps small stay barriers, since each of them earns the next.
+//! Moves are those of the waves. What is down at any time satisfies the same budgets, limits and capacity as
+//! a wave. Waves that growth keeps small remain barriers, since each must pass before the next.
 
 mod live;
 
@@ -24,7 +24,7 @@ fn visit_seconds(snapshot: &Snapshot, stage: &StageSpec, moves: &[&Move]) -> u32
         .map(|a_move| {
             let kind = Kind::new(a_move.how.name()).ok();
             let measured = kind.and_then(|kind| snapshot.duration(&kind));
-            2 * measured.unwrap_or(a_move.how.usual()).as_secs()
+            2 * measured.unwrap_or(a_move.how.default_duration()).as_secs()
         })
         .sum();
     u32::try_from(visit.saturating_add(moves)).unwrap_or(u32::MAX)
@@ -101,13 +101,13 @@ pub(crate) fn schedule(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &Pla
     }
     let by_waves = by_waves(ask, stage, planned);
     if by_waves.seconds < now || turns.len() < by_waves.turns.len() {
-        // Whoever begins early may stand in the way of somebody longer.
+        // A unit that starts early may block a longer one.
         return by_waves;
     }
     Schedule { seconds: now, turns }
 }
 
-/// Each wave as one, with its barrier.
+/// The schedule of whole waves, with their barriers.
 fn by_waves(ask: &PlanningInput<'_>, stage: &StageSpec, planned: &PlannedStage) -> Schedule {
     let mut seconds = 0_u32;
     let mut turns = Vec::new();

@@ -1,4 +1,4 @@
-//! What the cluster's books name and what is not there.
+//! Members that the cluster's records name and that do not exist.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Budgets in words.
+//! Budgets as text.
 
 use super::{BudgetViolation, Budgets, Snapshot};
 

@@ -1,13 +1,13 @@
 //! What hosts carry, and what fits where.
 //!
 //! A *guest* runs on a host and leaves it before the host goes down: to its *standby*, the host that holds a
-//! second copy of its disks; to any host of the same *pool*, where its disks are shared; or it stays, since it
-//! does not run. A *migration* is one such step, a planned one is a [`Move`](super::Move).
+//! second copy of its disks; or to any host of the same *pool*, where its disks are shared. A guest that does
+//! not run stays. A *migration* is one such step; a planned one is a [`Move`](super::Move).
 //!
-//! [`Capacity::permit`] is the constraint predicate: whether all that is moved because of what is down together
-//! fits where it goes, without an N+1 failure that was not there before. *N+1* holds on a host for one of
-//! those whose standby it is, if it has memory for all guests that would fail over from there: also for those
-//! that do not run now, since somebody may start them.
+//! [`Capacity::permit`] is the constraint predicate: whether all guests that move because of a set of down
+//! hosts fit at their destinations, without a new N+1 failure. A host is *N+1* for another whose standby it
+//! is, if it has memory for all guests that would fail over from there. Stopped guests count too, since they
+//! may be started at any time.
 
 mod columns;
 mod permit;
@@ -62,11 +62,12 @@ pub struct Host {
     pub unit: UnitId,
     /// Which of the pools it belongs to: guests stay in theirs.
     pub pool: u32,
-    /// Whether guests that may go anywhere, and new second copies, are put there. A standby is one all the same.
+    /// Whether guests that may go to any host, and new second copies, may be placed there. The host remains a
+    /// standby in any case.
     pub takes: bool,
     /// What it has in all, for balance.
     pub size: Amounts,
-    /// What is free for guests that come; below 0 where a host is over-committed.
+    /// Free for arriving guests; negative where a host is over-committed.
     pub free: Amounts,
 }
 
@@ -106,7 +107,7 @@ pub struct Guest {
     /// Guests that share one of these numbers are not put on one host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub apart: Vec<u32>,
-    /// Why it cannot be moved, if that is so.
+    /// Why it cannot be moved, if it cannot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
     /// Whether it may run elsewhere than on its host: on its standby, if it has one, else on any host.
@@ -241,17 +242,17 @@ impl Capacity {
     }
 
     /// The guests on that host.
-    pub fn on(&self, host: u32) -> &[u32] {
+    pub fn guests_on(&self, host: u32) -> &[u32] {
         self.on.of(host)
     }
 
     /// The guests whose standby that host is.
-    pub fn behind(&self, host: u32) -> &[u32] {
+    pub fn guests_with_standby(&self, host: u32) -> &[u32] {
         self.behind.of(host)
     }
 
     /// The guests that may run on a host that is not theirs.
-    pub fn that_may_run_on(&self, host: u32) -> impl Iterator<Item = u32> {
+    pub fn eligible_guests(&self, host: u32) -> impl Iterator<Item = u32> {
         self.elsewhere.iter().copied().filter(move |at| {
             let guest = self.guest(*at);
             guest.host != host && guest.standby.is_none_or(|standby| standby == host)
@@ -261,7 +262,7 @@ impl Capacity {
     /// The place of the host that this unit is.
     pub fn find(&self, unit: &UnitId) -> Option<u32> {
         self.hosts
-            .binary_search_by(|host| host.unit.natural().cmp(&unit.natural()))
+            .binary_search_by(|host| host.unit.natural_key().cmp(&unit.natural_key()))
             .ok()
             .map(|at| at as u32)
     }
@@ -271,7 +272,7 @@ impl Capacity {
     pub fn demands(&self, moving: &EvacuationPolicy, standby: u32) -> Vec<Demand> {
         let mut demands: Vec<Demand> = Vec::new();
         let mut from: Vec<&Guest> = self
-            .behind(standby)
+            .guests_with_standby(standby)
             .iter()
             .map(|guest| self.guest(*guest))
             .filter(|guest| guest.reserved && !moving.as_if_down)
@@ -319,7 +320,11 @@ pub struct Demand {
 
 /// The largest of these demands that could be met with so much free memory, beside hosts that were `emptied`: what
 /// could not be met before does not count.
-pub(crate) fn kept(demands: &[Demand], free: i64, emptied: impl Fn(u32) -> bool) -> Option<(u32, i64)> {
+pub(crate) fn largest_met_demand(
+    demands: &[Demand],
+    free: i64,
+    emptied: impl Fn(u32) -> bool,
+) -> Option<(u32, i64)> {
     let mut most: Option<(u32, i64)> = None;
     for demand in demands {
         if most.is_some_and(|(_, most)| demand.memory <= most) {

@@ -1,4 +1,4 @@
-//! Named health facts, and the gates that wait for them.
+//! Named health conditions, and the gates that wait for them.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{ConditionName, UnitId};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is so.
+    /// The condition holds.
     Yes,
     /// It is not.
     No,
@@ -33,7 +33,7 @@ impl std::fmt::Display for Verdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// What is asked: `quorum`.
+    /// The name: `quorum`.
     pub name: ConditionName,
     /// The answer.
     pub verdict: Verdict,
@@ -46,7 +46,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// One of which nobody tells for whom alone it is not so.
+    /// A condition without the units that alone keep it from holding.
     pub fn new(name: ConditionName, verdict: Verdict, why: impl Into<String>) -> Self {
         Self {
             name,
@@ -56,7 +56,7 @@ impl Condition {
         }
     }
 
-    /// Whether it is so, or would be if these units were up.
+    /// Whether it holds, or would hold if these units were up.
     pub fn holds_but_for(&self, down: &[&UnitId]) -> bool {
         let excused = || !self.but_for.is_empty() && self.but_for.iter().all(|unit| down.contains(&unit));
         self.verdict == Verdict::Yes || excused()

@@ -1,19 +1,17 @@
-//! What may be down together.
+//! Which units may be down together.
 //!
-//! A budget says that the costs of what is down among its members may not exceed its limit: a
-//! placement group (members: its OSDs; limit: how many may go before it falls under `min_size`), the
-//! quorum of the monitors, a DRBD pair. All budgets of a cluster are kept in flat columns, since a
-//! million of them are normal input.
+//! A budget limits the total cost of its members that are down: a placement group (members: its OSDs; limit:
+//! how many may go before it falls under `min_size`), the quorum of the monitors, a DRBD pair. All budgets of
+//! a cluster are kept in flat columns, since a million of them are normal input.
 //!
-//! A budget is asked only about sets that touch it: where something else has used it up already,
-//! nothing more of its members may go, and everything else still may. That keeps the predicate
-//! monotone: a subset of a permitted set is permitted.
+//! Only sets that touch a budget are tested against it. A budget that is already exceeded blocks its own
+//! members and nothing else. That keeps the predicate monotone: a subset of a permitted set is permitted.
 
 use serde::{Deserialize, Serialize};
 
 use super::Ix;
 
-/// What is down, as a bitmap over a snapshot's units.
+/// The units that are down, as a bitmap over a snapshot's units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Down(Vec<bool>);
 
@@ -112,7 +110,7 @@ pub struct BudgetsBuilder {
 }
 
 impl From<Budgets> for BudgetsBuilder {
-    /// Goes on from budgets that are there.
+    /// Extends existing budgets.
     fn from(mut budgets: Budgets) -> Self {
         let any_cost = !budgets.costs.is_empty();
         let any_share = !budgets.shares.is_empty();
@@ -165,8 +163,8 @@ impl BudgetsBuilder {
         budgets.name_ends.push(budgets.names.len() as u32);
     }
 
-    /// Makes room for so many more with so many members in all, where somebody knows how many come: a million of them
-    /// would be copied again and again.
+    /// Reserves space for this many budgets with this many members in all. Without it, a million budgets are
+    /// copied repeatedly.
     pub fn reserve(&mut self, budgets: usize, members: usize) {
         let all = &mut self.budgets;
         all.members.reserve(members);
@@ -208,7 +206,7 @@ impl BudgetsBuilder {
 pub struct BudgetViolation {
     /// Which budget, for [`Budgets::name`] and its like.
     pub budget: usize,
-    /// What is down of it already.
+    /// The cost of its members that are already down.
     pub down: u64,
     /// What the set would add.
     pub adds: u64,
@@ -268,8 +266,8 @@ impl Budgets {
         &self.groups[self.group[budget] as usize]
     }
 
-    /// **The constraint predicate**: whether `set` may go down beside what is down already. What is
-    /// down already adds nothing by going down again.
+    /// **The constraint predicate**: whether `set` may go down beside the units that are already down. A unit
+    /// of `set` that is already down adds nothing.
     ///
     /// # Errors
     /// The first budget, in order, that the set would break.

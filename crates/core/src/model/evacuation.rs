@@ -1,4 +1,4 @@
-//! What is wanted of guests while their hosts go down in turn.
+//! The policy for guests whose hosts go down in turn.
 
 use serde::{Deserialize, Serialize};
 
@@ -186,7 +186,7 @@ impl EvacuationPolicy {
             }
         };
         let of_others = || {
-            let guest = capacity.that_may_run_on(host).find(|at| {
+            let guest = capacity.eligible_guests(host).find(|at| {
                 let guest = capacity.guest(*at);
                 guest.runs && !self.as_if_down
             })?;
@@ -197,6 +197,10 @@ impl EvacuationPolicy {
                 format!("{name} may run there: {why}"),
             ))
         };
-        capacity.on(host).iter().find_map(because_of).or_else(of_others)
+        capacity
+            .guests_on(host)
+            .iter()
+            .find_map(because_of)
+            .or_else(of_others)
     }
 }

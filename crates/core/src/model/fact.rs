@@ -1,4 +1,4 @@
-//! What was observed, or why it was not.
+//! An observation, or the reason why there is none.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fact<T> {
-    /// It is so.
+    /// The observed value.
     Yes(T),
     /// It could not be observed, for this reason.
     No(String),
@@ -25,7 +25,7 @@ impl<T> Fact<T> {
     ///
     /// # Errors
     /// Why it is not known.
-    pub fn known(&self) -> Result<&T, &str> {
+    pub fn as_result(&self) -> Result<&T, &str> {
         match self {
             Self::Yes(fact) => Ok(fact),
             Self::No(why) => Err(why),

@@ -1,4 +1,4 @@
-//! Settings taken for a time and given back.
+//! Guards: settings of the cluster taken for a time and cleared afterwards.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use super::GuardName;
 pub enum GuardScope {
     /// From the first wave of the stage until its last gate.
     Stage,
-    /// From before each wave until its gate; the backend is told the wave's units.
+    /// From before each wave until its gate; the backend gets the wave's units.
     Wave,
     /// As [`Wave`](Self::Wave), and cleared while the run is held for an operator in the midst of it: how long that takes is
     /// unknown, and others need not wait with it.

@@ -1,4 +1,4 @@
-//! Names as types, so that a unit is never taken for a stage.
+//! Identifier types, so that a unit is never taken for a stage.
 
 use std::sync::Arc;
 
@@ -133,7 +133,7 @@ id_type!(
 impl UnitId {
     /// The key by which units are sorted for people: the text before the trailing number, then that
     /// number, then the text itself, since `a1` and `a01` have the same number.
-    pub fn natural(&self) -> (&str, Option<u64>, &str) {
+    pub fn natural_key(&self) -> (&str, Option<u64>, &str) {
         let digits = self.0.bytes().rev().take_while(u8::is_ascii_digit).count();
         let (head, tail) = self.0.split_at(self.0.len() - digits);
         (head, tail.parse().ok(), &self.0)
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn names_that_count_alike_are_still_two() {
         let (one, other) = (UnitId::new("mon.a1").unwrap(), UnitId::new("mon.a01").unwrap());
-        assert_ne!(one.natural(), other.natural());
+        assert_ne!(one.natural_key(), other.natural_key());
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
             .iter()
             .map(|u| UnitId::new(*u).unwrap())
             .collect();
-        units.sort_by(|a, b| a.natural().cmp(&b.natural()));
+        units.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
         let names: Vec<_> = units.iter().map(UnitId::as_str).collect();
         assert_eq!(names, ["mon.a", "osd.9", "osd.10"]);
     }

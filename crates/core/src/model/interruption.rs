@@ -1,4 +1,4 @@
-//! What is gone while a unit has its turn.
+//! Services that are interrupted while a unit is down.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The nouns, one a file.
+//! The data model, one subject per file.
 
 mod absent;
 mod budget_text;
@@ -26,7 +26,7 @@ mod unit;
 mod window;
 
 pub use absent::Absent;
-pub(crate) use capacity::kept;
+pub(crate) use capacity::largest_met_demand;
 pub use capacity::{
     Amounts, Capacity, CapacityError, CapacityViolation, Demand, Guest, Host, Migration, Resource, Storage,
 };
@@ -43,7 +43,7 @@ pub use ids::{
 };
 pub use interruption::{Bystander, Interruption};
 pub use moves::{Move, MoveKind};
-pub use names::{HostName, plain};
+pub use names::{HostName, check_plain};
 pub use out_of_service::Drained;
 pub use plan::{
     Interrupted, LeftAlone, Plan, PlannedPart, PlannedStage, PlannedStep, Schedule, ScheduledVisit, Wave,

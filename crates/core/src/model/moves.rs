@@ -1,11 +1,11 @@
-//! What is done to the guests of a host before it goes down.
+//! Moves of guests before their host goes down.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::UnitId;
 
-/// What is done with a guest.
+/// The kind of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "How"))]
 #[serde(rename_all = "kebab-case")]
@@ -14,7 +14,7 @@ pub enum MoveKind {
     Migrate,
     /// It is stopped, its disks are copied, and it is started there.
     Relocate,
-    /// Its second copy is made anew elsewhere; until that is done there is only one.
+    /// Its second copy is rebuilt on another host; until then there is only one copy.
     ReplaceStandby,
 }
 
@@ -30,7 +30,7 @@ impl MoveKind {
 
     /// How long it takes where nothing was measured or given. A migration with its resync took 11 s on a Ganeti of virtual
     /// nodes; copies of disks depend on their size, and these are only a place to begin.
-    pub fn usual(self) -> SignedDuration {
+    pub fn default_duration(self) -> SignedDuration {
         SignedDuration::from_secs(match self {
             Self::Migrate => 11,
             Self::Relocate | Self::ReplaceStandby => 120,

@@ -1,8 +1,8 @@
-//! Names from outside as commands get them: whatever a daemon, a host or a file calls itself, it is data.
+//! Names from outside in commands: the name of a daemon, a host or a file is untrusted data.
 //!
-//! A command of the configuration may stand in quotes, or be handed on to a second shell (`ssh host '…'`,
-//! `sh -c "…"`). No quoting holds at every depth, so a word that is put into a command is *plain*: it reads
-//! the same in quotes, out of them, and in a shell behind a shell. What is not plain is refused.
+//! A command of the configuration may be quoted, or passed to a second shell (`ssh host '…'`, `sh -c "…"`).
+//! No quoting holds at every depth, so a word that is put into a command must be *plain*: it reads the same
+//! quoted, unquoted, and in a nested shell. Any other word is refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const LONGEST: usize = 255;
 ///
 /// # Errors
 /// The rule that it breaks.
-pub fn plain(word: &str) -> Result<(), &'static str> {
+pub fn check_plain(word: &str) -> Result<(), &'static str> {
     let may_begin = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if word.len() > LONGEST {
         Err("it is longer than 255 bytes")
@@ -62,7 +62,7 @@ impl TryFrom<String> for HostName {
         let checked = if host.is_empty() {
             Err("it is empty")
         } else {
-            plain(&text).and_then(|()| plain(host))
+            check_plain(&text).and_then(|()| check_plain(host))
         };
         match checked {
             Ok(()) => Ok(Self(text)),
@@ -109,7 +109,7 @@ mod tests {
             "stagger:000000000001:0:20261123-1:relocate-web1-to-n2",
             "",
         ] {
-            assert_eq!(plain(word), Ok(()), "{word:?}");
+            assert_eq!(check_plain(word), Ok(()), "{word:?}");
         }
         for host in ["node3", "root@10.0.0.7", "fe80::1", "a_b.example.org"] {
             assert!(HostName::new(host).is_ok(), "{host:?}");
@@ -140,7 +140,7 @@ mod tests {
             "!x",
             "a#b",
         ] {
-            assert!(plain(word).is_err(), "{word:?} is plain");
+            assert!(check_plain(word).is_err(), "{word:?} is plain");
             assert!(HostName::new(word).is_err(), "{word:?} is a host");
             assert!(serde_json::from_value::<HostName>(serde_json::json!(word)).is_err());
         }

@@ -1,4 +1,4 @@
-//! What answers and is kept out of service.
+//! Units that answer and are kept out of service.
 
 use serde::{Deserialize, Serialize};
 

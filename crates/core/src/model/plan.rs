@@ -1,4 +1,4 @@
-//! The plan as a value.
+//! The plan, as data.
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use super::{
     Absent, Bystander, ClusterName, Door, GoingBack, Kind, Move, PartName, Reason, Revision, Search, UnitId,
 };
 
-/// What will be done, in what order, and what is skipped. One wave at a time is binding, the rest is a forecast: before each
-/// wave a run observes afresh and plans again, and the new plan names its parent.
+/// What will be done, in what order, and what is skipped. One wave at a time is binding, the rest is a
+/// forecast: before each wave a run observes again and plans again, and the new plan names its parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -36,7 +36,7 @@ pub struct Plan {
     /// What the cluster's books name and nothing counts on: no part of the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
-    /// What is gone while units have their turn, for how long.
+    /// Services that are interrupted while units are down, and for how long.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interruptions: Vec<Interrupted>,
     /// Daemons that it does not touch.
@@ -46,7 +46,7 @@ pub struct Plan {
     pub search: Search,
 }
 
-/// A stage or a step with what is planned for it.
+/// A stage or a step with its plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -107,8 +107,8 @@ pub struct Wave {
     pub door: Option<Door>,
     /// How long it is expected to take, gates and soak included, in seconds.
     pub seconds: u32,
-    /// What is done to the guests of its units before they go down, in this order; it is undone, in the opposite order, when
-    /// they are back.
+    /// Moves of the guests of its units before they go down, in this order. They are undone in reverse order
+    /// when the units are back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moves: Vec<Move>,
 }

@@ -1,4 +1,4 @@
-//! What a plan is made from.
+//! The input of a plan.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::{PartName, Plan, Policy, Reason, Snapshot, Target, UnitId};
 pub struct PlanningInput<'a> {
     /// What was observed.
     pub snapshot: &'a Snapshot,
-    /// What is wanted.
+    /// The wanted state.
     pub target: &'a Target,
     /// How bold to be.
     pub policy: &'a Policy,
     /// Units that a run has set aside for now, with the reason.
     pub aside: &'a BTreeMap<UnitId, Reason>,
-    /// How many waves of each stage have passed their gates: growth goes on from there.
+    /// How many waves of each stage have passed their gates; growth continues from there.
     pub earned: &'a BTreeMap<PartName, u32>,
     /// The plan that is carried on. The new one never has more waves than it had left, as long as
     /// nothing unexpected happened.

@@ -1,4 +1,4 @@
-//! How bold to be.
+//! The policy: limits, timeouts, and how much risk is accepted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -191,12 +191,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// When to try again after `tries` earlier tries in vain; `None`: not in this run.
+    /// When to retry after `tries` failed attempts; `None`: not in this run.
     pub fn after(self, now: Timestamp, tries: u32) -> Option<Timestamp> {
         (tries + 1 < self.tries).then(|| self.next(now, tries))
     }
 
-    /// When to try again after `tries` earlier tries in vain what is never given up.
+    /// When to retry after `tries` failed attempts, for what is retried without limit.
     pub(crate) fn next(self, now: Timestamp, tries: u32) -> Timestamp {
         let pause = u64::from(self.first)
             .checked_shl(tries)
@@ -278,8 +278,8 @@ pub struct Policy {
     pub gate_hold: u32,
     /// How long to wait for a gate, in seconds.
     pub gate_timeout: u32,
-    /// How long the answers of both checks count, in seconds since the facts had come in that stagger's own check used: units
-    /// whose stop has not started by then are checked again.
+    /// How long the answers of both checks count, in seconds since the facts arrived that stagger's own check
+    /// used. Units whose stop has not started by then are checked again.
     #[serde(deserialize_with = "at_least_one")]
     pub approval_age: u32,
     /// When waves may run; always, if empty.
@@ -288,8 +288,7 @@ pub struct Policy {
     pub doors: Doors,
     /// What to do with a wave that stays unhealthy.
     pub on_failure: OnFailure,
-    /// Whether a unit may be made anew to bring it back to the release before, where starting that
-    /// release on its data is not possible.
+    /// Whether a unit's data may be rebuilt to roll it back, where the previous release cannot start on it.
     pub rebuild_to_go_back: bool,
     /// The interruptions that are permitted, by name or kind: `mds.a`, `pool.rbd`, `mgr`.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]

@@ -1,4 +1,4 @@
-//! Why not: stable words with the facts beside them.
+//! Reasons: stable codes with their facts.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Reason {
     #[serde(rename = "slug")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub code: Code,
-    /// What is so in this case: names, numbers, and what would help.
+    /// The facts of this case: names, numbers, and what would help.
     pub detail: String,
 }
 
@@ -101,27 +101,27 @@ codes! {
     GatesShut = "gates-shut",
     /// Nothing leads back.
     GoingBackIsImpossible = "going-back-is-impossible",
-    /// Data would have to be made anew, and nobody has permitted that.
+    /// Data would have to be rebuilt, and the policy does not permit it.
     GoingBackNeedsARebuild = "going-back-needs-a-rebuild",
     /// A guard could not be taken.
     GuardFailed = "guard-failed",
     /// A guest that can neither move nor be stopped.
     GuestStuck = "guest-stuck",
-    /// Its host is off, by a person's word.
+    /// Its host is off, as confirmed by an operator.
     HostOff = "host-off",
-    /// Its turn interrupts a service, and nobody has permitted that.
+    /// Its visit interrupts a service, and that is not approved.
     InterruptionNotPermitted = "interruption-not-permitted",
-    /// The journal speaks of what is not there.
+    /// The journal refers to something that does not exist.
     JournalUnreadable = "journal-unreadable",
-    /// What is down already touches as many failure domains as may be.
+    /// Units that are already down touch the maximum number of failure domains.
     MaxDomainsUsedUp = "max-domains-used-up",
     /// As many are down already as may be.
     MaxInParallelUsedUp = "max-in-parallel-used-up",
-    /// A budget has nothing left, whoever else serves.
+    /// A budget has nothing left, even with all other units up.
     NeverOkToStop = "never-ok-to-stop",
     /// Its guests find no room elsewhere now.
     NoRoom = "no-room",
-    /// Its guests find no room elsewhere, whoever else is up.
+    /// Its guests fit on no other host, even with all hosts up.
     NoRoomAnywhere = "no-room-anywhere",
     /// The copies of its guests find no room.
     NoRoomForCopies = "no-room-for-copies",
@@ -141,13 +141,13 @@ codes! {
     OracleSaysNo = "oracle-says-no",
     /// The oracle cannot tell.
     OracleUnknown = "oracle-unknown",
-    /// Nobody can tell how an effect ended.
+    /// The outcome of an effect is unknown.
     OutcomeUnknown = "outcome-unknown",
     /// No maintenance window is long enough now.
     OutsideWindow = "outside-window",
     /// A person paused the run.
     Paused = "paused",
-    /// Nobody could tell what it runs.
+    /// Its revision is unknown.
     RevisionUnknown = "revision-unknown",
     /// What should go back did not.
     RollbackFailed = "rollback-failed",
@@ -159,11 +159,11 @@ codes! {
     StepFailed = "step-failed",
     /// A step was done, and what it is for is not so.
     StepWithoutEffect = "step-without-effect",
-    /// The plan does not get to what is wanted.
+    /// The plan does not reach the target.
     TargetOutOfReach = "target-out-of-reach",
     /// It was down before its turn.
     UnitDown = "unit-down",
-    /// Nobody could tell whether it serves.
+    /// It is unknown whether it serves.
     UnitUnknown = "unit-unknown",
     /// A stage left units that the next one waits for.
     UnitsLeftBehind = "units-left-behind",
@@ -179,7 +179,7 @@ codes! {
     WaveLeftAlone = "wave-left-alone",
     /// It went back with its wave.
     WentBack = "went-back",
-    /// What was planned is not safe any more.
+    /// The plan is no longer safe.
     WorldHasMoved = "world-has-moved",
 }
 

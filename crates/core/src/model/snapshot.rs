@@ -1,4 +1,4 @@
-//! All that was observed of one cluster at one time.
+//! The snapshot: everything observed of one cluster at one time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ struct SnapshotDocument {
     /// What the cluster's books name and nothing counts on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     absent: Vec<Absent>,
-    /// What is gone while units have their turn.
+    /// Services that are interrupted while units are down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     interruptions: Vec<Interruption>,
     /// Daemons that no stage is for.
@@ -119,8 +119,8 @@ impl Snapshot {
         order.sort_by(|a, b| {
             units[*a as usize]
                 .id
-                .natural()
-                .cmp(&units[*b as usize].id.natural())
+                .natural_key()
+                .cmp(&units[*b as usize].id.natural_key())
         });
         let in_order = order.windows(2).all(|pair| pair[0] < pair[1]);
         let (units, budgets) = if in_order {
@@ -193,20 +193,21 @@ impl Snapshot {
         Ok(self)
     }
 
-    /// The same with what the cluster's books name and nothing counts on. Whoever is among the units is not absent.
+    /// The same snapshot with members that the cluster's records name and nothing counts on. A unit is never
+    /// absent.
     #[must_use]
     pub fn with_absent(mut self, absent: impl IntoIterator<Item = Absent>) -> Self {
         let mut absent: Vec<Absent> = absent
             .into_iter()
             .filter(|absent| self.find(&absent.unit).is_none())
             .collect();
-        absent.sort_by(|a, b| a.unit.natural().cmp(&b.unit.natural()));
+        absent.sort_by(|a, b| a.unit.natural_key().cmp(&b.unit.natural_key()));
         absent.dedup_by(|later, first| later.unit == first.unit);
         self.absent = absent;
         self
     }
 
-    /// The same with what is gone while units have their turn.
+    /// The same snapshot with the services that are interrupted while units are down.
     #[must_use]
     pub fn with_interruptions(mut self, interruptions: impl IntoIterator<Item = Interruption>) -> Self {
         self.interruptions = interruptions.into_iter().collect();
@@ -222,7 +223,8 @@ impl Snapshot {
         self
     }
 
-    /// The same with units that answer and are kept out of service. Whoever is no unit is left out.
+    /// The same snapshot with units that answer and are kept out of service. Names that are no units are
+    /// ignored.
     #[must_use]
     pub fn with_drained(mut self, drained: impl IntoIterator<Item = Drained>) -> Self {
         let is_unit = |drained: &Drained| self.find(&drained.unit).is_some();
@@ -244,7 +246,7 @@ impl Snapshot {
 
     /// The same, observed once more at that time, when nothing had changed.
     #[must_use]
-    pub fn observed_again(mut self, at: Timestamp) -> Self {
+    pub fn reobserved_at(mut self, at: Timestamp) -> Self {
         self.observed_at = at;
         self
     }
@@ -274,7 +276,7 @@ impl Snapshot {
         &self.absent
     }
 
-    /// What is gone while units have their turn, by name.
+    /// Services that are interrupted while units are down, by name.
     pub fn interruptions(&self) -> &[Interruption] {
         &self.interruptions
     }
@@ -316,9 +318,9 @@ impl Snapshot {
 
     /// The place of that unit.
     pub fn find(&self, id: &UnitId) -> Option<Ix> {
-        let wanted = id.natural();
+        let wanted = id.natural_key();
         self.units
-            .binary_search_by(|unit| unit.id.natural().cmp(&wanted))
+            .binary_search_by(|unit| unit.id.natural_key().cmp(&wanted))
             .ok()
             .map(|at| Ix(at as u32))
     }
@@ -328,8 +330,8 @@ impl Snapshot {
         &self.budgets
     }
 
-    /// What may be down together once all that recovers by itself has done so: plans are made by it. A run waits at its
-    /// gates until it is so, and each unit is judged by [`Snapshot::budgets`].
+    /// The budgets as they will be once all recovery has finished: plans use these. A run waits at its gates
+    /// for the recovery, and [`Snapshot::budgets`] decides for each unit.
     pub fn budgets_once_recovered(&self) -> &Budgets {
         self.recovered.as_deref().unwrap_or(&self.budgets)
     }
@@ -366,7 +368,7 @@ impl Snapshot {
             .map(|(at, u)| (Ix(at as u32), u))
     }
 
-    /// What does not serve now, whoever took it down; unknown counts as down.
+    /// The units that do not serve now, whatever the cause; unknown counts as down.
     pub fn down(&self) -> super::Down {
         super::Down::of(self.units.iter().map(|unit| unit.state != UnitState::Serving))
     }

@@ -1,13 +1,13 @@
-//! What is wanted: the revision each unit should have, and the procedure that leads there.
+//! The target: the revision each unit should have, and the procedure that leads there.
 //!
-//! A backend compiles the user's wish ("18.2.7") into a target once, at the start of a run; from
-//! then on it is data in the journal.
+//! A backend compiles the user's goal ("18.2.7") into a target once, at the start of a run. From then on the
+//! target is data in the journal.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ConditionName, Gate, GuardSpec, Kind, Maintenance, PartName, Revision, UnitId};
 
-/// What is wanted of a cluster.
+/// The wanted state of a cluster, and the procedure that leads there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -38,9 +38,9 @@ impl Target {
         })
     }
 
-    /// The revisions that later stages give the units of that stage: a unit may stand in several, as one that is
-    /// first changed to new code and later to new settings. Who has one of them has passed this stage.
-    pub fn later<'a>(&'a self, stage: &'a StageSpec) -> impl Iterator<Item = &'a Revision> {
+    /// The revisions that later stages give the units of that stage. A unit may be in several stages, such as
+    /// new code first and new settings later. A unit with one of these revisions has passed this stage.
+    pub fn later_revisions<'a>(&'a self, stage: &'a StageSpec) -> impl Iterator<Item = &'a Revision> {
         self.stages()
             .skip_while(|other| other.name != stage.name)
             .skip(1)
@@ -154,7 +154,7 @@ pub struct StageSpec {
     pub may_be_left: bool,
     /// What a unit of this stage takes to go back to the release before.
     pub going_back: GoingBack,
-    /// What is done to hosts of guests, in turn; `None`: units carry nothing that has to be moved.
+    /// The maintenance of hosts with guests, in turn; `None`: units carry nothing that has to be moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintenance: Option<Maintenance>,
 }
@@ -170,15 +170,15 @@ impl Target {
     }
 
     /// The words that a person may say in its course: of one-way doors, and of what may be left behind.
-    pub fn words(&self) -> impl Iterator<Item = PartName> {
-        let accepted = self.stages().filter_map(StageSpec::accepted_by);
+    pub fn approval_names(&self) -> impl Iterator<Item = PartName> {
+        let accepted = self.stages().filter_map(StageSpec::skip_approval);
         self.doors().cloned().chain(accepted)
     }
 }
 
 impl StageSpec {
     /// The word by which a person accepts what was left behind of it; `None`: the procedure does not permit that.
-    pub fn accepted_by(&self) -> Option<PartName> {
+    pub fn skip_approval(&self) -> Option<PartName> {
         let word = format!("left-behind-{}", self.name);
         PartName::new(word).ok().filter(|_| self.may_be_left)
     }
@@ -221,7 +221,7 @@ pub struct Door {
 pub enum GoingBack {
     /// Start the old release on the unit's data as it is.
     Restart,
-    /// Make the unit's data anew on the old release; `cost` says what that takes.
+    /// Rebuild the unit's data on the old release; `cost` says what that takes.
     Rebuild {
         /// What it takes: `backfill of the OSD from its peers`.
         cost: String,

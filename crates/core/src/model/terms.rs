@@ -1,4 +1,4 @@
-//! What the things of a cluster are called in messages, by whoever runs it.
+//! The cluster's terms in messages, as its operators use them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

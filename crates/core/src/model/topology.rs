@@ -1,4 +1,4 @@
-//! Where units are.
+//! The locations of units.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Topology {
     pub hosts: Vec<HostUnits>,
 }
 
-/// A host with what is on it.
+/// A host and its units.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -68,7 +68,7 @@ impl Topology {
         }
     }
 
-    /// Whether nobody said where anything is.
+    /// Whether no location is known.
     pub fn is_empty(&self) -> bool {
         self.hosts.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The smallest thing taken down and given back.
+//! Units: the smallest things that are stopped and started.
 
 use std::collections::BTreeMap;
 

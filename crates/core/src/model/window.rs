@@ -1,4 +1,4 @@
-//! When waves may run: days and hours in a zone.
+//! Maintenance windows: days and hours in a time zone.
 
 use jiff::{Timestamp, ToSpan as _, Zoned, civil, tz::TimeZone};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! Waves of hosts whose guests have to go somewhere meanwhile.
+//! Waves of hosts whose guests are evacuated.
 
-use super::problem::{Frame, Posed, pose};
+use super::problem::{Frame, Posed, build};
 use super::waves;
 use super::{Group, GroupWave, PlanningInput};
 use crate::evacuation::{HostBudget, Partition, PlacementContext, WavePlacement};
@@ -18,9 +18,9 @@ pub(super) fn group(
 ) -> Group {
     let hosts = world.hosts_of(ask.snapshot, units);
     let mut limits = world.limits(&hosts);
-    limits.extend(one_at_a_time(ask, maintenance, down, units));
-    let posed = pose(ask.snapshot, down, ask.policy, frame, units, &limits);
-    let loose = posed.loosened(&limits);
+    limits.extend(exclusive_budgets(ask, maintenance, down, units));
+    let posed = build(ask.snapshot, down, ask.policy, frame, units, &limits);
+    let loose = posed.relaxed(&limits);
     let never: Vec<u32> = posed
         .problem
         .impossible()
@@ -44,9 +44,9 @@ pub(super) fn group(
         steps: ask.policy.search.steps,
         at_least: first_bound.waves as usize,
     };
-    let found = match small(&partition, &loose, &posed, units, &mut group) {
+    let found = match enumerate_waves(&partition, &loose, &posed, units, &mut group) {
         Some(found) => found,
-        None => large(ask, &partition, &posed, units, before, &mut group),
+        None => search_waves(ask, &partition, &posed, units, before, &mut group),
     };
     let mut found = within_growth(&partition, &posed, found);
     // A plan that is carried on never gets longer.
@@ -58,12 +58,12 @@ pub(super) fn group(
             .iter()
             .enumerate()
             .all(|(place, wave)| permits(wave) && wave.len() <= cap(place) as usize)
-        && let Some(kept) = partition.as_they_are(before)
+        && let Some(kept) = partition.place_waves(before)
     {
         found = kept;
     }
     if maintenance.moving.shared == SharedGuests::Rolling {
-        found = partition.ahead(found);
+        found = partition.place_ahead(found);
     }
     let left: Vec<u32> = (0_u32..)
         .zip(units)
@@ -97,11 +97,11 @@ fn bound_without(loose: &waves::Problem, left: &[u32]) -> (waves::LowerBound, Ve
         is_left[*at as usize] = true;
     }
     let kept: Vec<u32> = (0..loose.units).filter(|at| !is_left[*at as usize]).collect();
-    (waves::bound(&loose.only(&kept)), kept)
+    (waves::bound(&loose.restricted_to(&kept)), kept)
 }
 
 /// All ways to split few hosts.
-fn small(
+fn enumerate_waves(
     partition: &Partition<'_>,
     loose: &waves::Problem,
     posed: &Posed<'_>,
@@ -127,7 +127,7 @@ fn small(
 }
 
 /// Waves from the solver; hosts that cannot be emptied beside the others go elsewhere, again and again.
-fn large(
+fn search_waves(
     ask: &PlanningInput<'_>,
     partition: &Partition<'_>,
     posed: &Posed<'_>,
@@ -147,7 +147,7 @@ fn large(
     };
     let mut before = before.or(narrower.as_deref());
     while !todo.is_empty() {
-        let part = posed.problem.only(&todo);
+        let part = posed.problem.restricted_to(&todo);
         let solution = waves::solve_with(&part, search, waves::Tenure::Long, before.take());
         for impossible in &solution.impossible {
             let at = todo[impossible.unit as usize] as usize;
@@ -166,7 +166,7 @@ fn large(
         rest.sort_unstable();
         todo = partition.fill(&mut found, rest);
         if todo.len() == part.units as usize {
-            // Nobody found a place: each is named alone.
+            // No placement was found: each host is reported alone.
             for at in std::mem::take(&mut todo) {
                 let (placed, _, stuck) = partition.cut(&[at]);
                 found.extend(placed);
@@ -208,11 +208,11 @@ fn within_growth(
         found.iter().map(|wave| wave.hosts.clone()).collect(),
         &posed.problem.caps,
     );
-    partition.regrown(&found, cut)
+    partition.cut_for_growth(&found, cut)
 }
 
 /// Units of which one may be down at a time.
-fn one_at_a_time(
+fn exclusive_budgets(
     ask: &PlanningInput<'_>,
     maintenance: &Maintenance,
     down: &Down,

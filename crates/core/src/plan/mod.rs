@@ -1,18 +1,19 @@
 //! Planning, in the order of its steps.
 //!
-//! 1. [`select`]: which units of each stage are visited, and why the others are not;
-//! 2. [`order`]: which of them come before which, as groups;
-//! 3. [`problem`]: the constraints as the solver takes them;
-//! 4. [`waves`]: the fewest waves for each group, and the bound below which nobody can go;
+//! 1. [`eligible`]: which units of each stage are visited, and why the others are not;
+//! 2. [`order`]: which units come before which, as groups;
+//! 3. [`problem`]: the constraints in the solver's form;
+//! 4. [`waves`]: the fewest waves for each group, and their lower bound;
 //! 5. [`evacuation`]: where the guests of hosts go, for a maintenance of hosts.
 //!
-//! Stages are never batched together. What is left alone is named, and so is what then waits for it: [`reach`].
+//! Stages are never batched together. The plan names skipped units, and what then waits for them:
+//! [`reachability`].
 
+pub(crate) mod eligible;
 mod maintenance;
 mod order;
 pub(crate) mod problem;
-mod reach;
-pub(crate) mod select;
+mod reachability;
 mod selection;
 pub mod waves;
 
@@ -22,7 +23,7 @@ pub use crate::model::{
     Interrupted, LeftAlone, Move, Plan, PlannedPart, PlannedStage, PlannedStep, PlanningInput, Schedule,
     ScheduledVisit, USUAL_VISIT, Wave,
 };
-pub use reach::out_of_reach;
+pub use reachability::blocking_reasons;
 pub use selection::{Selection, SelectionError};
 
 use crate::evacuation;
@@ -36,10 +37,10 @@ pub fn plan(ask: &PlanningInput<'_>) -> Plan {
     planned(ask, true, None)
 }
 
-/// The same, with a search that goes on until `stop` says that it is enough. The plan names the steps that
-/// were made; a policy with as many gives the same plan again.
+/// The same plan, with a search that continues until `stop` returns true. The plan records the number of
+/// steps; a policy with that number gives the same plan again.
 ///
-/// `None` if no one number of steps says how it came about: `stop` ended more than one search, or hosts are
+/// `None` if one number of steps cannot reproduce it: `stop` ended more than one search, or hosts are
 /// emptied, which takes searches of its own.
 pub fn plan_until(ask: &PlanningInput<'_>, stop: &mut dyn FnMut() -> bool) -> Option<Plan> {
     if ask.target.stages().any(|stage| stage.maintenance.is_some()) {
@@ -65,7 +66,7 @@ struct Clock<'a> {
     most: u64,
 }
 
-/// The same without a schedule, which takes longer to make than the waves: for whoever shows only these.
+/// The same plan without a schedule, which takes longer to compute than the waves.
 pub fn plan_waves(ask: &PlanningInput<'_>) -> Plan {
     planned(ask, false, None)
 }
@@ -89,8 +90,8 @@ fn planned(ask: &PlanningInput<'_>, scheduled: bool, mut clock: Option<&mut Cloc
             Part::Step(step) => parts.extend(plan_step(snapshot, step).map(PlannedPart::Step)),
         }
     }
-    let interruptions = reach::interrupted(snapshot, &parts, &left_alone);
-    reach::needed(target, &parts, &mut left_alone);
+    let interruptions = reachability::interrupted(snapshot, &parts, &left_alone);
+    reachability::note_waits(target, &parts, &mut left_alone);
     Plan {
         document: Plan::DOCUMENT.to_owned(),
         version: Plan::VERSION,
@@ -121,7 +122,7 @@ fn plan_step(snapshot: &Snapshot, step: &StepSpec) -> Option<PlannedStep> {
     })
 }
 
-/// What is planned for one group of a stage.
+/// The plan of one group of a stage.
 struct Group {
     waves: Vec<GroupWave>,
     left: Vec<(Ix, Reason)>,
@@ -129,7 +130,7 @@ struct Group {
     because: String,
 }
 
-/// A wave of a group, with what is done to the guests of its hosts.
+/// A wave of a group, with the moves of its hosts' guests.
 struct GroupWave {
     units: Vec<Ix>,
     migrations: Vec<Migration>,
@@ -142,7 +143,7 @@ fn plan_stage(
     mut clock: Option<&mut Clock<'_>>,
 ) -> (Option<PlannedStage>, Vec<LeftAlone>) {
     let PlanningInput { snapshot, policy, .. } = *ask;
-    let selected = select::select(snapshot, ask.target, stage, ask.aside);
+    let selected = eligible::select(snapshot, ask.target, stage, ask.aside);
     let parallel = match stage.width {
         Width::Single => 1,
         Width::Policy => policy.parallel(&stage.kind, selected.all),
@@ -221,7 +222,7 @@ fn plan_stage(
                     .into_iter()
                     .map(|unit| snapshot.unit(unit).id.clone())
                     .collect(),
-                seconds: seconds.saturating_add(soak_seconds(policy, at == 0 && earned_nothing(ask, stage))),
+                seconds: seconds.saturating_add(soak_seconds(policy, at == 0 && is_first_wave(ask, stage))),
                 moves,
             }
         })
@@ -234,7 +235,7 @@ fn plan_stage(
         parallel,
         waves: planned,
         at_least,
-        at_least_because: why_so_many(&because, last_alone.map(|last| &snapshot.unit(last).id)),
+        at_least_because: wave_count_reason(&because, last_alone.map(|last| &snapshot.unit(last).id)),
         going_back: stage.going_back.clone(),
         schedule: None,
     };
@@ -244,9 +245,9 @@ fn plan_stage(
     (Some(planned), left)
 }
 
-/// Why a stage takes as many waves as it does, from why each of its groups does. The second of two may be one unit that is
-/// asked to be last.
-fn why_so_many(groups: &[String], last: Option<&UnitId>) -> String {
+/// Why a stage takes this many waves, from the reasons of its groups. The second of two groups may be a
+/// single unit that is ordered last.
+fn wave_count_reason(groups: &[String], last: Option<&UnitId>) -> String {
     match (groups, last) {
         ([others, alone], Some(last)) if others != alone => format!("{others}, and {last} last"),
         ([one, rest @ ..], _) if rest.iter().all(|other| other == one) => one.clone(),
@@ -283,7 +284,7 @@ fn plan_group(
     before: Option<&[Vec<u32>]>,
     clock: Option<&mut Clock<'_>>,
 ) -> Group {
-    let posed = problem::pose(ask.snapshot, down, ask.policy, frame, units, &[]);
+    let posed = problem::build(ask.snapshot, down, ask.policy, frame, units, &[]);
     let seed = ask.policy.search.seed;
     let solution = match clock {
         None => {
@@ -343,7 +344,7 @@ fn by_names(capacity: &Capacity, migrations: &[Migration]) -> Vec<Move> {
     migrations.iter().map(name).collect()
 }
 
-fn earned_nothing(ask: &PlanningInput<'_>, stage: &StageSpec) -> bool {
+fn is_first_wave(ask: &PlanningInput<'_>, stage: &StageSpec) -> bool {
     ask.earned.get(&stage.name).copied().unwrap_or(0) == 0
 }
 

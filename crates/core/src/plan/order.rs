@@ -1,5 +1,5 @@
-//! Step 2: in what order the units of a stage are taken, as groups one after another. Within a group
-//! the fewest waves are sought.
+//! Step 2: the order of a stage's units, as groups one after another. Within a group the fewest waves are
+//! sought.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(super) fn groups(snapshot: &Snapshot, stage: &StageSpec, policy: &Policy, to
         return all;
     };
     if all.len() == 1 && policy.growth == Growth::None {
-        // Its wave is put last, whoever shares it.
+        // Its wave comes last, with all units in it.
         return all;
     }
     let mut groups: Vec<Vec<Ix>> = all

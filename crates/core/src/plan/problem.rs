@@ -1,4 +1,4 @@
-//! Step 3: the constraints of a snapshot and a policy, as the solver takes them.
+//! Step 3: the constraints of a snapshot and a policy, in the solver's form.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::model::{Code, Down, Growth, Ix, Policy, Reason, Snapshot};
 pub(super) struct Posed<'a> {
     pub(super) problem: Problem,
     snapshot: &'a Snapshot,
-    /// What is behind each of the problem's budgets.
+    /// The origin of each of the problem's budgets.
     budgets: Vec<BudgetOrigin>,
     wide: Vec<&'static str>,
     levels: Vec<String>,
@@ -25,7 +25,7 @@ enum BudgetOrigin {
     Guests(usize, Box<Reason>),
 }
 
-/// What is the same for all groups of a stage.
+/// What all groups of a stage have in common.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     /// How many of the kind may be down at once.
@@ -36,7 +36,7 @@ pub(super) struct Frame {
     pub(super) earned: u32,
 }
 
-pub(super) fn pose<'a>(
+pub(super) fn build<'a>(
     snapshot: &'a Snapshot,
     down: &Down,
     policy: &Policy,
@@ -206,7 +206,7 @@ fn domain_rule(snapshot: &Snapshot, down: &Down, level: &str, limit: u32, units:
 
 impl Posed<'_> {
     /// The same problem with what guests ask loosened, so that nothing that is possible breaks it.
-    pub(super) fn loosened(&self, guests: &[HostBudget]) -> Problem {
+    pub(super) fn relaxed(&self, guests: &[HostBudget]) -> Problem {
         let mut budgets = NarrowBudgets::default();
         for (budget, behind) in self.problem.budgets.iter().zip(&self.budgets) {
             match behind {

@@ -1,12 +1,12 @@
-//! A selection: a plan for some units of a cluster, and the others at another time.
+//! A selection: a plan for some units of a cluster, with the others left for later.
 //!
-//! The order of the procedure stands. A target is cut where a stage has more to do than was selected: its last unit is not
-//! among them, so neither its one-way door nor anything that comes after it is planned. Whoever plans later, for other units
-//! or for all, finds what is left by what the cluster says.
+//! The order of the procedure is kept. A target is cut at the first stage that has units outside the
+//! selection: its last unit is not planned, so neither its point of no return nor anything after it is. A
+//! later plan, for other units or for all, finds the remaining work by observing the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::select::needs_change;
+use super::eligible::needs_change;
 use super::{PlanningInput, plan_waves};
 use crate::model::{Kind, Part, PartName, StageSpec, Target, UnitId};
 
@@ -119,7 +119,7 @@ impl Selection {
             }
         }
         if first.is_empty() {
-            // What must be left alone is told.
+            // Units that must be skipped are reported.
             return Ok(target);
         }
         let first: BTreeSet<&UnitId> = first.into_iter().collect();
@@ -200,7 +200,7 @@ fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, Se
             target.parts.push(part.clone());
             continue;
         };
-        let (mine, rest) = to_do(ask, stage, chosen);
+        let (mine, rest) = split_work(ask, stage, chosen);
         planned.extend(mine);
         if rest.is_empty() {
             target.parts.push(part.clone());
@@ -215,7 +215,7 @@ fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, Se
         break;
     }
     target.title = format!("{} ({} selected)", ask.target.title, planned.len());
-    // Whoever has nothing to do is not among them: it may run what a stage gives that is cut off.
+    // Units without work are excluded: one may run the revision of a stage that is cut off.
     target.only = Some(planned.iter().map(|unit| (*unit).clone()).collect());
     let Some((stage, missing)) = stopped else {
         return Ok(target);
@@ -223,7 +223,7 @@ fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, Se
     let mut late: Vec<String> = Vec::new();
     for part in parts {
         if let Part::Stage(later) = part {
-            let (mine, _) = to_do(ask, later, chosen);
+            let (mine, _) = split_work(ask, later, chosen);
             // A unit of several stages is named once.
             let mine = mine.into_iter().filter(|unit| planned.insert(unit));
             late.extend(mine.map(ToString::to_string));
@@ -239,8 +239,8 @@ fn cut(ask: &PlanningInput<'_>, chosen: &BTreeSet<&UnitId>) -> Result<Target, Se
     })
 }
 
-/// The units for which a stage has something to do: those that are chosen, and the others.
-fn to_do<'a>(
+/// The units for which a stage has work: the selected ones, and the others.
+fn split_work<'a>(
     ask: &PlanningInput<'a>,
     stage: &'a StageSpec,
     chosen: &BTreeSet<&UnitId>,

@@ -1,9 +1,9 @@
-//! An approval is a value with an age: what both judges agreed to counts for [`Policy::approval_age`] since the facts had
-//! come in by which we judged, and whoever was not yet begun to be stopped by then is judged once more, together with
-//! what was.
+//! An approval has an age. The agreement of both checks counts for [`Policy::approval_age`] since the facts
+//! arrived that stagger's own check used. Units whose stop has not started by then are checked again,
+//! together with those that are under way.
 //!
-//! A wide wave is so sent in parts: the driver and the hosts refuse to begin what is too old, the journal says
-//! that nothing was begun, and here the rest is asked about.
+//! A wide wave is therefore sent in parts: the driver and the hosts refuse to start on an approval that is
+//! too old, the journal records that nothing was started, and this module requests checks for the rest.
 //!
 //! [`Policy::approval_age`]: crate::model::Policy::approval_age
 
@@ -15,7 +15,7 @@ use super::state::{SetVerdicts, State};
 use super::visit::{OpenWave, Visit};
 use crate::model::{Code, Phase, Reason, Snapshot, StageSpec, UnitId};
 
-/// So often both judges agree before that is said.
+/// How many approvals must expire unused before the run reports it.
 const IN_VAIN: u32 = 5;
 
 /// How long a unit that was left out of its wave waits at least before it is planned again.
@@ -36,25 +36,25 @@ impl State {
         }
     }
 
-    /// Units of the open wave of which nothing was begun, and which nobody may begin any more on what was agreed to.
-    pub(super) fn unapproved(&self, now: Timestamp, wave: &OpenWave) -> Vec<UnitId> {
+    /// Units of the open wave that have not been started, and whose approval has expired.
+    pub(super) fn units_to_reapprove(&self, now: Timestamp, wave: &OpenWave) -> Vec<UnitId> {
         let waits = |(unit, visit): (&UnitId, &Visit)| {
             let approved = visit.approved().is_some_and(|at| now < self.approved_until(at));
-            (visit.waits() && !self.has_open_call(unit) && !approved).then(|| unit.clone())
+            (visit.is_waiting() && !self.has_open_call(unit) && !approved).then(|| unit.clone())
         };
         wave.units.iter().filter_map(waits).collect()
     }
 
-    /// While others of the wave are under way: both judges are asked about the rest together with whoever may still
-    /// be on the way down. `None`: there is no rest, or it waits until the others are done.
+    /// While others of the wave are under way, both checks cover the rest together with every unit that may
+    /// still be going down. `None`: there is no rest, or it waits until the others are done.
     pub(super) fn approve_rest(
         &self,
         now: Timestamp,
         seen: Option<TimedObservation<'_>>,
     ) -> Option<Decision> {
-        let wave = self.wave.as_ref().filter(|wave| wave.goes_on())?;
+        let wave = self.wave.as_ref().filter(|wave| wave.is_proceeding())?;
         let stage = self.stage(&wave.stage)?;
-        let rest = self.unapproved(now, wave);
+        let rest = self.units_to_reapprove(now, wave);
         // Where guests find room depends on who else is away: that is planned for a set as a whole.
         if rest.is_empty() || self.is_asked_to_stop() || stage.maintenance.is_some() {
             return None;
@@ -63,7 +63,7 @@ impl State {
         else {
             return Some(Decision::Observe);
         };
-        let set = self.with_those_under_way(&rest);
+        let set = self.with_open_calls(&rest);
         if self.may_stop(snapshot, &set).is_err() {
             return None;
         }
@@ -85,7 +85,7 @@ impl State {
         wave: &OpenWave,
         closing: bool,
     ) -> Option<Decision> {
-        let rest = self.unapproved(now, wave);
+        let rest = self.units_to_reapprove(now, wave);
         if rest.is_empty() {
             return None;
         }
@@ -100,7 +100,7 @@ impl State {
         if let Err(why) = self.may_stop(snapshot, &rest) {
             return Some(leave_out(now, &rest, &Code::WorldHasMoved, &why));
         }
-        if let Some(hold) = self.agreed_in_vain(wave) {
+        if let Some(hold) = self.hold_for_stale_approvals(wave) {
             return Some(hold);
         }
         Some(
@@ -116,9 +116,9 @@ impl State {
     }
 
     /// Holds where both judges have agreed again and again, and each time it was too late to begin.
-    pub(super) fn agreed_in_vain(&self, wave: &OpenWave) -> Option<Decision> {
+    pub(super) fn hold_for_stale_approvals(&self, wave: &OpenWave) -> Option<Decision> {
         let age = self.start.policy.approval_age;
-        (wave.in_vain() >= IN_VAIN).then(|| {
+        (wave.stale_approvals() >= IN_VAIN).then(|| {
             let run = &self.start.run;
             self.hold(Reason::new(
                 Code::ApprovalTooShort,
@@ -140,8 +140,8 @@ impl State {
         self.paused || self.aborting || self.going_back.is_some()
     }
 
-    /// These, and whoever an open call may still take down.
-    fn with_those_under_way(&self, rest: &[UnitId]) -> Vec<UnitId> {
+    /// These units, and all units that an open call may still take down.
+    fn with_open_calls(&self, rest: &[UnitId]) -> Vec<UnitId> {
         let stops = |action: &Action| {
             let is_harmless = matches!(
                 action,

@@ -1,4 +1,4 @@
-//! Who is to blame when a wave fails, and whether the change ever came to them.
+//! Which units caused the failure of a wave, and whether the change ever reached them.
 
 use super::decide::Decision;
 use super::event::Event;
@@ -8,13 +8,13 @@ use crate::model::{Reason, Snapshot, UnitId};
 
 /// The wave fails because of these.
 pub(super) fn fails(snapshot: &Snapshot, wave: &OpenWave, units: Vec<UnitId>, reason: Reason) -> Decision {
-    let alone = never_came_to(snapshot, wave, &units);
+    let alone = change_never_reached(snapshot, wave, &units);
     Decision::Record(vec![Event::WaveFailed { units, reason, alone }])
 }
 
 /// Whether the change never came to those that are to blame, so that nothing speaks against it: they are as they were, or serve
 /// on what they ran before.
-pub(super) fn never_came_to(snapshot: &Snapshot, wave: &OpenWave, blamed: &[UnitId]) -> bool {
+pub(super) fn change_never_reached(snapshot: &Snapshot, wave: &OpenWave, blamed: &[UnitId]) -> bool {
     let changed = blamed
         .iter()
         .filter_map(|unit| Some((unit, wave.units.get(unit)?)))

@@ -13,10 +13,10 @@ use super::visit::{OpenWave, UndrainRetry};
 use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 
 impl State {
-    /// Leaves what this run keeps drained; `None`: there is nothing of that, or it was tried in vain just now.
+    /// Undrains what this run keeps drained; `None`: nothing is, or the last attempt failed just now.
     pub(super) fn give_back_units(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
         let due = self
-            .kept_drained(snapshot)
+            .drained_units(snapshot)
             .filter(|(_, tried)| tried.is_none_or(|tried| tried.again <= now));
         let leave = due.filter_map(|(unit, _)| {
             Some(Action::Visit {
@@ -33,7 +33,7 @@ impl State {
     /// Waits until that may be tried again: before it, no run ends.
     pub(super) fn wait_to_give_back(&self, snapshot: &Snapshot) -> Option<Decision> {
         let (unit, tried) = self
-            .kept_drained(snapshot)
+            .drained_units(snapshot)
             .filter_map(|(unit, tried)| Some((unit, tried?)))
             .min_by_key(|(_, tried)| tried.again)?;
         let why = format!("{} is drained; undraining it is retried", unit.id);
@@ -43,8 +43,8 @@ impl State {
         })
     }
 
-    /// What this run keeps drained, with how often it was given back in vain.
-    fn kept_drained<'a>(
+    /// The units that this run keeps drained, with their failed undrain attempts.
+    fn drained_units<'a>(
         &'a self,
         snapshot: &'a Snapshot,
     ) -> impl Iterator<Item = (&'a Unit, Option<&'a UndrainRetry>)> {
@@ -64,10 +64,10 @@ impl State {
     }
 
     /// What came of leaving a unit that no wave has in hand.
-    pub(super) fn apply_given_back(&mut self, at: Timestamp, unit: crate::model::UnitId, failed: bool) {
+    pub(super) fn apply_undrain(&mut self, at: Timestamp, unit: crate::model::UnitId, failed: bool) {
         if failed {
             let tried = self.giving_back.entry(unit).or_default();
-            tried.in_vain(at, self.start.policy.retry);
+            tried.record_failed_attempt(at, self.start.policy.retry);
         } else {
             self.owed.remove(&unit);
             self.giving_back.remove(&unit);

@@ -1,4 +1,4 @@
-//! What a person's word settles: how an effect ended of which nobody else can tell.
+//! Outcomes that an operator confirms, where nothing else can determine them.
 
 use jiff::Timestamp;
 
@@ -8,18 +8,19 @@ use super::visit::OpenWave;
 use crate::model::HostName;
 
 impl State {
-    /// A host is off: what was open on it has failed. Nothing goes on there, so no fence is needed either.
+    /// A host is off: open effects on it have failed. Nothing on it continues, so no fence is needed.
     pub(super) fn apply_off(&mut self, seq: Seq, at: Timestamp, host: HostName, ended: Vec<Seq>, by: &str) {
         let why = format!("{host} is off, as {by} confirmed");
         for intent in ended {
             let unit = self.open.get(&intent).and_then(Action::unit).cloned();
-            self.settle_by_word(seq, at, intent, Outcome::Failed { why: why.clone() });
-            // That its host is off speaks against nobody's release: the others of its wave stay where they are.
-            let goes_on = self.wave.as_ref().is_some_and(OpenWave::goes_on);
+            self.settle_confirmed(seq, at, intent, Outcome::Failed { why: why.clone() });
+            // A host that is off says nothing against the release: the other units of its wave stay where
+            // they are.
+            let goes_on = self.wave.as_ref().is_some_and(OpenWave::is_proceeding);
             let unit = unit.filter(|_| goes_on);
             let prepared = unit.as_ref().is_some_and(|unit| self.prepared.contains_key(unit));
             if let Some(visit) = unit.and_then(|unit| self.visit(&unit)) {
-                visit.is_lost(prepared, &why);
+                visit.mark_lost(prepared, &why);
             }
         }
         self.off.insert(host);
@@ -27,7 +28,7 @@ impl State {
     }
 
     /// One effect ended so.
-    pub(super) fn apply_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, done: bool, by: &str) {
+    pub(super) fn apply_confirmation(&mut self, seq: Seq, at: Timestamp, intent: Seq, done: bool, by: &str) {
         let outcome = if done {
             Outcome::Done {
                 note: format!("done, as {by} settled it"),
@@ -37,12 +38,13 @@ impl State {
                 why: format!("not done, as {by} settled it"),
             }
         };
-        self.settle_by_word(seq, at, intent, outcome);
+        self.settle_confirmed(seq, at, intent, outcome);
         self.held = None;
     }
 
-    /// What was settled meanwhile stays so: the word may come late.
-    fn settle_by_word(&mut self, seq: Seq, at: Timestamp, intent: Seq, outcome: Outcome) {
+    /// Settles an effect by confirmation. An effect that is already settled keeps its outcome, since the
+    /// confirmation may be late.
+    fn settle_confirmed(&mut self, seq: Seq, at: Timestamp, intent: Seq, outcome: Outcome) {
         if self.settle(at, intent, outcome) {
             self.changed = seq;
         }

@@ -1,4 +1,4 @@
-//! What comes next. Pure: the same journal, time and observation give the same decision.
+//! The next decision. Pure: the same journal, time and observation give the same decision.
 
 use std::collections::BTreeMap;
 
@@ -42,12 +42,12 @@ pub enum Decision {
     },
     /// Observe and ask again, at that time at the latest.
     Wait {
-        /// When something can come of it without anything changing; `None`: nobody knows.
+        /// When waiting may end although nothing changes; `None`: unknown.
         until: Option<Timestamp>,
-        /// What is waited for.
+        /// The reason for waiting.
         why: Reason,
     },
-    /// A person must act before it can go on.
+    /// The operator must act before the run can continue.
     Hold(Reason),
     /// It is over.
     Over(Ending),
@@ -71,7 +71,7 @@ impl Run {
             return Decision::Over(ending.clone());
         }
         let phases = state.next_phases(now);
-        // Who has begun goes on, whether or not anybody can look: what is down comes up by that.
+        // A wave that has started continues without observations: that brings up what is down.
         let goes_on = state.wave.as_ref().is_some_and(OpenWave::is_begun) && !phases.is_empty();
         if !state.open.is_empty() || goes_on {
             let renewals = state.renewals(now).into_iter().map(Effect::from);
@@ -154,8 +154,8 @@ impl State {
                 plan: Box::new(plan(ask)),
             }])
         };
-        let aside = self.aside_now(now, snapshot);
-        let way_back = self.going_back.as_ref().map(|_| self.way_back(snapshot));
+        let aside = self.currently_set_aside(now, snapshot);
+        let way_back = self.going_back.as_ref().map(|_| self.rollback_target(snapshot));
         let (target, aside) = match &way_back {
             Some(way) => (&way.target, aside.into_iter().chain(way.aside.clone()).collect()),
             None => (&self.start.target, aside),
@@ -187,7 +187,7 @@ impl State {
             },
             Some(PlannedPart::Stage(planned)) => match self.stage(&planned.name) {
                 Some(spec) => match self
-                    .left_behind(now, &ask, current, &spec.name)
+                    .hold_for_skipped(now, &ask, current, &spec.name)
                     .or_else(|| self.before_wave(now, snapshot, &spec, planned))
                 {
                     Some(wait) => wait,
@@ -208,7 +208,11 @@ impl State {
     }
 
     /// Units that are not to be tried now.
-    pub(super) fn aside_now(&self, now: Timestamp, snapshot: &Snapshot) -> BTreeMap<UnitId, Reason> {
+    pub(super) fn currently_set_aside(
+        &self,
+        now: Timestamp,
+        snapshot: &Snapshot,
+    ) -> BTreeMap<UnitId, Reason> {
         let waits = |until: Option<Timestamp>| until.is_none_or(|until| now < until);
         self.aside
             .iter()
@@ -223,7 +227,7 @@ impl State {
                 step: spec.name.clone(),
             }]);
         }
-        let aside = self.aside_now(now, snapshot);
+        let aside = self.currently_set_aside(now, snapshot);
         let target = &self.start.target;
         let ask = PlanningInput {
             snapshot,
@@ -236,7 +240,7 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, &ask, current)
             .or_else(|| self.wait_for_health(now, &ask, current))
-            .or_else(|| self.left_behind(now, &ask, current, &spec.name))
+            .or_else(|| self.hold_for_skipped(now, &ask, current, &spec.name))
         {
             return wait;
         }
@@ -278,14 +282,14 @@ impl State {
     ) -> Option<Decision> {
         let wave = planned.waves.first()?;
         let policy = &self.start.policy;
-        // What is not healthy is no reason not to go back.
+        // An unhealthy cluster is no reason against a rollback.
         let gates = if self.going_back.is_none() {
             spec.gates.as_slice()
         } else {
             &[]
         };
         if let Some(wait) =
-            self.wait_for_gates_and(now, snapshot, gates, not_recovered(snapshot, &wave.units))
+            self.wait_for_gates_and(now, snapshot, gates, unrecovered_violation(snapshot, &wave.units))
         {
             return Some(wait);
         }
@@ -313,7 +317,7 @@ impl State {
 
 /// What a plan for the cluster once recovered permits, and the cluster as it is now does not: the wave would be dropped as
 /// soon as it was opened, and planned again.
-fn not_recovered(snapshot: &Snapshot, units: &[UnitId]) -> Option<(ConditionName, String)> {
+fn unrecovered_violation(snapshot: &Snapshot, units: &[UnitId]) -> Option<(ConditionName, String)> {
     if !snapshot.recovers() {
         return None;
     }

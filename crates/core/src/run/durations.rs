@@ -1,4 +1,4 @@
-//! How long things took in runs before: what forecasts and schedules rest upon.
+//! Durations in earlier runs, for forecasts and schedules.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,15 @@ use jiff::{SignedDuration, Timestamp};
 use super::event::{Action, Entry, Event, Outcome, Seq};
 use crate::model::{Kind, Part, PartName, Phase, StageSpec, UnitId};
 
-/// The median of what each kind of unit took to be visited, without moves, and of what each kind of move took, in these
-/// journals. Moves of one unit follow one another, so each is taken for its share of them; they come back while the unit is
-/// left, in as much time, and what is left of that is the visit's own: until disks are in sync again, say.
-pub fn measured<'a>(journals: impl IntoIterator<Item = &'a [Entry]>) -> BTreeMap<Kind, SignedDuration> {
+/// The median duration of a visit per kind of unit, without moves, and of each kind of move, in these
+/// journals. The moves of one unit are sequential, so each gets its share. On leave they are undone in as
+/// much time; the remainder belongs to the visit, such as the resync of disks.
+pub fn measured_durations<'a>(
+    journals: impl IntoIterator<Item = &'a [Entry]>,
+) -> BTreeMap<Kind, SignedDuration> {
     let mut samples: BTreeMap<Kind, Vec<SignedDuration>> = BTreeMap::new();
     for journal in journals {
-        of_one(journal, &mut samples);
+        add_samples(journal, &mut samples);
     }
     samples
         .into_iter()
@@ -35,7 +37,7 @@ struct Visit {
     changed: bool,
 }
 
-fn of_one(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) {
+fn add_samples(journal: &[Entry], samples: &mut BTreeMap<Kind, Vec<SignedDuration>>) {
     let mut stages: BTreeMap<&PartName, &StageSpec> = BTreeMap::new();
     let mut stage = None;
     let mut begun: BTreeMap<Seq, (Timestamp, &Action)> = BTreeMap::new();
@@ -102,7 +104,7 @@ fn phase_done<'a>(
     };
     let visit = visits.entry(unit).or_default();
     match phase {
-        // It serves meanwhile.
+        // It still serves.
         Phase::Prepare => return,
         Phase::Enter => {
             // Tried again: what came before was no part of the visit.
@@ -179,7 +181,7 @@ mod tests {
     }
 
     fn seconds(lines: &[(i64, serde_json::Value)]) -> BTreeMap<String, i64> {
-        measured([journal(lines).as_slice()])
+        measured_durations([journal(lines).as_slice()])
             .into_iter()
             .map(|(kind, took)| (kind.to_string(), took.as_secs()))
             .collect()

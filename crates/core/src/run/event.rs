@@ -1,4 +1,4 @@
-//! What a journal holds: an intent log. Nothing changes in the world that it did not announce first.
+//! The events of a journal, which is an intent log: every change of the cluster is announced first.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,7 @@ pub enum Event {
         /// When it is tried again; `None`: not in this run.
         until: Option<Timestamp>,
     },
-    /// Somebody asked for something.
+    /// A command was received.
     Asked {
         /// What.
         command: Command,
@@ -171,7 +171,7 @@ pub struct Start {
     /// The cluster's own identity; `None`: it was not read when the run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<ClusterId>,
-    /// What is wanted.
+    /// The wanted state.
     pub target: Target,
     /// How bold to be.
     pub policy: Policy,
@@ -189,7 +189,7 @@ pub struct Start {
 pub enum Command {
     /// No new wave.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
     /// Pass a point of no return.
     Approve {
@@ -244,7 +244,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether a judge who says that stands in nobody's way.
+    /// Whether the verdict permits the stop.
     pub fn agrees(&self) -> bool {
         matches!(self, Self::Yes | Self::NoOracle | Self::Overridden { .. })
     }
@@ -259,7 +259,7 @@ pub enum Action {
     TakeGuard {
         /// Which.
         guard: GuardName,
-        /// For which units; none: the whole cluster.
+        /// The units; empty: the whole cluster.
         units: Vec<UnitId>,
         /// It goes by itself after so many seconds.
         expires: u32,
@@ -268,7 +268,7 @@ pub enum Action {
     DropGuard {
         /// Which.
         guard: GuardName,
-        /// For which units.
+        /// The units.
         units: Vec<UnitId>,
     },
     /// One phase of a unit's turn.
@@ -279,7 +279,7 @@ pub enum Action {
         phase: Phase,
         /// What it should run afterwards.
         revision: Revision,
-        /// What is done to its guests before it goes down; undone when it is left.
+        /// Moves of its guests before it goes down; undone on leave.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         moves: Vec<Move>,
     },
@@ -294,7 +294,7 @@ pub enum Action {
         unit: UnitId,
         /// What it ran before.
         revision: Revision,
-        /// Whether its data is made anew.
+        /// Whether its data is rebuilt.
         rebuild: bool,
     },
     /// A step, once for the whole cluster.
@@ -328,7 +328,7 @@ impl Action {
 pub enum Outcome {
     /// The state wanted is there.
     Done {
-        /// What is worth telling: `up after 4.2 s`.
+        /// A note for the operator: `up after 4.2 s`.
         note: String,
     },
     /// It is not.

@@ -1,13 +1,13 @@
-//! What is done with a wave that stays unhealthy: policy first, then the way back of its units.
+//! A wave that stays unhealthy: the policy's action first, then the rollback of its units.
 
 use jiff::Timestamp;
 
-use super::back;
-use super::blame::never_came_to;
+use super::blame::change_never_reached;
 use super::cleanup::hold_and_give_back;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, ExpectedUnit};
+use super::rollback;
 use super::state::State;
 use super::visit::{OpenWave, Visit, VisitDirection, WaveFailure};
 use super::wave::Waited;
@@ -25,7 +25,7 @@ impl State {
         let WaveFailure { blamed, reason, .. } = failure;
         let all: Vec<UnitId> = wave.units.keys().cloned().collect();
         if self.aborting {
-            // What could be neither entered nor left may be left by now, and nobody comes back to it.
+            // A stuck unit may be left by now, and no later step returns to it.
             let stuck = wave
                 .units
                 .iter()
@@ -39,8 +39,8 @@ impl State {
         if !failure.collected {
             return Decision::act([Action::Collect { units: all }]);
         }
-        // What speaks against the change is looked at once more, before anything healthy is undone.
-        if self.going_back.is_none() && !wave.leads_back() && has_recovered(snapshot, stage, wave) {
+        // The evidence against the change is checked again before a healthy unit is rolled back.
+        if self.going_back.is_none() && !wave.is_rollback() && has_recovered(snapshot, stage, wave) {
             return Decision::Record(vec![Event::WaveRecovered]);
         }
         let is_tried = |unit: &UnitId| {
@@ -50,9 +50,9 @@ impl State {
         };
         if !failure.alone
             && self.going_back.is_none()
-            && !wave.leads_back()
+            && !wave.is_rollback()
             && !blamed.iter().any(is_tried)
-            && never_came_to(snapshot, wave, blamed)
+            && change_never_reached(snapshot, wave, blamed)
         {
             let (units, reason) = (blamed.clone(), reason.clone());
             return Decision::Record(vec![Event::WaveFailed {
@@ -61,12 +61,12 @@ impl State {
                 alone: true,
             }]);
         }
-        if wave.leads_back() {
+        if wave.is_rollback() {
             return self.hold(Reason::new(Code::RollbackFailed, reason.detail.clone()));
         }
         match self.start.policy.on_failure {
             OnFailure::Stop if self.going_back.is_none() => {
-                let detail = format!("{}: {}{}", reason.code, reason.detail, wave.still_given_back());
+                let detail = format!("{}: {}{}", reason.code, reason.detail, wave.stuck_units_text());
                 let reason = Reason::new(Code::WaveFailed, detail);
                 let told = self.hold(reason.clone());
                 if !matches!(told, Decision::Hold(_)) {
@@ -82,7 +82,8 @@ impl State {
             OnFailure::Rollback
                 if self.going_back.is_none()
                     && !blamed.is_empty()
-                    && (back::how(&stage.going_back, &self.start.policy).is_err() || failure.alone) =>
+                    && (rollback::requires_rebuild(&stage.going_back, &self.start.policy).is_err()
+                        || failure.alone) =>
             {
                 self.go_back(now, snapshot, stage, wave, blamed)
             }
@@ -92,11 +93,11 @@ impl State {
         }
     }
 
-    /// Whether the corrective step of that unit is still to be taken.
+    /// Whether the corrective step of that unit is still due.
     ///
-    /// Who serves is stopped by it. That is in vain where it was brought back, and serves on what it ran before; and a run that
-    /// is to end does not wait for a moment when it may be stopped, which may never come.
-    pub(super) fn may_be_corrected(&self, snapshot: &Snapshot, unit: &UnitId, visit: &Visit) -> bool {
+    /// The step stops a unit that serves. It cannot help a unit that was rolled back and serves on its
+    /// previous release, and a run that is ending does not wait for a permitted moment, which may never come.
+    pub(super) fn needs_correction(&self, snapshot: &Snapshot, unit: &UnitId, visit: &Visit) -> bool {
         let serves = || {
             let found = snapshot.find(unit);
             found.is_some_and(|ix| snapshot.unit(ix).state == UnitState::Serving)
@@ -106,7 +107,7 @@ impl State {
     }
 
     /// Brings a wave of the way back there. Where that would wait for a person and one has aborted the run, the wave ends as it is.
-    pub(super) fn way_back_of(
+    pub(super) fn advance_rollback(
         &self,
         now: Timestamp,
         snapshot: &Snapshot,
@@ -143,7 +144,7 @@ impl State {
             .iter()
             .filter_map(|unit| wave.units.get(unit).map(|visit| (unit, visit)))
             // What surely is as it was has nowhere to go back to.
-            .filter(|(_, visit)| wave.leads_back() || !visit.is_untouched())
+            .filter(|(_, visit)| wave.is_rollback() || !visit.is_untouched())
             .collect();
         let fresh: Vec<_> = visits
             .iter()
@@ -151,7 +152,7 @@ impl State {
             .map(|(unit, visit)| (*unit, *visit, self.rebuild(stage, wave, visit)))
             .collect();
         if !fresh.is_empty() {
-            return match back_by(stage, wave, fresh) {
+            return match rollback_actions(stage, wave, fresh) {
                 Ok(fresh) => self.stop_again(now, snapshot, fresh),
                 Err(reason) => self.hold(why_it_failed(wave, reason)),
             };
@@ -166,9 +167,9 @@ impl State {
         if !stuck.is_empty() {
             // The old release did not start on the data as it is.
             if needs_rebuild(stage) && stuck.iter().all(|(_, visit, _)| !visit.rebuilt) {
-                let how = back::how(&stage.going_back, &self.start.policy);
+                let how = rollback::requires_rebuild(&stage.going_back, &self.start.policy);
                 let again = stuck.iter().map(|(unit, visit, _)| (*unit, *visit, how.clone()));
-                return match back_by(stage, wave, again.collect()) {
+                return match rollback_actions(stage, wave, again.collect()) {
                     Ok(fresh) => self.stop_again(now, snapshot, fresh),
                     Err(reason) => self.hold(why_it_failed(wave, reason)),
                 };
@@ -190,17 +191,17 @@ impl State {
         let missing = gate::not_serving(wanted, snapshot);
         match self.gates_after(now, snapshot, stage, wave, &missing) {
             Waited::Not(decision) => decision,
-            Waited::Open => self.went_back(wave),
-            Waited::TooLong(reason) if wave.leads_back() || self.going_back.is_some() => {
+            Waited::Open => self.finish_rolled_back(wave),
+            Waited::TooLong(reason) if wave.is_rollback() || self.going_back.is_some() => {
                 self.hold(Reason::new(Code::RollbackFailed, reason.detail))
             }
             // Its start was reported as done, and it does not serve: that is a start that failed.
             Waited::TooLong(_) if needs_rebuild(stage) && not_rebuilt(wave, &missing) => {
-                let how = back::how(&stage.going_back, &self.start.policy);
+                let how = rollback::requires_rebuild(&stage.going_back, &self.start.policy);
                 let again = missing
                     .iter()
                     .filter_map(|(unit, _)| Some((unit, wave.units.get(unit)?, how.clone())));
-                match back_by(stage, wave, again.collect()) {
+                match rollback_actions(stage, wave, again.collect()) {
                     Ok(fresh) => self.stop_again(now, snapshot, fresh),
                     Err(reason) => self.hold(why_it_failed(wave, reason)),
                 }
@@ -215,21 +216,21 @@ impl State {
         }
     }
 
-    /// Whether bringing a unit back begins with making its data anew.
+    /// Whether the rollback of a unit starts with a rebuild of its data.
     ///
-    /// A unit whose start on the new release failed may never have opened its data: the old release is
-    /// tried on it first, which harms nothing where that cannot read it.
+    /// A unit that failed to start on the new release may never have opened its data. The old release is
+    /// tried on that data first, which does no harm where it cannot read it.
     fn rebuild(&self, stage: &StageSpec, wave: &OpenWave, visit: &Visit) -> Result<bool, Reason> {
-        if !wave.leads_back() && visit.failed().is_some() && !visit.rebuilt && needs_rebuild(stage) {
+        if !wave.is_rollback() && visit.failed().is_some() && !visit.rebuilt && needs_rebuild(stage) {
             return Ok(false);
         }
-        back::how(&stage.going_back, &self.start.policy)
+        rollback::requires_rebuild(&stage.going_back, &self.start.policy)
     }
 
     /// The wave is back and healthy there.
-    fn went_back(&self, wave: &OpenWave) -> Decision {
+    fn finish_rolled_back(&self, wave: &OpenWave) -> Decision {
         let mut events = vec![Event::WaveWentBack];
-        if let Some(WaveFailure { blamed, reason, .. }) = wave.failure().filter(|_| !wave.leads_back())
+        if let Some(WaveFailure { blamed, reason, .. }) = wave.failure().filter(|_| !wave.is_rollback())
             && self.start.policy.on_failure == OnFailure::Continue
         {
             let all: Vec<UnitId> = wave.units.keys().cloned().collect();
@@ -246,7 +247,10 @@ impl State {
 
 /// Whether every unit of a wave that has failed serves on the target after all, and nothing of it went back yet.
 fn has_recovered(snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> bool {
-    let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
+    let wanted = wave
+        .units
+        .iter()
+        .map(|(unit, visit)| (unit, visit.expected(stage)));
     wave.units.values().all(|visit| visit.went_back.is_none())
         && gate::not_serving(wanted, snapshot).is_empty()
 }
@@ -263,7 +267,7 @@ fn needs_rebuild(stage: &StageSpec) -> bool {
     matches!(stage.going_back, GoingBack::Rebuild { .. })
 }
 
-/// Whether some of these went back, and none of those by making its data anew.
+/// Whether some of these were rolled back, and none of those by a rebuild.
 fn not_rebuilt(wave: &OpenWave, missing: &[(UnitId, String)]) -> bool {
     let visits: Vec<_> = missing
         .iter()
@@ -279,7 +283,7 @@ fn not_rebuilt(wave: &OpenWave, missing: &[(UnitId, String)]) -> bool {
 ///
 /// # Errors
 /// Why one of them cannot go back.
-fn back_by(
+fn rollback_actions(
     stage: &StageSpec,
     wave: &OpenWave,
     units: Vec<(&UnitId, &Visit, Result<bool, Reason>)>,
@@ -290,7 +294,7 @@ fn back_by(
             Ok(Action::GoBack {
                 unit: unit.clone(),
                 // On the way there, what it ran before; on the way back, what the stage leads to.
-                revision: if wave.leads_back() {
+                revision: if wave.is_rollback() {
                     stage.revision.clone()
                 } else {
                     visit.before.clone()

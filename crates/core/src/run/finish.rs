@@ -1,10 +1,10 @@
-//! How a run ends: what is left is waited for as long as that can help.
+//! The end of a run: it waits for the remaining units as long as that can help.
 
 use jiff::Timestamp;
 
 use super::decide::Decision;
 use super::event::{Ending, Event};
-use super::stage_order::leaves_others;
+use super::stage_order::skips_differ;
 use super::state::State;
 use crate::model::{Code, Gate, Interruption, Part, Reason, Snapshot, UnitId};
 use crate::plan::{Plan, PlanningInput, plan};
@@ -43,13 +43,13 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, ask, current)
             .or_else(|| self.wait_for_health(now, ask, current))
-            .or_else(|| self.once_more(now, current))
+            .or_else(|| self.retry_skipped(now, current))
         {
             return wait;
         }
         // What was left by what was not known then is not left for good.
         if !left.is_empty()
-            && let Some(anew) = leaves_others(ask, current)
+            && let Some(anew) = skips_differ(ask, current)
         {
             return anew;
         }
@@ -95,8 +95,8 @@ impl State {
         Some(decision)
     }
 
-    /// What was left alone because of what is down now is not left for good: while the gates of its
-    /// stage are shut the run waits for them, and then plans again.
+    /// Units skipped because of what is down now may become possible: while the gates of their stage are
+    /// shut, the run waits for them and then plans again.
     pub(super) fn wait_for_health(
         &self,
         now: Timestamp,
@@ -126,12 +126,12 @@ impl State {
                 plan: Box::new(plan(ask)),
             }]));
         }
-        self.wait_for_a_word(ask.snapshot, current)
+        self.wait_for_interruption_approval(ask.snapshot, current)
     }
 
-    /// What nothing stands in for any more since the run began is asked for, as it would have been before it. Whoever asked for
-    /// what can be done is asked for nothing.
-    fn wait_for_a_word(&self, snapshot: &Snapshot, current: &Plan) -> Option<Decision> {
+    /// Asks for approval of interruptions that arose since the run started, as it would have before the
+    /// start. A policy that does only what is possible asks for nothing.
+    fn wait_for_interruption_approval(&self, snapshot: &Snapshot, current: &Plan) -> Option<Decision> {
         let left = |unit: &UnitId| {
             let mut left = current.left_alone.iter();
             left.any(|left| left.unit == *unit && left.reason.code == Code::InterruptionNotPermitted)
@@ -159,7 +159,7 @@ impl State {
 
     /// Those that the oracle has refused, or that could not be prepared or entered, as often as policy says are tried once more
     /// before the run ends without them: it may have been a bad moment, and they are as they were.
-    pub(super) fn once_more(&self, now: Timestamp, current: &Plan) -> Option<Decision> {
+    pub(super) fn retry_skipped(&self, now: Timestamp, current: &Plan) -> Option<Decision> {
         const AS_THEY_WERE: [Code; 3] = [
             Code::OracleSaysNo,
             Code::CouldNotBePrepared,
@@ -185,8 +185,8 @@ impl State {
         ask: &PlanningInput<'_>,
         current: &Plan,
     ) -> Option<Decision> {
-        // One whose time has come and that the newest plan leaves alone for another reason is not
-        // waited for any more: it would be planned again without an end.
+        // A unit whose retry time has come, and that the newest plan skips for another reason, is no longer
+        // waited for: otherwise the run would plan again without end.
         let until = current
             .left_alone
             .iter()

@@ -1,4 +1,4 @@
-//! The state after one more event: which may follow which, and what comes of each.
+//! Applies an event to the state: which event may follow, and its effect.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ impl State {
                     *deadline = Timestamp::MIN;
                 }
                 if let Some(wave) = &mut self.wave {
-                    wave.taken_over(at);
+                    wave.reset_approvals(at);
                 }
             }
             Event::JournalBehind => {
@@ -58,7 +58,7 @@ impl State {
                 self.changed = seq;
                 self.judged = None;
                 self.plan_is_fresh = false;
-                self.doubt_what_was_entered(at);
+                self.mark_enters_in_doubt(at);
             }
             Event::Planned { plan } => {
                 if self.wave.as_ref().is_some_and(|wave| !wave.is_agreed()) {
@@ -104,7 +104,7 @@ impl State {
             }
             Event::WaveJoined { units, passed } => {
                 let plan = self.plan.as_deref().filter(|_| self.plan_is_fresh);
-                let Some(wave) = self.wave.as_mut().filter(|wave| wave.goes_on()) else {
+                let Some(wave) = self.wave.as_mut().filter(|wave| wave.is_proceeding()) else {
                     return illegal("there is no wave that could be joined");
                 };
                 if units.iter().any(|(unit, _)| wave.units.contains_key(unit)) {
@@ -163,7 +163,7 @@ impl State {
                 if !said.is_yes() {
                     self.refused = seq;
                 }
-                self.apply_judged(seq, units, said);
+                self.apply_verdicts(seq, units, said);
             }
             Event::Judged { .. } => return illegal("no wave is open whose units could be judged"),
             Event::WaveDropped { .. } => {
@@ -173,7 +173,7 @@ impl State {
                 self.plan_is_fresh = false;
             }
             Event::Intent { action, before } => {
-                if let Some(why) = self.must_not_be_announced(&action) {
+                if let Some(why) = self.announcement_violation(&action) {
                     return illegal(why);
                 }
                 self.changed = seq;
@@ -181,7 +181,7 @@ impl State {
                     && *phase > Phase::Prepare
                     && let Some(visit) = self.visit(unit)
                 {
-                    visit.has_its_turn(at);
+                    visit.begin(at);
                 }
                 if let Action::GoBack { unit, .. } = &action
                     && let Some(visit) = self.visit(unit)
@@ -218,7 +218,7 @@ impl State {
                 let Some(wave) = wave.filter(|wave| is_idle && wave.is_begun()) else {
                     return illegal("there is no wave at rest that could fail");
                 };
-                if wave.goes_on() {
+                if wave.is_proceeding() {
                     wave.phase = WavePhase::Failed(WaveFailure {
                         blamed: units,
                         reason,
@@ -227,7 +227,7 @@ impl State {
                     });
                     wave.waiting = None;
                     self.gates = None;
-                } else if !(alone && wave.is_theirs_alone(&units)) {
+                } else if !(alone && wave.confine_failure_to(&units)) {
                     return illegal(
                         "a failed wave fails again only because the change never came to the units",
                     );
@@ -238,16 +238,16 @@ impl State {
                 let Some(wave) = self.wave.as_mut().filter(|wave| wave.failure().is_some()) else {
                     return illegal("there is no wave that has failed");
                 };
-                wave.forgiven();
+                wave.clear_failure();
                 for visit in wave.units.values_mut() {
-                    visit.recovered(is_last);
+                    visit.mark_recovered(is_last);
                 }
                 self.gates = None;
                 self.held = None;
             }
             Event::WavePassed => {
                 let is_idle = self.open.is_empty();
-                let Some(wave) = self.wave.take_if(|wave| is_idle && wave.is_through()) else {
+                let Some(wave) = self.wave.take_if(|wave| is_idle && wave.all_visits_over()) else {
                     return illegal("there is no wave at rest that could pass");
                 };
                 let changes = wave.units.values().any(|visit| visit.set_aside_for().is_none());
@@ -278,11 +278,11 @@ impl State {
                 let is_idle = self.open.is_empty();
                 let Some(wave) = self
                     .wave
-                    .take_if(|wave| is_idle && (wave.leads_back() || wave.failure().is_some()))
+                    .take_if(|wave| is_idle && (wave.is_rollback() || wave.failure().is_some()))
                 else {
                     return illegal("there is no wave at rest that could be back");
                 };
-                if wave.leads_back() {
+                if wave.is_rollback() {
                     *self.earned.entry(wave.stage).or_insert(0) += 1;
                 } else if self.start.policy.on_failure != OnFailure::Continue
                     && let WavePhase::Failed(WaveFailure { reason, .. }) = wave.phase
@@ -315,7 +315,7 @@ impl State {
                 self.plan_is_fresh = false;
             }
             Event::SetAside { unit, reason, until } => {
-                let tries = self.tries_before(&unit, &reason) + 1;
+                let tries = self.attempts_before(&unit, &reason) + 1;
                 if let Some(wave) = &mut self.wave {
                     if wave.units.get(&unit).is_some_and(Visit::is_begun) {
                         return illegal("a unit is set aside in the middle of its visit");
@@ -325,7 +325,7 @@ impl State {
                 self.aside.insert(unit, Aside { reason, until, tries });
                 self.plan_is_fresh = false;
             }
-            Event::Asked { command, by } => self.apply_asked(seq, at, command, &by),
+            Event::Asked { command, by } => self.apply_command(seq, at, command, &by),
             Event::Held { reason } => self.held = Some((reason, at)),
             Event::Released => {
                 let Some((held, _)) = self.held.take() else {
@@ -361,9 +361,9 @@ impl State {
         self.wave.as_mut().and_then(|wave| wave.units.get_mut(unit))
     }
 
-    /// Why that may not be announced now: nobody is visited but in a wave to which both judges agreed, phase after
-    /// phase, and nobody goes back whose wave has not failed.
-    fn must_not_be_announced(&self, action: &Action) -> Option<&'static str> {
+    /// Why this effect must not be announced now: visits happen only in a wave that both checks approved,
+    /// phase after phase, and only a failed wave is rolled back.
+    fn announcement_violation(&self, action: &Action) -> Option<&'static str> {
         let of_unit = action
             .unit()
             .map(|unit| self.wave.as_ref().map(|wave| (wave, wave.units.get(unit))));
@@ -387,19 +387,19 @@ impl State {
             (_, None | Some(None | Some((_, None)))) => Some("a unit is visited that is in no open wave"),
             (Action::Visit { phase, .. }, Some(Some((wave, Some(visit))))) => {
                 let is_given_back = *phase == Phase::Leave && visit.is_stuck();
-                if wave.leads_back() || (wave.failure().is_some() && !is_given_back) {
+                if wave.is_rollback() || (wave.failure().is_some() && !is_given_back) {
                     Some("a unit is visited whose wave is rolled back")
                 } else if !wave.is_agreed() && *phase > Phase::Prepare {
                     Some("a unit is visited that the checks have not approved")
                 } else {
-                    (!visit.may_have(*phase)).then_some("that phase of a visit is not its next")
+                    (!visit.may_announce(*phase)).then_some("that phase of a visit is not its next")
                 }
             }
-            (Action::Restart { .. }, Some(Some((wave, Some(visit))))) => (!wave.goes_on()
+            (Action::Restart { .. }, Some(Some((wave, Some(visit))))) => (!wave.is_proceeding()
                 || !visit.may_be_restarted())
             .then_some("a unit is restarted that has not been visited"),
             (Action::GoBack { .. }, Some(Some((wave, _)))) => {
-                let may = wave.failure().is_some() || wave.leads_back() && wave.is_agreed();
+                let may = wave.failure().is_some() || wave.is_rollback() && wave.is_agreed();
                 (!may).then_some("a unit is rolled back whose wave has not failed")
             }
         }
@@ -411,9 +411,9 @@ impl State {
         stage.is_some_and(|stage| stage.phases.iter().all(|other| *other <= phase))
     }
 
-    /// What is known of who was entered is old: an *enter* is settled as failed, and what was entered is left again. What was
-    /// changed is so: its own host tells whether an earlier call did it.
-    fn doubt_what_was_entered(&mut self, at: Timestamp) {
+    /// The knowledge of entered units is outdated: each *enter* is settled as failed, and entered units are
+    /// left again. A *change* keeps its outcome: its host knows whether an earlier call did it.
+    fn mark_enters_in_doubt(&mut self, at: Timestamp) {
         const WHY: &str = "what happened to it after it was entered is not in the journal";
         let is_enter = |action: &Action| {
             matches!(
@@ -433,7 +433,7 @@ impl State {
         let busy: BTreeSet<UnitId> = self.open.values().filter_map(Action::unit).cloned().collect();
         let visits = self.wave.iter_mut().flat_map(|wave| &mut wave.units);
         for (_, visit) in visits.filter(|(unit, _)| !busy.contains(unit)) {
-            visit.doubt_that_it_was_entered(WHY);
+            visit.mark_enter_in_doubt(WHY);
         }
     }
 
@@ -448,12 +448,12 @@ impl State {
         true
     }
 
-    fn apply_judged(&mut self, seq: Seq, units: Vec<UnitId>, said: SetVerdicts) {
+    fn apply_verdicts(&mut self, seq: Seq, units: Vec<UnitId>, said: SetVerdicts) {
         let at = said.at;
         if said.is_yes() {
             let until = self.approved_until(said.since);
             if let Some(wave) = &mut self.wave {
-                wave.agreed_to(&units, said.since);
+                wave.record_approval(&units, said.since);
             }
             // What was announced and may not have begun may begin for so long once more.
             for (seq, deadline) in &mut self.deadlines {
@@ -473,7 +473,7 @@ impl State {
         judged.answers.insert(units, said);
     }
 
-    fn apply_asked(&mut self, seq: Seq, at: Timestamp, command: Command, by: &str) {
+    fn apply_command(&mut self, seq: Seq, at: Timestamp, command: Command, by: &str) {
         match command {
             Command::Pause => self.paused = true,
             Command::Resume => {
@@ -483,7 +483,7 @@ impl State {
                 self.step = None;
                 self.held = None;
                 self.plan_is_fresh = false;
-                // Whoever looked may have put another release there.
+                // The operator may have installed another release there.
                 self.prepared.clear();
                 for taken in self.guards.values_mut().filter(|taken| taken.failed.is_some()) {
                     taken.failed = None;
@@ -491,13 +491,13 @@ impl State {
                     taken.until = Timestamp::MIN;
                 }
                 if let Some(wave) = &mut self.wave {
-                    wave.tried_again();
+                    wave.retry();
                 }
                 self.gates = None;
             }
             Command::Approve { door } => {
                 // An interruption that is permitted makes another plan.
-                if !self.start.target.words().any(|word| word == door) {
+                if !self.start.target.approval_names().any(|word| word == door) {
                     self.plan_is_fresh = false;
                 }
                 self.doors.insert(door);
@@ -519,7 +519,7 @@ impl State {
                 self.plan_is_fresh = false;
             }
             Command::Confirm { host, ended } => self.apply_off(seq, at, host, ended, by),
-            Command::Settle { intent, done } => self.apply_word(seq, at, intent, done, by),
+            Command::Settle { intent, done } => self.apply_confirmation(seq, at, intent, done, by),
         }
     }
 }

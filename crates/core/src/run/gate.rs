@@ -1,4 +1,4 @@
-//! Which gates are shut.
+//! Gates that are shut.
 
 use crate::model::{ConditionName, Gate, Revision, Snapshot, UnitId, UnitState, Verdict};
 
@@ -17,12 +17,12 @@ pub(super) enum ExpectedUnit<'a> {
 }
 
 /// The gates that are shut, each with its why.
-pub(super) fn shut(gates: &[Gate], snapshot: &Snapshot) -> Vec<(ConditionName, String)> {
-    shut_but_for(gates, snapshot, &[])
+pub(super) fn closed_gates(gates: &[Gate], snapshot: &Snapshot) -> Vec<(ConditionName, String)> {
+    closed_gates_without(gates, snapshot, &[])
 }
 
 /// The gates that would be shut if these units were up.
-pub(super) fn shut_but_for(
+pub(super) fn closed_gates_without(
     gates: &[Gate],
     snapshot: &Snapshot,
     down: &[&UnitId],
@@ -32,7 +32,7 @@ pub(super) fn shut_but_for(
         .map(|gate| snapshot.condition(&gate.condition))
         .filter(|condition| !condition.holds_but_for(down))
         .map(|condition| {
-            // That it does not hold goes without saying; that nobody could tell does not.
+            // That it does not hold is obvious; that it is unknown is not.
             let why = match condition.verdict {
                 Verdict::Unknown => format!("unknown: {}", condition.why),
                 Verdict::Yes | Verdict::No => condition.why,

@@ -1,4 +1,4 @@
-//! Which guards are to be taken, renewed and given back.
+//! Guards to take, renew and clear.
 
 use jiff::Timestamp;
 
@@ -15,7 +15,7 @@ const AGAIN: i32 = 20;
 
 impl State {
     /// Whether guards of a wave that is over are still to be given back.
-    pub(super) fn owes_guards(&self) -> bool {
+    pub(super) fn has_uncleared_guards(&self) -> bool {
         let owed = |units: &[UnitId], drops: u32| !units.is_empty() && drops < DROPS;
         self.wave.is_none()
             && self
@@ -24,9 +24,9 @@ impl State {
                 .any(|((_, units), taken)| owed(units, taken.drops))
     }
 
-    /// Guards that nothing needs any more. `next_stage`: the stage that comes, if that is known.
+    /// Guards that are no longer needed. `next_stage`: the next stage, if it is known.
     pub(super) fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
-        // Whoever goes back, or ends because what failed is back, does no other stage.
+        // A rollback, or a run that ends after one, has no next stage.
         let over = self.aborting || self.going_back.is_some() || self.rolled_back.is_some();
         let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;
         let wanted = |guard: &GuardName| {

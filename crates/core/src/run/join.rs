@@ -1,8 +1,9 @@
-//! Without barriers, for hosts of guests: more units join the open wave as soon as others of it are done and have made room.
+//! Continuous waves of hosts with guests: more units join the open wave as soon as others of it are done and
+//! have freed capacity.
 //!
-//! Who joins is the first wave of a plan made on fresh facts, in which whoever is under way is down. That plan is
-//! only right while nothing is on its way: so units join while all that are under way are being changed, and none
-//! is being entered or left. Both judges are asked about them, as about a wave.
+//! The units that join are the first wave of a plan on fresh facts, in which units under way count as down.
+//! That plan is only valid while nothing moves: units join while all units under way are in their change, and
+//! none is being entered or left. Both checks decide about them, as about a wave.
 
 use std::borrow::Cow;
 
@@ -18,15 +19,15 @@ use crate::model::{Phase, Snapshot, StageSpec, UnitId, UnitState};
 use crate::plan::{Move, Plan, PlannedPart, PlanningInput, Wave, plan};
 
 impl State {
-    /// What comes next so that more units join; `None`: nobody does now.
+    /// The next step to let more units join; `None`: none joins now.
     pub(super) fn join(&self, now: Timestamp, seen: Option<TimedObservation<'_>>) -> Option<Decision> {
-        let (wave, _) = self.flowing()?;
-        under_way(wave)?;
+        let (wave, _) = self.continuous_wave()?;
+        changing_and_done(wave)?;
         let Some(TimedObservation { snapshot, .. }) = seen.filter(|seen| seen.as_of >= self.facts_since())
         else {
             return Some(Decision::Observe);
         };
-        let plan = self.joining(snapshot)?;
+        let plan = self.joining_plan(snapshot)?;
         let first = first_wave(&plan, wave)?;
         let end = end_of(now, first);
         if !self.may_run(now, end) {
@@ -55,7 +56,7 @@ impl State {
     }
 
     /// The open wave and its stage, if units may join it at all.
-    fn flowing(&self) -> Option<(&OpenWave, Cow<'_, StageSpec>)> {
+    fn continuous_wave(&self) -> Option<(&OpenWave, Cow<'_, StageSpec>)> {
         let wave = self.wave.as_ref()?;
         let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
         let stage = self.stage(&wave.stage)?;
@@ -64,16 +65,16 @@ impl State {
             .maintenance
             .as_ref()
             .is_some_and(|wished| wished.flowing || !barrier);
-        (wave.goes_on() && !is_asked && flows).then_some((wave, stage))
+        (wave.is_proceeding() && !is_asked && flows).then_some((wave, stage))
     }
 
-    /// Our own judgement on units that would join: on the world as it is, and once more together with all that are
-    /// under way, as if these were at home still. What is down together at any time is what one wave could be.
+    /// Stagger's own check of units that would join: on the current state, and again together with all units
+    /// under way as if their guests were at home. What is down together is always what one wave could be.
     pub(super) fn may_join(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
         let none = || "no plan has them together now".to_owned();
-        let (wave, stage) = self.flowing().ok_or_else(none)?;
-        let (changing, _) = under_way(wave).ok_or_else(none)?;
-        let plan = self.joining(snapshot).ok_or_else(none)?;
+        let (wave, stage) = self.continuous_wave().ok_or_else(none)?;
+        let (changing, _) = changing_and_done(wave).ok_or_else(none)?;
+        let plan = self.joining_plan(snapshot).ok_or_else(none)?;
         let first = first_wave(&plan, wave).filter(|first| first.units == units);
         let first = first.ok_or_else(none)?;
         let maintenance = stage.maintenance.as_ref().ok_or_else(none)?;
@@ -90,9 +91,9 @@ impl State {
     }
 
     /// The plan whose first wave may join, as far as facts tell.
-    pub(super) fn joining(&self, snapshot: &Snapshot) -> Option<Plan> {
-        let (wave, stage) = self.flowing()?;
-        let (changing, done) = under_way(wave)?;
+    pub(super) fn joining_plan(&self, snapshot: &Snapshot) -> Option<Plan> {
+        let (wave, stage) = self.continuous_wave()?;
+        let (changing, done) = changing_and_done(wave)?;
         let is_down = |unit: &&UnitId| {
             let found = snapshot.find(unit);
             found.is_some_and(|ix| snapshot.unit(ix).state == UnitState::Down)
@@ -103,15 +104,17 @@ impl State {
         let serve = done
             .into_iter()
             .map(|unit| (unit, ExpectedUnit::On(&stage.revision)));
-        if !gate::not_serving(serve, snapshot).is_empty() || !gate::shut(&stage.gates, snapshot).is_empty() {
+        if !gate::not_serving(serve, snapshot).is_empty()
+            || !gate::closed_gates(&stage.gates, snapshot).is_empty()
+        {
             return None;
         }
         self.next_of(snapshot, &stage, wave)
     }
 
-    /// The plan of what is left of that stage, whose first wave may join the one that is open.
+    /// The plan for the rest of that stage; its first wave may join the open one.
     pub(super) fn next_of(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Plan> {
-        let aside = self.aside_now(snapshot.observed_at(), snapshot);
+        let aside = self.currently_set_aside(snapshot.observed_at(), snapshot);
         let target = &self.start.target;
         let ask = PlanningInput {
             snapshot,
@@ -158,8 +161,8 @@ pub(super) fn at_home(snapshot: &Snapshot, units: &[UnitId], moves: &[Move]) -> 
     }
 }
 
-/// Who is being changed and who is done, if there are both and nobody is anything else.
-fn under_way(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
+/// The units being changed and those done, if there are both and no unit is in another state.
+fn changing_and_done(wave: &OpenWave) -> Option<(Vec<&UnitId>, Vec<&UnitId>)> {
     let (mut changing, mut done) = (Vec::new(), Vec::new());
     for (unit, visit) in &wave.units {
         let entered = VisitState::UnderWay {

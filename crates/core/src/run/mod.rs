@@ -1,29 +1,38 @@
 //! A plan being carried out, as a state machine.
 //!
-//! [`Run`] folds a journal ([`event`], [`state`]) and says what comes next ([`decide`]): it never acts.
-//! The engine records, acts, observes, and asks again. [`gate`] says which gates are shut, [`wave_gates`] what
-//! is waited for between waves, [`guards`] which guards come and go, [`wave`] leads an open wave, [`approval`] says
-//! who of it may be stopped now, [`retries`] when who was set aside is tried again,
-//! [`outside_faults`] one beside which something else fails,
-//! [`failure`] one that stays unhealthy, [`cleanup`] says what no wave has in hand and is still drained, [`back`] turns a target around, [`finish`] ends it.
+//! [`Run`] folds a journal ([`event`], [`state`]) and returns the next decision ([`decide`]); it never acts.
+//! The engine records, acts, observes, and asks again.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`wave`] | an open wave: guards, checks, visits, gates |
+//! | [`gate`], [`wave_gates`] | which gates are shut; waits between waves |
+//! | [`guards`] | which guards to take, renew and clear |
+//! | [`approval`] | which units may be stopped now |
+//! | [`join`], [`continuous`] | units that join an open wave |
+//! | [`retries`] | when deferred units are tried again |
+//! | [`failure`], [`outside_faults`] | a wave that stays unhealthy; faults outside it |
+//! | [`rollback`] | the rollback target |
+//! | [`cleanup`] | units that are still drained and in no wave |
+//! | [`finish`] | the end of a run |
 
 mod approval;
-mod back;
 mod blame;
 mod cleanup;
 mod confirmation;
+mod continuous;
 mod decide;
 mod durations;
 mod event;
 mod failure;
 mod finish;
-mod flow;
 mod fold;
 mod gate;
 mod guards;
 mod join;
 mod outside_faults;
 mod retries;
+mod rollback;
 mod settlement;
 mod stage_order;
 mod state;
@@ -33,7 +42,7 @@ mod wave_gates;
 mod windows;
 
 pub use decide::{Decision, TimedObservation};
-pub use durations::measured;
+pub use durations::measured_durations;
 pub use event::{Action, Answer, Command, Effect, Ending, Entry, Event, Outcome, Seq, Start};
 pub use state::{IllegalEvent, State};
 pub use visit::{GateWait, OpenWave, Visit, VisitDirection, VisitState, WaveFailure, WavePhase};
@@ -52,7 +61,7 @@ pub const VERSION: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     state: State,
-    /// No unit joins the open wave: whoever carries the run out is about to stop.
+    /// No unit joins the open wave: this process is about to stop.
     closing: bool,
 }
 
@@ -92,14 +101,14 @@ impl Run {
         self.state.apply(entry)
     }
 
-    /// Whoever carries it out is about to stop: from here on no unit joins the open wave, and one of which
-    /// nothing was begun is dropped. The journal does not know of it.
+    /// This process is about to stop: from here on no unit joins the open wave, and a wave that has not
+    /// started is dropped. The journal does not record it.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Whoever carries it out goes by a time of its own, and the time of day is so much behind of it: windows go by
-    /// that. The journal does not know of it.
+    /// The process uses a monotonic clock, and the time of day lags behind it by `by`; windows use the time
+    /// of day. The journal does not record it.
     pub fn time_of_day_is_behind(&mut self, by: SignedDuration) {
         self.state.behind = by;
     }
@@ -132,7 +141,7 @@ impl Run {
 
     /// The fencing tokens since [`ruled_out`](Self::ruled_out) whose holders took over and did nothing more. Whatever they
     /// had sent would be announced here.
-    pub fn taken(&self) -> &BTreeSet<u64> {
+    pub fn takeover_tokens(&self) -> &BTreeSet<u64> {
         &self.state.taken
     }
 
@@ -142,17 +151,19 @@ impl Run {
     }
 
     /// The interruptions that are permitted, by name or kind: in the policy, and by word since then.
-    pub fn permitted(&self) -> impl Iterator<Item = String> {
+    pub fn permitted_interruptions(&self) -> impl Iterator<Item = String> {
         let of_policy = self.start().policy.interruptions.iter().cloned();
         let words = self.state.doors.iter().map(ToString::to_string);
         of_policy.chain(words)
     }
 
-    /// Whether somebody may approve that: a door, what may be left behind, or an interruption that its plan names.
-    pub fn knows(&self, word: &PartName) -> bool {
+    /// Whether this name can be approved: a point of no return, skipped units, or an interruption that its
+    /// plan names.
+    pub fn knows_approval(&self, word: &PartName) -> bool {
         let interruptions = self.plan().into_iter().flat_map(|plan| &plan.interruptions);
         let mut names = interruptions.flat_map(|found| [&found.name, &found.sort]);
-        self.start().target.words().any(|known| known == *word) || names.any(|name| name == word.as_str())
+        self.start().target.approval_names().any(|known| known == *word)
+            || names.any(|name| name == word.as_str())
     }
 
     /// The wave that is open.
@@ -174,7 +185,7 @@ impl Run {
     }
 
     /// Whether a person has said, to who carries it out now, that this host is off.
-    pub fn is_off(&self, host: &str) -> bool {
+    pub fn is_host_off(&self, host: &str) -> bool {
         self.state.off.iter().any(|off| off.as_str() == host)
     }
 
@@ -184,11 +195,11 @@ impl Run {
     }
 
     /// Whether guards of a wave that is over are still to be given back.
-    pub fn owes_guards(&self) -> bool {
-        self.state.owes_guards()
+    pub fn has_uncleared_guards(&self) -> bool {
+        self.state.has_uncleared_guards()
     }
 
-    /// Until when what is announced at that place may begin; `None`: whenever.
+    /// The time by which the effect announced at that place must start; `None`: any time.
     pub fn begins_before(&self, seq: Seq) -> Option<Timestamp> {
         self.state.deadlines.get(&seq).copied()
     }
@@ -223,7 +234,9 @@ impl Run {
     }
 
     /// Units set aside, with the reason and when they are tried again.
-    pub fn aside(&self) -> impl Iterator<Item = (&crate::model::UnitId, &Reason, Option<Timestamp>)> {
+    pub fn set_aside_units(
+        &self,
+    ) -> impl Iterator<Item = (&crate::model::UnitId, &Reason, Option<Timestamp>)> {
         self.state
             .aside
             .iter()
@@ -236,7 +249,7 @@ impl Run {
     }
 
     /// Whether it goes back, and why.
-    pub fn going_back(&self) -> Option<&Reason> {
+    pub fn rollback_reason(&self) -> Option<&Reason> {
         self.state.going_back.as_ref()
     }
 

@@ -1,4 +1,4 @@
-//! A fault that comes later and is not the wave's: the wave does not go back because of it.
+//! Faults that appear later and outside the wave: the wave is not rolled back because of them.
 
 use super::decide::Decision;
 use super::event::Event;
@@ -44,7 +44,7 @@ impl State {
         wave: &OpenWave,
         why: &Reason,
     ) -> Option<Decision> {
-        let fallen: Vec<&Unit> = fallen_outside(snapshot, wave).collect();
+        let fallen: Vec<&Unit> = units_down_outside_wave(snapshot, wave).collect();
         if fallen.is_empty() {
             return self.hold_while(Code::FaultOutsideTheWave, None);
         }
@@ -61,12 +61,12 @@ impl State {
         self.hold_while(Code::FaultOutsideTheWave, Some(detail))
     }
 
-    /// Holds while units of the wave do not serve, or had a visit that failed, and must be left alone: as one
-    /// whose node was taken out of service in mid-wave. `None`: there are none.
+    /// Holds while units of the wave do not serve, or had a failed visit, and must be skipped: as when a node
+    /// was cordoned in mid-wave. `None`: there are none.
     ///
-    /// Nothing that is done to them can help before that has passed, and it tells nothing of what they were
-    /// changed to. So they are not restarted, no time runs against the wave, and it does not go back.
-    pub(super) fn hold_for_left_alone(&self, snapshot: &Snapshot, wave: &OpenWave) -> Option<Decision> {
+    /// No action on them can help before that is over, and their state says nothing about the change. So they
+    /// are not restarted, the wave's timeout does not run, and it is not rolled back.
+    pub(super) fn hold_for_skipped_units(&self, snapshot: &Snapshot, wave: &OpenWave) -> Option<Decision> {
         let stuck = |id: &UnitId| {
             let unit = snapshot.unit(snapshot.find(id)?);
             let why = unit.untouchable.as_ref()?;
@@ -94,8 +94,8 @@ impl State {
     }
 }
 
-/// What is not of the wave, served when it was opened, and does not now.
-fn fallen_outside<'a>(snapshot: &'a Snapshot, wave: &'a OpenWave) -> impl Iterator<Item = &'a Unit> {
+/// Units outside the wave that served when it was opened, and do not serve now.
+fn units_down_outside_wave<'a>(snapshot: &'a Snapshot, wave: &'a OpenWave) -> impl Iterator<Item = &'a Unit> {
     snapshot
         .units()
         .iter()

@@ -1,4 +1,4 @@
-//! What comes of an effect that was settled.
+//! The consequences of a settled effect.
 
 use jiff::Timestamp;
 
@@ -17,7 +17,7 @@ impl State {
         if let Some(visit) = self.visit(unit)
             && *phase > Phase::Prepare
         {
-            visit.not_begun();
+            visit.mark_not_begun();
         }
     }
 
@@ -41,8 +41,8 @@ impl State {
                 });
                 taken.drops = 0;
                 taken.tried = failed.is_some().then_some(at);
-                // A renewal that failed leaves it as it was. One that could not be taken may have been taken all the
-                // same: it is given back.
+                // A failed renewal leaves the guard as it was. A guard that could not be taken may have been
+                // taken in fact: it is cleared.
                 let is_held = taken.failed.is_none() && at < taken.until;
                 if failed.is_none() || !is_held {
                     taken.until = at
@@ -78,11 +78,11 @@ impl State {
                 let is_last = self.is_last(phase);
                 let retry = self.start.policy.retry;
                 if self.wave.is_none() && phase == Phase::Leave {
-                    self.apply_given_back(at, unit, failed.is_some());
+                    self.apply_undrain(at, unit, failed.is_some());
                 } else if let Some(visit) = self.visit(&unit) {
-                    visit.settled(phase, is_last, failed);
+                    visit.settle_phase(phase, is_last, failed);
                     if visit.is_stuck() {
-                        visit.giving_back.in_vain(at, retry);
+                        visit.giving_back.record_failed_attempt(at, retry);
                     }
                 }
             }

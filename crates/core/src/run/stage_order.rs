@@ -1,4 +1,4 @@
-//! Stages depend on each other: what comes next begins only when what came before has left nothing behind.
+//! Dependencies between stages: a stage starts only when the ones before have skipped no unit.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::plan::{LeftAlone, Plan, PlanningInput, plan};
 
 /// A plan made now, if it leaves others alone than the current one, or for another reason. What that reason counts may change at
 /// each look, and no plan is written for that alone.
-pub(super) fn leaves_others(ask: &PlanningInput<'_>, current: &Plan) -> Option<Decision> {
+pub(super) fn skips_differ(ask: &PlanningInput<'_>, current: &Plan) -> Option<Decision> {
     let plan = plan(ask);
     let left = |plan: &Plan| -> Vec<(UnitId, PartName, Code)> {
         let left = plan.left_alone.iter();
@@ -25,7 +25,7 @@ impl State {
     /// be done. `None`: none was left, or a person has accepted it where the procedure permits that.
     ///
     /// On the way back there is nothing to wait for: it leads away from what could not be done.
-    pub(super) fn left_behind(
+    pub(super) fn hold_for_skipped(
         &self,
         now: Timestamp,
         ask: &PlanningInput<'_>,
@@ -45,7 +45,7 @@ impl State {
             .take_while(|name| *name != part)
             .collect();
         let accepted = |left: &&LeftAlone| {
-            let word = self.word_for(is_step, left);
+            let word = self.skip_approval_for(is_step, left);
             word.is_some_and(|word| self.doors.contains(&word))
         };
         let left: Vec<&LeftAlone> = current
@@ -60,16 +60,16 @@ impl State {
         if let Some(wait) = self
             .wait_for_aside(now, ask, current)
             .or_else(|| self.wait_for_health(now, ask, current))
-            .or_else(|| self.once_more(now, current))
+            .or_else(|| self.retry_skipped(now, current))
         {
             return Some(wait);
         }
-        // It goes on by itself once what was left can be done. Not every unit shows in the number of a cluster's state, and more
-        // may be known of the same one.
-        if let Some(anew) = leaves_others(ask, current) {
+        // The run continues by itself once the skipped units can be visited. Not every unit changes the
+        // cluster's state number, and the same state may be known in more detail now.
+        if let Some(anew) = skips_differ(ask, current) {
             return Some(anew);
         }
-        let reason = self.told(part, is_step, &left);
+        let reason = self.skip_reason(part, is_step, &left);
         if self.start.policy.partial {
             // That it does not get there was known and wished.
             let mut all: Vec<_> = left
@@ -84,12 +84,12 @@ impl State {
     }
 
     /// By which word a person accepts that this unit was left; `None`: the procedure does not permit it, and a step never.
-    fn word_for(&self, is_step: bool, left: &LeftAlone) -> Option<PartName> {
+    fn skip_approval_for(&self, is_step: bool, left: &LeftAlone) -> Option<PartName> {
         let stage = self.start.target.stage(&left.stage).filter(|_| !is_step)?;
-        stage.accepted_by()
+        stage.skip_approval()
     }
 
-    fn told(&self, part: &PartName, is_step: bool, left: &[&LeftAlone]) -> Reason {
+    fn skip_reason(&self, part: &PartName, is_step: bool, left: &[&LeftAlone]) -> Reason {
         let names: Vec<_> = left.iter().take(8).map(|left| left.unit.as_str()).collect();
         let more = match left.len() {
             0..=8 => String::new(),
@@ -100,7 +100,10 @@ impl State {
             .map(|left| left.reason.to_string())
             .unwrap_or_default();
         let run = &self.start.run;
-        let mut words: Vec<_> = left.iter().map(|left| self.word_for(is_step, left)).collect();
+        let mut words: Vec<_> = left
+            .iter()
+            .map(|left| self.skip_approval_for(is_step, left))
+            .collect();
         words.dedup();
         let words: Option<Vec<PartName>> = words.into_iter().collect();
         let exits = words.map_or_else(String::new, |words| {

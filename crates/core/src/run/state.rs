@@ -48,7 +48,7 @@ pub struct State {
     pub(super) announced: BTreeMap<Seq, u64>,
     pub(super) wave: Option<OpenWave>,
     pub(super) guards: BTreeMap<(GuardName, Vec<UnitId>), TakenGuard>,
-    /// Waves passed in each stage: growth goes on from there.
+    /// Waves passed in each stage; growth continues from there.
     pub(super) earned: BTreeMap<PartName, u32>,
     /// What this run has changed, with what it ran before.
     pub(super) done: BTreeMap<UnitId, Revision>,
@@ -58,7 +58,7 @@ pub struct State {
     pub(super) aside: BTreeMap<UnitId, Aside>,
     /// Units whose visits were not over when their waves ended.
     pub(super) owed: BTreeSet<UnitId>,
-    /// Of those, which were given back in vain.
+    /// Of those, the units with failed undrain attempts.
     pub(super) giving_back: BTreeMap<UnitId, UndrainRetry>,
     pub(super) judged: Option<LatestVerdicts>,
     pub(super) gates: Option<Gates>,
@@ -71,7 +71,7 @@ pub struct State {
     /// A wave failed and is back on the release before: the run ends there.
     pub(super) rolled_back: Option<Reason>,
     pub(super) held: Option<(Reason, Timestamp)>,
-    /// Hosts that are off, by a person's word to the holder of now.
+    /// Hosts that an operator confirmed as off to the current holder.
     pub(super) off: BTreeSet<HostName>,
     pub(super) ended: Option<Ending>,
     pub(super) ended_at: Option<Timestamp>,
@@ -88,7 +88,7 @@ pub(super) struct TakenGuard {
     pub(super) failed: Option<String>,
     /// When taking or renewing it failed the last time, if it has not been done since.
     pub(super) tried: Option<Timestamp>,
-    /// How often giving it back was tried in vain.
+    /// The number of failed attempts to clear it.
     pub(super) drops: u32,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct SetVerdicts {
     pub(super) theirs: Answer,
     /// When the second of them had answered.
     pub(super) at: Timestamp,
-    /// Since when it counts: the facts had come in by then by which we judged.
+    /// Since when it counts: the facts for stagger's own check had arrived by then.
     pub(super) since: Timestamp,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct Gates {
 }
 
 impl State {
-    /// What is observed at an earlier place is not decided by.
+    /// Observations from before this place are not used for decisions.
     pub(super) fn facts_since(&self) -> Seq {
         self.changed.max(self.refused)
     }

@@ -1,4 +1,4 @@
-//! A wave being carried out, and how far the turns of its units have come.
+//! An open wave, and the progress of its units' visits.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct OpenWave {
     pub units: BTreeMap<UnitId, Visit>,
     /// What did not serve before it was opened.
     pub not_serving: Vec<UnitId>,
-    /// What is done to the guests of its units while they are down.
+    /// Moves of the guests of its units while they are down.
     pub moves: Vec<Move>,
     /// When it was opened.
     pub opened: Timestamp,
@@ -46,7 +46,7 @@ pub enum WavePhase {
     Opened,
     /// Both judges agreed: its units have their turns, and then its gates are waited for.
     Agreed {
-        /// How often both agreed in vain since something of it was begun: all of it was too late.
+        /// How many approvals expired unused since a unit of it was last started.
         in_vain: u32,
     },
     /// It stays unhealthy, and policy says what follows.
@@ -86,17 +86,17 @@ pub struct Visit {
     pub state: VisitState,
     /// Whether the corrective step was tried: it was started once more, or left once more.
     pub corrected: bool,
-    /// How often it was left in vain.
+    /// Failed attempts to leave it.
     pub(super) giving_back: UndrainRetry,
     /// Whether it was brought back; `Err`: why it could not be.
     pub went_back: Option<Result<(), String>>,
-    /// Whether that made its data anew.
+    /// Whether its data was rebuilt.
     pub rebuilt: bool,
     /// Since when others have been waiting for it, where they no longer do.
     pub overdue_since: Option<Timestamp>,
 }
 
-/// A unit that was given back in vain.
+/// Failed attempts to undrain a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct UndrainRetry {
     pub(super) tries: u32,
@@ -105,8 +105,8 @@ pub(super) struct UndrainRetry {
 }
 
 impl UndrainRetry {
-    /// Once more in vain.
-    pub(super) fn in_vain(&mut self, at: Timestamp, retry: Retry) {
+    /// Records one more failed attempt.
+    pub(super) fn record_failed_attempt(&mut self, at: Timestamp, retry: Retry) {
         self.again = retry.next(at, self.tries);
         self.tries = self.tries.saturating_add(1);
     }
@@ -149,8 +149,8 @@ pub enum VisitState {
         /// Why not.
         why: String,
     },
-    /// Its host is off, by a person's word: nothing more is done to it before a person resumes, and it tells nothing of
-    /// the change.
+    /// Its host is off, as confirmed by an operator: no further action before a resume, and it says nothing
+    /// about the change.
     Lost {
         /// Whether its software is laid out.
         prepared: bool,
@@ -181,31 +181,31 @@ impl OpenWave {
     }
 
     /// Whether it brings its units back to the release before.
-    pub fn leads_back(&self) -> bool {
+    pub fn is_rollback(&self) -> bool {
         self.way == VisitDirection::Back
     }
 
-    /// Whether its visits go on: both judges agreed, and it has not failed and does not lead back.
-    pub(super) fn goes_on(&self) -> bool {
-        matches!(self.phase, WavePhase::Agreed { .. }) && !self.leads_back()
+    /// Whether its visits proceed: both checks agreed, it has not failed, and it is no rollback.
+    pub(super) fn is_proceeding(&self) -> bool {
+        matches!(self.phase, WavePhase::Agreed { .. }) && !self.is_rollback()
     }
 
     /// Whether all its visits are over.
-    pub(super) fn is_through(&self) -> bool {
+    pub(super) fn all_visits_over(&self) -> bool {
         let is_over = |visit: &Visit| visit.state == VisitState::Done || visit.set_aside_for().is_some();
-        self.goes_on() && self.units.values().all(is_over)
+        self.is_proceeding() && self.units.values().all(is_over)
     }
 
-    /// How often both judges agreed in vain.
-    pub(super) fn in_vain(&self) -> u32 {
+    /// How many approvals expired unused.
+    pub(super) fn stale_approvals(&self) -> u32 {
         match self.phase {
             WavePhase::Agreed { in_vain } => in_vain,
             WavePhase::Opened | WavePhase::Failed(_) => 0,
         }
     }
 
-    /// Another process leads it: what was agreed to is asked again wherever nothing was begun.
-    pub(super) fn taken_over(&mut self, at: Timestamp) {
+    /// Another process has taken over: approvals of units that have not started are dropped.
+    pub(super) fn reset_approvals(&mut self, at: Timestamp) {
         if let Some(waiting) = &mut self.waiting {
             waiting.since = at;
         }
@@ -219,14 +219,18 @@ impl OpenWave {
 
     /// Both judges agreed to these, and that counts since that time. Of part of those that are still to go down together nothing
     /// follows for the others.
-    pub(super) fn agreed_to(&mut self, units: &[UnitId], at: Timestamp) {
-        let mut waiting = self.units.iter().filter(|(_, visit)| visit.waits()).peekable();
+    pub(super) fn record_approval(&mut self, units: &[UnitId], at: Timestamp) {
+        let mut waiting = self
+            .units
+            .iter()
+            .filter(|(_, visit)| visit.is_waiting())
+            .peekable();
         let is_whole = waiting.peek().is_some() && waiting.all(|(unit, _)| units.contains(unit));
         if !is_whole || self.failure().is_some() {
             return;
         }
         self.phase = WavePhase::Agreed {
-            in_vain: self.in_vain() + 1,
+            in_vain: self.stale_approvals() + 1,
         };
         for (_, visit) in self.units.iter_mut().filter(|(unit, _)| units.contains(unit)) {
             visit.approve(Some(at));
@@ -235,13 +239,13 @@ impl OpenWave {
 
     /// A person says that all of it is tried once more. A wave of which nothing else was begun would be dropped, were its
     /// lost unit to wait again: what was done to that would be forgotten.
-    pub(super) fn tried_again(&mut self) {
+    pub(super) fn retry(&mut self) {
         let goes_on = |visit: &Visit| visit.is_begun() && !matches!(visit.state, VisitState::Lost { .. });
         let others = self.units.values().any(goes_on);
         for visit in self.units.values_mut() {
-            visit.tried_again(others);
+            visit.retry(others);
         }
-        self.forgiven();
+        self.clear_failure();
     }
 
     /// The run is to end: what could be neither entered nor left is left once more.
@@ -251,7 +255,7 @@ impl OpenWave {
         }
     }
 
-    /// What is done to the guests of that unit.
+    /// The moves of that unit's guests.
     pub(super) fn moves_of(&self, unit: &UnitId) -> Vec<Move> {
         let of_it = self.moves.iter().filter(|a_move| a_move.from == *unit);
         of_it.cloned().collect()
@@ -267,8 +271,8 @@ impl OpenWave {
         }
     }
 
-    /// What is said of those that could be neither entered nor left while a person is waited for.
-    pub(super) fn still_given_back(&self) -> String {
+    /// The stuck units in a message to the operator.
+    pub(super) fn stuck_units_text(&self) -> String {
         let stuck = self.units.iter().filter(|(_, visit)| visit.is_stuck());
         let names: Vec<&str> = stuck.map(|(unit, _)| unit.as_str()).collect();
         match names.as_slice() {
@@ -277,8 +281,9 @@ impl OpenWave {
         }
     }
 
-    /// It has failed, and the change never came to those that are to blame: nobody else goes back. Whether that can be said of it.
-    pub(super) fn is_theirs_alone(&mut self, units: &[UnitId]) -> bool {
+    /// Confines a failure to units that the change never reached: no other unit is rolled back. Returns
+    /// whether that applies.
+    pub(super) fn confine_failure_to(&mut self, units: &[UnitId]) -> bool {
         let is_tried = units.iter().any(|unit| {
             self.units
                 .get(unit)
@@ -294,7 +299,7 @@ impl OpenWave {
     }
 
     /// Its units serve on the target after all, or a person says that it is tried once more.
-    pub(super) fn forgiven(&mut self) {
+    pub(super) fn clear_failure(&mut self) {
         if self.is_agreed() {
             self.phase = WavePhase::Agreed { in_vain: 0 };
         }
@@ -321,13 +326,13 @@ impl Visit {
         self.since.is_some()
     }
 
-    /// Whether it was begun to be taken out of service, and nobody knows that it was.
+    /// Whether it is announced that it is taken out of service, without a known outcome.
     pub(super) fn is_being_entered(&self) -> bool {
         matches!(self.state, VisitState::UnderWay { done } if done.is_none_or(|done| done < Phase::Enter))
     }
 
     /// Whether it is still to have its turn.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         !self.is_begun() && matches!(self.state, VisitState::Waiting { .. })
     }
 
@@ -346,8 +351,8 @@ impl Visit {
         }
     }
 
-    /// The last phase that was done, while its turn goes on.
-    pub fn done(&self) -> Option<Phase> {
+    /// The last completed phase of a visit in progress.
+    pub fn last_done(&self) -> Option<Phase> {
         match self.state {
             VisitState::Waiting { prepared, .. } => prepared.then_some(Phase::Prepare),
             VisitState::UnderWay { done } => done,
@@ -383,12 +388,12 @@ impl Visit {
 
     /// Whether the change was done to it.
     pub fn is_changed(&self) -> bool {
-        self.done() >= Some(Phase::Change)
+        self.last_done() >= Some(Phase::Change)
     }
 
     /// Whether it is surely as it was: none of it was started, or it was left again.
     pub(super) fn is_untouched(&self) -> bool {
-        self.waits()
+        self.is_waiting()
             || matches!(
                 self.state,
                 VisitState::Unprepared { .. } | VisitState::NotEntered { .. }
@@ -396,7 +401,7 @@ impl Visit {
     }
 
     /// What it must be for its wave to pass.
-    pub(super) fn wanted<'a>(&self, stage: &'a StageSpec) -> ExpectedUnit<'a> {
+    pub(super) fn expected<'a>(&self, stage: &'a StageSpec) -> ExpectedUnit<'a> {
         match self.state {
             VisitState::Lost { .. } | VisitState::Unprepared { .. } => ExpectedUnit::Nothing,
             VisitState::NotEntered { .. } => ExpectedUnit::Serving,
@@ -428,7 +433,7 @@ impl Visit {
     }
 
     /// Whether that phase may be announced now.
-    pub(super) fn may_have(&self, phase: Phase) -> bool {
+    pub(super) fn may_announce(&self, phase: Phase) -> bool {
         match (&self.state, phase) {
             (VisitState::Waiting { prepared, .. }, Phase::Prepare) => !prepared,
             (VisitState::Waiting { .. }, Phase::Enter | Phase::Change | Phase::Leave)
@@ -461,7 +466,7 @@ impl Visit {
     }
 
     /// It is announced that it is taken out of service.
-    pub(super) fn has_its_turn(&mut self, at: Timestamp) {
+    pub(super) fn begin(&mut self, at: Timestamp) {
         self.since.get_or_insert(at);
         if let VisitState::Waiting { prepared, .. } = self.state {
             let done = prepared.then_some(Phase::Prepare);
@@ -470,7 +475,7 @@ impl Visit {
     }
 
     /// What was announced was not begun: it waits once more.
-    pub(super) fn not_begun(&mut self) {
+    pub(super) fn mark_not_begun(&mut self) {
         if let VisitState::UnderWay { done } = self.state
             && done.is_none_or(|done| done == Phase::Prepare)
         {
@@ -482,8 +487,8 @@ impl Visit {
         }
     }
 
-    /// Nobody knows whether what was entered still is: it counts as one that could not be.
-    pub(super) fn doubt_that_it_was_entered(&mut self, why: &str) {
+    /// It is unknown whether an entered unit still is entered: it counts as one that could not be.
+    pub(super) fn mark_enter_in_doubt(&mut self, why: &str) {
         if let VisitState::UnderWay {
             done: Some(Phase::Enter),
         } = self.state
@@ -502,7 +507,7 @@ impl Visit {
     }
 
     /// A phase was done, or failed. `is_last`: no phase of its stage comes after it.
-    pub(super) fn settled(&mut self, phase: Phase, is_last: bool, failed: Option<String>) {
+    pub(super) fn settle_phase(&mut self, phase: Phase, is_last: bool, failed: Option<String>) {
         let approved = self.approved();
         let before = std::mem::replace(&mut self.state, VisitState::Done);
         self.state = match (before, phase, failed) {
@@ -543,16 +548,18 @@ impl Visit {
         }
     }
 
-    /// Its host is off, by a person's word. What was not stopped yet has not changed, and is planned again.
-    pub(super) fn is_lost(&mut self, prepared: bool, why: &str) {
+    /// Its host is off, as confirmed by an operator. A unit that was not stopped yet has not changed, and is
+    /// planned again.
+    pub(super) fn mark_lost(&mut self, prepared: bool, why: &str) {
         if self.is_begun() {
             let why = why.to_owned();
             self.state = VisitState::Lost { prepared, why };
         }
     }
 
-    /// It serves on the target after all: what is left of its turn goes on. `is_last`: nothing comes after the change.
-    pub(super) fn recovered(&mut self, is_last: bool) {
+    /// It serves on the target after all: the rest of its visit proceeds. `is_last`: no phase follows the
+    /// change.
+    pub(super) fn mark_recovered(&mut self, is_last: bool) {
         if self.broken().is_some() {
             self.state = if is_last {
                 VisitState::Done
@@ -564,8 +571,8 @@ impl Visit {
         }
     }
 
-    /// A person says that it is tried once more. `others`: its wave goes on with others.
-    fn tried_again(&mut self, others: bool) {
+    /// The operator requests a retry. `others`: its wave proceeds with others.
+    fn retry(&mut self, others: bool) {
         self.corrected = false;
         self.giving_back = UndrainRetry::default();
         match &mut self.state {

@@ -1,4 +1,4 @@
-//! An open wave: guards, both judges, visits, gates.
+//! An open wave: guards, both checks, visits, gates.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,7 +16,7 @@ use crate::plan::Move;
 /// How often the wait for gates is prolonged because what shuts them changed: recovery makes progress.
 const PROLONGED: u32 = 3;
 
-/// How long after an oracle could not tell it is asked again.
+/// The wait before the oracle is asked again after an unknown answer.
 const ASK_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 impl State {
@@ -28,7 +28,7 @@ impl State {
             "the run is aborted"
         } else if self.paused {
             "the run is paused"
-        } else if self.going_back.is_some() && !wave.leads_back() {
+        } else if self.going_back.is_some() && !wave.is_rollback() {
             "the run rolls back"
         } else if closing {
             "its process stops"
@@ -61,8 +61,8 @@ impl State {
         }
         let units: Vec<UnitId> = wave.units.keys().cloned().collect();
         let guards = self.missing_guards(now, &stage.guards, &units);
-        // Once something of a wave was begun, only a renewal can fail: then what was entered is left all the
-        // same, and the guard goes at its expiry.
+        // Once a unit of the wave has started, only a renewal can fail: entered units are left in any case,
+        // and the guard ends at its expiry.
         if !wave.is_begun()
             && let Some(why) = self.guard_failed(&stage)
         {
@@ -78,18 +78,18 @@ impl State {
             return Decision::act(guards);
         }
         let is_agreed = wave.is_agreed()
-            && (wave.is_begun() || wave.leads_back() || self.unapproved(now, wave).is_empty());
+            && (wave.is_begun() || wave.is_rollback() || self.units_to_reapprove(now, wave).is_empty());
         if !is_agreed {
             return self
                 .drop_for_gates(snapshot, &stage, wave)
-                .or_else(|| self.agreed_in_vain(wave))
+                .or_else(|| self.hold_for_stale_approvals(wave))
                 .unwrap_or_else(|| self.ask_judges(now, snapshot, &units));
         }
         if let Some(failure) = wave.failure() {
             return self.on_failure(now, snapshot, &stage, wave, failure);
         }
-        if wave.leads_back() {
-            return self.way_back_of(now, snapshot, &stage, wave, &units);
+        if wave.is_rollback() {
+            return self.advance_rollback(now, snapshot, &stage, wave, &units);
         }
         let fresh = self.next_phases(now);
         if !fresh.is_empty() {
@@ -104,18 +104,18 @@ impl State {
         self.after_visits(now, snapshot, &stage, wave, closing)
     }
 
-    /// What has to be laid out before anybody is asked; `None`: all of it is.
+    /// The software that must be installed before the checks; `None`: all is.
     ///
-    /// A unit for which that fails has not changed: it is set aside, and nothing of it is restarted.
+    /// A unit whose installation fails has not changed: it is set aside without a restart.
     fn prepare(&self, now: Timestamp, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
-        if wave.is_begun() || wave.leads_back() {
+        if wave.is_begun() || wave.is_rollback() {
             return None;
         }
         let fresh: Vec<Action> = wave
             .units
             .iter()
-            .filter(|(_, visit)| visit.may_have(Phase::Prepare))
-            .filter(|(_, visit)| next_phase(stage, visit.done()) == Some(Phase::Prepare))
+            .filter(|(_, visit)| visit.may_announce(Phase::Prepare))
+            .filter(|(_, visit)| next_phase(stage, visit.last_done()) == Some(Phase::Prepare))
             .map(|(unit, _)| Action::Visit {
                 unit: unit.clone(),
                 phase: Phase::Prepare,
@@ -155,11 +155,11 @@ impl State {
 
     /// The gates of a wave were open when it was opened. Where one has shut while it was prepared, it is not begun.
     fn drop_for_gates(&self, snapshot: &Snapshot, stage: &StageSpec, wave: &OpenWave) -> Option<Decision> {
-        // What is not healthy is no reason not to go back.
-        if wave.leads_back() || self.going_back.is_some() {
+        // An unhealthy cluster is no reason against a rollback.
+        if wave.is_rollback() || self.going_back.is_some() {
             return None;
         }
-        let shut = gate::shut(&stage.gates, snapshot);
+        let shut = gate::closed_gates(&stage.gates, snapshot);
         let text: Vec<_> = shut.iter().map(|(name, why)| format!("{name}: {why}")).collect();
         (!shut.is_empty()).then(|| {
             let reason = Reason::new(Code::GatesShut, text.join("; "));
@@ -176,7 +176,7 @@ impl State {
                 .filter(|_| ours)
                 .map(|why| format!("{guard}: {why}"))
         });
-        // A person who resumes has looked into it: `apply_asked` forgets the hold, and it is tried anew.
+        // An operator who resumes has looked into it: `apply_command` clears the hold, and it is tried again.
         failed.filter(|_| {
             self.held
                 .as_ref()
@@ -223,12 +223,12 @@ impl State {
                 }
                 Decision::Judge(vec![units.to_vec()])
             }
-            Answer::No { why } => self.not_agreed(now, units, why, &judged.answers),
+            Answer::No { why } => self.handle_refusal(now, units, why, &judged.answers),
         }
     }
 
-    /// Our own judgement: whether units may go down now, beside what is down already, and whether what they
-    /// carry then finds its place.
+    /// Stagger's own check: whether units may go down now beside those already down, and whether their guests
+    /// then have a destination.
     pub(super) fn may_stop(&self, snapshot: &Snapshot, units: &[UnitId]) -> Result<(), String> {
         let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
         crate::check::may_stop(snapshot, &set)?;
@@ -263,8 +263,8 @@ impl State {
         crate::check::may_empty(&home, maintenance, &going, moves)
     }
 
-    /// The oracle says no to a set: find whom it means, set them aside, and let the rest go on.
-    fn not_agreed(
+    /// The oracle refuses a set: finds the units it refuses, sets them aside, and lets the rest proceed.
+    fn handle_refusal(
         &self,
         now: Timestamp,
         units: &[UnitId],
@@ -315,11 +315,11 @@ impl State {
         Decision::Record(refused)
     }
 
-    /// The next phase of each unit whose turn goes on.
+    /// The next phase of each unit whose visit proceeds.
     ///
-    /// What would take a unit out of service is only among them while both judges' word on it is fresh.
+    /// A phase that takes a unit out of service is included only while both checks of it are fresh.
     pub(super) fn next_phases(&self, now: Timestamp) -> Vec<Effect> {
-        let Some(wave) = self.wave.as_ref().filter(|wave| wave.goes_on()) else {
+        let Some(wave) = self.wave.as_ref().filter(|wave| wave.is_proceeding()) else {
             return Vec::new();
         };
         let Some(stage) = self.stage(&wave.stage) else {
@@ -330,7 +330,7 @@ impl State {
             .filter(|(unit, _)| !self.has_open_call(unit))
             .filter_map(|(unit, visit)| match &visit.state {
                 VisitState::Waiting { .. } | VisitState::UnderWay { .. } => {
-                    let phase = next_phase(&stage, visit.done())?;
+                    let phase = next_phase(&stage, visit.last_done())?;
                     let action = Action::Visit {
                         unit: unit.clone(),
                         phase,
@@ -363,7 +363,7 @@ impl State {
     ) -> Decision {
         if !self.aborting
             && self.going_back.is_none()
-            && let Some(hold) = self.hold_for_left_alone(snapshot, wave)
+            && let Some(hold) = self.hold_for_skipped_units(snapshot, wave)
         {
             return hold;
         }
@@ -374,7 +374,7 @@ impl State {
             .collect();
         let (stuck, again): (Vec<_>, Vec<_>) = broken
             .iter()
-            .filter(|(unit, visit, _)| self.may_be_corrected(snapshot, unit, visit))
+            .filter(|(unit, visit, _)| self.needs_correction(snapshot, unit, visit))
             .partition(|(_, visit, _)| visit.is_stuck());
         if !stuck.is_empty() {
             return Decision::act(stuck.into_iter().map(|(unit, visit, _)| wave.leave(unit, visit)));
@@ -394,7 +394,10 @@ impl State {
             let reason = Reason::new(Code::VisitFailed, text.join("; "));
             return fails(snapshot, wave, units, reason);
         }
-        let wanted = wave.units.iter().map(|(unit, visit)| (unit, visit.wanted(stage)));
+        let wanted = wave
+            .units
+            .iter()
+            .map(|(unit, visit)| (unit, visit.expected(stage)));
         let missing = gate::not_serving(wanted, snapshot);
         if let Some(decision) = self.join_in_wait(now, snapshot, stage, wave, closing) {
             return decision;
@@ -424,7 +427,7 @@ impl State {
                     .iter()
                     .filter(|(unit, _)| {
                         let visit = wave.units.get(unit);
-                        visit.is_some_and(|visit| self.may_be_corrected(snapshot, unit, visit))
+                        visit.is_some_and(|visit| self.needs_correction(snapshot, unit, visit))
                     })
                     .map(|(unit, _)| Action::Restart { unit: unit.clone() })
                     .collect();
@@ -445,9 +448,9 @@ impl State {
         }
     }
 
-    /// Acts on units that had their turn: those that are down at once, for nothing is lost by it;
-    /// those that serve would be stopped once more, and what was agreed to before they were first
-    /// stopped may not be so any more. Law 4 holds on the way back too.
+    /// Acts on units after their visit: at once on those that are down, since nothing is lost. Those that
+    /// serve would be stopped again, and the earlier approval may no longer hold. Law 4 applies to a rollback
+    /// too.
     pub(super) fn stop_again(&self, now: Timestamp, snapshot: &Snapshot, fresh: Vec<Action>) -> Decision {
         let serves = |action: &Action| match action {
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => snapshot
@@ -461,7 +464,7 @@ impl State {
         };
         let (set, units): (Vec<Ix>, Vec<UnitId>) = fresh.iter().filter_map(serves).unzip();
         if units.len() < fresh.len() || units.is_empty() {
-            // It may serve again by the time that this begins: then it is asked about like any other that serves.
+            // It may serve again when this starts: then it is checked like any other unit that serves.
             let down = fresh.into_iter().filter(|action| serves(action).is_none());
             return Decision::Act {
                 fresh: down.map(|action| self.approved(action, now)).collect(),
@@ -473,7 +476,7 @@ impl State {
             let serve = if units.len() == 1 { "serves" } else { "serve" };
             let why = format!("{} {serve} and must not be stopped now: {why}", names.join(" "));
             let why = Reason::new(Code::NotSafeToStopAgain, why);
-            // It may take a person to make it safe, and goes on by itself once it is.
+            // The operator may have to make it safe; it continues by itself once it is.
             match &self.held {
                 Some((held, _)) if held.code == Code::NotSafeToStopAgain => Decision::Wait { until, why },
                 Some(_) | None => Decision::Record(vec![Event::Held { reason: why }]),
@@ -530,9 +533,9 @@ impl State {
         missing: &[(UnitId, String)],
     ) -> Waited {
         // Of those for whom others need not wait only this is told: they do not serve yet.
-        let parted = self.parted(snapshot, stage, wave);
+        let parted = self.split_wave(snapshot, stage, wave);
         let late = parted.map(|parted| parted.late).unwrap_or_default();
-        let mut shut = gate::shut_but_for(&stage.gates, snapshot, &late);
+        let mut shut = gate::closed_gates_without(&stage.gates, snapshot, &late);
         shut.extend(gate::as_gate(missing));
         let names = |gates: &[(crate::model::ConditionName, String)]| -> Vec<_> {
             gates.iter().map(|(name, _)| name.clone()).collect()
@@ -577,7 +580,7 @@ impl State {
             .since
             .saturating_add(timeout.saturating_mul(periods))
             .unwrap_or(Timestamp::MAX);
-        // Who aborts does not wait for what is not of these units: our own guard may be what keeps others from mending it.
+        // An abort does not wait for other units: a guard of this run may block their repair.
         let is_left = self.aborting && missing.is_empty();
         if now < until && !is_left {
             return Waited::Not(Decision::Wait {

@@ -1,4 +1,4 @@
-//! What is waited for between waves: gates and doors.
+//! Waits between waves: gates and approvals.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,8 +30,8 @@ impl State {
         }
     }
 
-    /// Waits until the gates are open; past their time the run is held, and goes on by itself when
-    /// they open.
+    /// Waits until the gates are open. After their timeout the run is held, and continues by itself when they
+    /// open.
     pub(super) fn wait_for_gates(
         &self,
         now: Timestamp,
@@ -39,7 +39,13 @@ impl State {
         gates: &[Gate],
         at_once: bool,
     ) -> Option<Decision> {
-        self.wait_until_open(now, snapshot, gates, &gate::shut(gates, snapshot), at_once)
+        self.wait_until_open(
+            now,
+            snapshot,
+            gates,
+            &gate::closed_gates(gates, snapshot),
+            at_once,
+        )
     }
 
     /// The same before a wave, with one more thing that has to be so.
@@ -50,7 +56,7 @@ impl State {
         gates: &[Gate],
         shut_too: Option<(ConditionName, String)>,
     ) -> Option<Decision> {
-        let mut shut = gate::shut(gates, snapshot);
+        let mut shut = gate::closed_gates(gates, snapshot);
         shut.extend(shut_too);
         self.wait_until_open(now, snapshot, gates, &shut, true)
     }

@@ -1,4 +1,5 @@
-//! Windows: when policy has a wave run. They are times of day, whatever a run measures its own time by.
+//! Windows in which the policy permits waves. They are times of day, whatever clock a run uses for its own
+//! times.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,7 +8,7 @@ use super::state::State;
 use crate::model::{Code, PartName, Reason};
 
 impl State {
-    /// Whether policy has what is done until then run now.
+    /// Whether the policy's windows permit work from now until `end`.
     pub(super) fn may_run(&self, now: Timestamp, end: Timestamp) -> bool {
         let windows = &self.start.policy.windows;
         let (now, end) = (self.time_of_day(now), self.time_of_day(end));
@@ -23,8 +24,8 @@ impl State {
         )
     }
 
-    /// Waits for a window with what a step does; `None`: it may be done now. Who has opened a wave has begun, and what a step does
-    /// between or after waves only goes on with that.
+    /// Waits for a window for a step; `None`: it may start now. A step between or after waves belongs to a
+    /// wave that has already started.
     pub(super) fn wait_to_begin(&self, now: Timestamp, step: &PartName) -> Option<Decision> {
         if self.last_wave.is_some() || self.going_back.is_some() {
             return None;

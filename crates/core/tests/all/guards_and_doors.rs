@@ -133,7 +133,7 @@ fn a_guard_that_cannot_be_given_back_is_tried_three_times_and_left_to_its_expiry
     world.refuses = vec!["noout", "silence"];
     world.drive(|world| world.done.iter().any(|done| done == "drop silence of osd.0"));
     assert!(
-        world.run.owes_guards(),
+        world.run.has_uncleared_guards(),
         "that of a wave is given back before the next one"
     );
     assert_eq!(world.drive(|_| false), Decision::Over(Ending::Done));
@@ -142,7 +142,7 @@ fn a_guard_that_cannot_be_given_back_is_tried_three_times_and_left_to_its_expiry
         assert_eq!(drops.count(), 3, "{guard}: {:?}", world.done);
     }
     assert_eq!(world.run.guards(), 3, "they are still there");
-    assert!(!world.run.owes_guards(), "and nobody tries any more");
+    assert!(!world.run.has_uncleared_guards(), "and nobody tries any more");
 }
 
 #[test]
@@ -321,5 +321,5 @@ fn a_guard_of_a_stage_alone_is_not_owed_between_waves() {
     let mut world = run(usual());
     world.drive(|world| world.done.iter().any(|done| done == "drop silence of osd.0"));
     assert_eq!(world.run.guards(), 1, "noout stays over the stage");
-    assert!(!world.run.owes_guards());
+    assert!(!world.run.has_uncleared_guards());
 }

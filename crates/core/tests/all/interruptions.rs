@@ -73,7 +73,10 @@ impl Alone {
             units: vec![UnitId::new("mds.a").unwrap()],
             what: "clients of the file system home wait".to_owned(),
             // As a backend has it that was told of each word.
-            permitted: self.run.permitted().any(|word| word == "mds.a" || word == "mds"),
+            permitted: self
+                .run
+                .permitted_interruptions()
+                .any(|word| word == "mds.a" || word == "mds"),
         };
         // What is permitted, and what stands in nobody's way who was left.
         let other = |name: &str, unit: &str, permitted| Interruption {
@@ -142,7 +145,9 @@ fn what_nothing_stands_in_for_any_more_is_asked_for_in_mid_run() {
         let mut alone = Alone::new(false);
         alone.is_held();
         let door = PartName::new(word).unwrap();
-        assert!(alone.run.knows(&door) && !alone.run.knows(&PartName::new("mds.b").unwrap()));
+        assert!(
+            alone.run.knows_approval(&door) && !alone.run.knows_approval(&PartName::new("mds.b").unwrap())
+        );
         alone.write(Event::Asked {
             command: Command::Approve { door },
             by: "anna".to_owned(),

@@ -233,7 +233,7 @@ fn who_was_not_begun_in_time_and_has_no_room_any_more_leaves_its_wave() {
         let is_left = |world: &World| {
             world
                 .run
-                .aside()
+                .set_aside_units()
                 .any(|(unit, reason, _)| *unit == moved.from && reason.code == Code::WorldHasMoved)
         };
         assert!(

@@ -497,7 +497,7 @@ mod brute {
                 for standby in 0..self.capacity.hosts().len() as u32 {
                     let mut from: Vec<u32> = self
                         .capacity
-                        .behind(standby)
+                        .guests_with_standby(standby)
                         .iter()
                         .map(|guest| &guests[*guest as usize])
                         .filter(|guest| {

@@ -198,7 +198,7 @@ impl Walk {
             !units.is_empty() && (stage.as_str() != "mon" || units.len() == 1),
             "{units:?}"
         );
-        if self.run.going_back().is_none() {
+        if self.run.rollback_reason().is_none() {
             let unknown = HEALTH
                 .iter()
                 .find(|name| snapshot.condition(&name.parse().unwrap()).verdict != Verdict::Yes);

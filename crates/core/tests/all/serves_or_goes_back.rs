@@ -354,7 +354,7 @@ fn who_goes_back_whole_after_all_takes_those_with_it_that_were_to_stay() {
 fn what_stayed_of_a_failed_wave_counts_as_changed_and_goes_back_with_the_run() {
     let mut world = failed(OnFailure::Continue, GoingBack::Restart);
     world.units.insert("osd.2".parse().unwrap(), OLD.parse().unwrap());
-    world.drive(|world| world.run.aside().count() == 1);
+    world.drive(|world| world.run.set_aside_units().count() == 1);
     assert_eq!(world.run.changed(), 1, "osd.0, and not osd.1, which is back");
     world.asks(Command::Rollback);
     assert!(matches!(

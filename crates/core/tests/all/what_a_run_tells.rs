@@ -99,7 +99,7 @@ fn who_holds_it_and_whose_calls_are_ruled_out() {
     // Whoever only took the lock, and a person, have ruled out nothing.
     asks(&mut run, Command::Pause);
     assert_eq!(run.ruled_out(), 0);
-    assert!(run.taken().iter().eq(&[3, 5]));
+    assert!(run.takeover_tokens().iter().eq(&[3, 5]));
     write(
         &mut run,
         Event::Held {
@@ -107,7 +107,7 @@ fn who_holds_it_and_whose_calls_are_ruled_out() {
         },
     );
     assert_eq!(run.ruled_out(), 5);
-    assert!(run.taken().is_empty());
+    assert!(run.takeover_tokens().is_empty());
 }
 
 #[test]
@@ -138,9 +138,9 @@ fn a_host_is_off_by_a_persons_word_until_another_process_carries_it_on() {
         ended: Vec::new(),
     };
     asks(&mut run, confirm);
-    assert!(run.is_off("h1") && !run.is_off("h2"));
+    assert!(run.is_host_off("h1") && !run.is_host_off("h2"));
     take(&mut run, 2, "bert");
-    assert!(!run.is_off("h1"), "it may have been started since");
+    assert!(!run.is_host_off("h1"), "it may have been started since");
 }
 
 #[test]
@@ -175,13 +175,16 @@ fn how_far_it_has_come() {
         until: Some(at(99)),
     };
     write(&mut run, aside);
-    assert_eq!(run.aside().collect::<Vec<_>>(), [(&osd(), &reason, Some(at(99)))]);
     assert_eq!(
-        (run.going_back(), run.ended(), run.ended_at()),
+        run.set_aside_units().collect::<Vec<_>>(),
+        [(&osd(), &reason, Some(at(99)))]
+    );
+    assert_eq!(
+        (run.rollback_reason(), run.ended(), run.ended_at()),
         (None, None, None)
     );
     asks(&mut run, Command::Rollback);
-    let why = run.going_back().unwrap();
+    let why = run.rollback_reason().unwrap();
     assert_eq!(why.code, Code::AskedToGoBack);
     assert!(why.detail.contains("anna@ops1"), "{why}");
     let outcome = Ending::Aborted;

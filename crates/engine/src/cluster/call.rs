@@ -1,4 +1,4 @@
-//! What an effect carries with it.
+//! The context of an effect.
 
 use stagger_core::model::RunId;
 use stagger_core::run::Seq;
@@ -6,15 +6,15 @@ use stagger_core::run::Seq;
 use super::BackendError;
 use crate::deadline::Deadline;
 
-/// What an effect carries, so that a restarted driver finds the work that it had started.
+/// The context of an effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// Of which run.
     pub run: RunId,
     /// The place of its intent.
     pub seq: Seq,
-    /// The fencing token under which it was announced. Whoever carries it on has another; in a journal that was put back
-    /// from a backup the same places come again, and never under the same token.
+    /// The fencing token under which it was announced. A successor has another token. In a journal restored
+    /// from a backup the same sequence numbers recur, but never under the same token.
     pub announced: u64,
     /// The fencing token of its sender.
     pub fence: u64,

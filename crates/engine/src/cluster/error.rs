@@ -1,4 +1,4 @@
-//! A call to a cluster that went wrong.
+//! Errors of calls to a cluster.
 
 use crate::redact::redact;
 
@@ -13,8 +13,8 @@ pub enum Retryability {
     Expired,
 }
 
-/// A call to the world that went wrong. Its words go into journals and onto screens: what is a secret in them is
-/// redacted when it is made.
+/// A failed call to the cluster. Its text goes into journals and onto screens, so secrets in it are redacted
+/// when it is made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{tried}: {why}")]
 pub struct BackendError {
@@ -26,8 +26,7 @@ pub struct BackendError {
     pub why: String,
     /// What to do about it.
     pub hint: Option<String>,
-    /// Nobody knows whether the call was carried out, or it may be under way: it may still have its
-    /// effect.
+    /// The outcome is unknown: the call may have been carried out, or may still take effect.
     pub outcome_unknown: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is done to a cluster.
+//! Changes to a cluster.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,8 +18,8 @@ pub trait Executor: Send + Sync {
     /// Asks the system's own oracle whether a set may go down now.
     async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError>;
 
-    /// A person permits these interruptions, by their names or by their sorts: what is observed and asked from now on goes
-    /// by that. A world in which nothing has to be permitted heeds none.
+    /// The interruptions that are approved, by name or kind: later observations and oracle requests take them
+    /// into account. A backend without interruptions ignores them.
     fn permit(&self, _interruptions: BTreeSet<String>) {}
 
     /// On which host the effects of a unit run, as far as that is known; by default the unit is the host.
@@ -30,8 +30,8 @@ pub trait Executor: Send + Sync {
     /// By which means a late call of this action is kept from doing harm.
     fn fencing(&self, action: &Action) -> Fencing;
 
-    /// Ensures the state that an action names: reads before it writes, and may be called again with
-    /// the same call after its process died. Returns what is worth telling.
+    /// Ensures the state that an action names: reads before it writes, and may be called again with the same
+    /// call after its process died. Returns a note for the operator.
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError>;
 
     /// Makes these units refuse calls of older fencing tokens. Where actions are conditional, it changes

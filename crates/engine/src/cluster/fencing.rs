@@ -1,8 +1,8 @@
-//! What keeps a late call from doing harm.
+//! Protection against late calls of a holder that lost its lease (law 9).
 
 use std::time::Duration;
 
-/// What keeps a late call of a holder that lost its lease from doing harm (law 9).
+/// Protection against late calls of a holder that lost its lease (law 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fencing {
     /// The world checks the fencing token.

@@ -1,4 +1,4 @@
-//! The lock that a cluster itself keeps: one writer, known by more than a name.
+//! The lock in the cluster itself: one writer, identified by more than a name.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use stagger_core::model::{ClusterId, ClusterName, RunId};
 use stagger_core::run::Seq;
 
 use super::BackendError;
-use crate::life::{Liveness, ProcessIdentity};
+use crate::liveness::{Liveness, ProcessIdentity};
 
 /// One incarnation of one process: what the lock in the cluster says of its holder.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -23,7 +23,7 @@ pub struct LockRecord {
     pub process: u32,
     /// Since when.
     pub since: jiff::Timestamp,
-    /// By what that process is known on its host; `None`: nobody could tell.
+    /// The identity of that process on its host; `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub life: Option<ProcessIdentity>,
 }
@@ -37,8 +37,8 @@ pub struct Holder {
     pub expires: Duration,
 }
 
-/// What the journal of a run had come to, as the cluster itself was told beside the lock. A journal that does not hold it is
-/// older than the world: it was restored, or its database lost its last writes.
+/// The position of a run's journal, recorded in the cluster beside the lock. A journal without that position
+/// is older than the cluster's state: it was restored, or its database lost its last writes.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anchor {
@@ -95,7 +95,7 @@ pub enum LockError {
     /// Another holds it.
     #[error("the cluster is locked by {0}")]
     Held(Box<LockRecord>),
-    /// It was ours, and is no more.
+    /// This process has lost the lock.
     #[error("the lock in the cluster is not ours any more: {0}")]
     Lost(String),
     /// The cluster could not be asked.
@@ -135,8 +135,8 @@ pub trait Lock: Send + Sync {
     /// Says that the holder lives. Called every third of [`Lock::lock_expires`].
     async fn renew(&self, claim: &LockRecord, fence: u64) -> Result<(), LockError>;
 
-    /// Who has the lock now, if somebody has and that can be read. [`Lock::lock`] may take its time to find out whether
-    /// they live; this answers at once.
+    /// The current holder of the lock, if there is one and it can be read. [`Lock::lock`] may take time to
+    /// find out whether the holder is alive; this returns at once.
     async fn holder(&self) -> Result<Option<Holder>, LockError> {
         Ok(None)
     }
@@ -158,8 +158,9 @@ pub trait Lock: Send + Sync {
     /// A lock not renewed for so long may be taken over.
     fn lock_expires(&self) -> Duration;
 
-    /// Whether somebody may have acted under the lock before this process took it, of whom no journal here tells. Not so where the
-    /// cluster remembered no token then: whoever acts has it remembered first.
+    /// Whether another process may have acted under the lock before this one took it, without an entry in a
+    /// journal here. False if the cluster held no token at that time, since a process records its token
+    /// before it acts.
     fn may_have_been_held(&self) -> bool {
         true
     }
@@ -172,7 +173,7 @@ mod tests {
     use stagger_core::model::RunId;
 
     use super::*;
-    use crate::life::hostname;
+    use crate::liveness::hostname;
 
     fn claim(process: u32) -> LockRecord {
         LockRecord {

@@ -21,7 +21,7 @@ pub use lock::{Anchor, Holder, Lock, LockError, LockRecord};
 pub use planner::{Planned, Planner, PlannerError, Refusal};
 pub use source::Source;
 
-/// One cluster of one kind: what is done to it, and who may.
+/// One cluster of one kind: its changes and its lock.
 pub trait Backend: Executor + Lock {}
 
 impl<T: Executor + Lock + ?Sized> Backend for T {}

@@ -1,4 +1,4 @@
-//! The names in a policy: what they bind has to be there.
+//! Checks that the names in a policy exist.
 
 use std::collections::BTreeSet;
 
@@ -30,13 +30,13 @@ impl UnknownName {
     }
 }
 
-/// Checks every name in a policy. A bound on what there is not would bind nothing, and nobody would notice. What this
-/// cluster lacks and another may have is no mistake: such `levels` of failure domains are given, and so are all `kinds`
-/// of units.
+/// Checks every name in a policy. A limit on a name that does not exist would limit nothing, unnoticed. Names
+/// that another cluster of this kind may have are valid: such `levels` of failure domains are given, and all
+/// `kinds` of units.
 ///
 /// # Errors
-/// The first name that nothing has.
-pub fn names_are_known<'a>(
+/// The first name that does not exist.
+pub fn check_policy_names<'a>(
     snapshot: &'a Snapshot,
     policy: &Policy,
     mut levels: BTreeSet<&'a str>,
@@ -54,16 +54,16 @@ pub fn names_are_known<'a>(
         Order::FewestWaves | Order::List(_) => None,
     };
     for level in by.into_iter().chain(policy.max_domains.keys()) {
-        known("level of failure domains", level, &levels)?;
+        check_name("level of failure domains", level, &levels)?;
     }
     if let Order::List(listed) = &policy.order {
         let units = units.iter().map(|unit| unit.id.as_str()).collect();
         for unit in listed {
-            known("unit in this cluster", unit.as_str(), &units)?;
+            check_name("unit in this cluster", unit.as_str(), &units)?;
         }
     }
     for kind in policy.max_in_parallel_of.keys() {
-        known("kind of daemon", kind.as_str(), kinds)?;
+        check_name("kind of daemon", kind.as_str(), kinds)?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ const FEW: usize = 12;
 ///
 /// # Errors
 /// It is not.
-pub fn known(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), UnknownName> {
+pub fn check_name(what: &str, name: &str, known: &BTreeSet<&str>) -> Result<(), UnknownName> {
     if known.contains(name) {
         return Ok(());
     }

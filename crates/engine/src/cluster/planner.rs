@@ -1,4 +1,4 @@
-//! From what is known of a cluster to what a plan is made of.
+//! Planning: from the observations of a cluster to the input of a plan.
 
 use serde::Serialize;
 use stagger_core::model::{Policy, Reason, Snapshot, Target};

@@ -1,4 +1,4 @@
-//! Where the answers of a cluster come from.
+//! The source of a cluster's answers.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! Calls: what is announced is sent, made again where nobody knows what came of it, and settled.
+//! Calls: sends announced effects, repeats those without a known outcome, and settles them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use stagger_core::view::Waiting;
 
 use super::{DriveError, Driver, DriverStep};
 use crate::artifacts::Artifacts;
-use crate::clock::{Clock as _, within};
+use crate::clock::{Clock as _, timeout};
 use crate::cluster::{Backend, BackendError, Call, Fencing};
 use crate::deadline::Deadline;
 use crate::protocol::{self, Earlier, units_of};
@@ -23,9 +23,9 @@ pub(super) type Answered = Result<Result<String, BackendError>, NotSent>;
 pub(super) struct NotSent(String);
 
 impl Driver {
-    /// Calls of which nobody knows whether they began, and that would begin on an approval that is too old: both
-    /// judges are asked about their units once more. Those of which they say no wait.
-    async fn judge_again(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<DriverStep, DriveError> {
+    /// Calls that may not have started, and whose approval has expired: both checks are repeated for their
+    /// units. Calls whose units are refused wait.
+    async fn recheck_approvals(&mut self, late: Vec<Seq>, now: Timestamp) -> Result<DriverStep, DriveError> {
         if let DriverStep::Wait { until, why } = self.observe(now).await? {
             return Ok(DriverStep::Wait { until, why });
         }
@@ -35,7 +35,7 @@ impl Driver {
             let found = seen.and_then(|snapshot| Some(snapshot.unit(snapshot.find(unit)?)));
             found.is_some_and(|unit| unit.state == UnitState::Down)
         };
-        // What is down already loses nothing by what was announced, and may need it to come up.
+        // Units that are already down lose nothing by the announced call, and may need it to come up.
         let (down, late): (Vec<Seq>, Vec<Seq>) = late
             .into_iter()
             .partition(|seq| of(seq).is_none_or(|unit| is_down(&unit)));
@@ -86,8 +86,8 @@ impl Driver {
             self.start(seq, self.run.begins_before(seq));
         }
         if !late.is_empty() {
-            let step = self.judge_again(late, now).await?;
-            // While nobody can be asked about those, what needs no word goes on.
+            let step = self.recheck_approvals(late, now).await?;
+            // While the checks are unavailable, effects that need no approval proceed.
             if self.under_way.is_empty() || !matches!(step, DriverStep::Wait { .. }) {
                 return Ok(step);
             }
@@ -95,7 +95,7 @@ impl Driver {
         if self.under_way.is_empty()
             && let Some(until) = self.strays.next(&self.clock)
         {
-            if let Some(reason) = self.strays.given_up() {
+            if let Some(reason) = self.strays.exhausted_reason() {
                 self.strays.begin_anew();
                 self.append(vec![Event::Held {
                     reason: reason.clone(),
@@ -119,7 +119,7 @@ impl Driver {
         }
         // Commands are looked for while long effects are under way.
         let clock = Arc::clone(&self.clock);
-        let first = within(&*clock, Duration::from_secs(1), self.under_way.join_next()).await;
+        let first = timeout(&*clock, Duration::from_secs(1), self.under_way.join_next()).await;
         let Some(first) = first else {
             return Ok(DriverStep::Again);
         };
@@ -131,11 +131,11 @@ impl Driver {
                     self.started.remove(&seq);
                     let answer = answered.map_err(|NotSent(why)| DriveError::LeaseLost(why))?;
                     if self.run.intent(seq).is_none() {
-                        // A person has settled it meanwhile.
+                        // An operator has settled it in the meantime.
                         next = self.under_way.try_join_next();
                         continue;
                     }
-                    match protocol::settles(answer, self.earlier(seq)) {
+                    match protocol::outcome_of(answer, self.earlier(seq)) {
                         Ok(outcome) => {
                             self.announced.remove(&seq);
                             self.strays.remove(seq);
@@ -173,7 +173,7 @@ impl Driver {
         let artifacts = self.artifacts.clone();
         let lease = self.lease.clone();
         let unguarded = Arc::clone(&self.unguarded);
-        let raised_first = self.raised_first(&action);
+        let raised_first = self.units_to_fence(&action);
         self.under_way.spawn(async move {
             if let Err(error) = guard(&*backend, call.fence, &unguarded, raised_first).await {
                 return (seq, Ok(Err(error)));
@@ -185,7 +185,7 @@ impl Driver {
                 return (seq, Err(NotSent(why)));
             }
             // Here, not where it was announced: a process can be paused in between.
-            if let Some(why) = lease.and_then(|lease| lease.lost()) {
+            if let Some(why) = lease.and_then(|lease| lease.lost_reason()) {
                 return (seq, Err(NotSent(why)));
             }
             if let Err(error) = call.may_begin(&format!("send call {}", call.key())) {
@@ -195,15 +195,15 @@ impl Driver {
         });
     }
 
-    /// The units on which the fence has to be raised before that is done. What is bounded does not meet it, and where a person
-    /// says that the host is off there is nothing to rule out.
-    fn raised_first(&self, action: &Action) -> Vec<UnitId> {
+    /// The units whose fence must be raised before this action. Bounded calls are not affected by the fence,
+    /// and a host that is confirmed as off has nothing to fence.
+    fn units_to_fence(&self, action: &Action) -> Vec<UnitId> {
         let unguarded = self.unguarded.lock().unwrap_or_else(PoisonError::into_inner);
         let mut units = match self.backend.fencing(action) {
             Fencing::Fenced | Fencing::Conditional => units_of(action),
             Fencing::Bounded(_) => Vec::new(),
         };
-        units.retain(|unit| unguarded.contains(unit) && !self.is_off(unit));
+        units.retain(|unit| unguarded.contains(unit) && !self.is_host_off(unit));
         units
     }
 
@@ -264,7 +264,7 @@ async fn perform(
         Action::Collect { units } => {
             let files = backend.diagnostics(call, units).await?;
             artifacts
-                .keep(&call.run, call.seq, files)
+                .save(&call.run, call.seq, files)
                 .map_err(|error| BackendError::permanent("keep the artifacts", error.to_string()))
         }
         Action::TakeGuard { .. }

@@ -1,5 +1,4 @@
-//! Calls that may still land: made again, later and later, until their outcome is known or a person is
-//! asked.
+//! Calls in doubt: repeated with growing pauses until their outcome is known or the operator is asked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +13,8 @@ use crate::cluster::BackendError;
 /// The longest pause before something that failed is tried again, in seconds.
 pub(crate) const LONGEST_PAUSE: u64 = 60;
 
-/// So often a call is made before a person is asked. With pauses of 1, 2, 4 … 60 s this is three minutes
-/// of a host that answers nothing, and longer where each call takes its time to fail.
+/// How often a call is made before the operator is asked. With pauses of 1, 2, 4 … 60 s this is three minutes
+/// for a host that does not answer, and longer where each call takes its time to fail.
 const TRIES: u32 = 8;
 
 /// How long to pause after so many failures in a row: 1, 2, 4 … seconds, up to [`LONGEST_PAUSE`].
@@ -39,8 +38,9 @@ struct InDoubtCall {
 
 impl InDoubtCall {
     /// How much of its pause is left: one that is bounded must have ended, also where the clock was set forward.
-    fn left(&self, clock: &Steady) -> Duration {
-        self.pause.saturating_sub(clock.up().saturating_sub(self.since))
+    fn pause_left(&self, clock: &Steady) -> Duration {
+        self.pause
+            .saturating_sub(clock.uptime().saturating_sub(self.since))
     }
 }
 
@@ -51,7 +51,7 @@ impl InDoubtCalls {
         let times = self.0.get(&seq).map_or(0, |stray| stray.times);
         let stray = InDoubtCall {
             times: times.saturating_add(1),
-            since: clock.up(),
+            since: clock.uptime(),
             pause: pause_after(times).max(bound),
             last: match &error.hint {
                 Some(hint) => format!("{error}; {hint}"),
@@ -72,23 +72,25 @@ impl InDoubtCalls {
 
     /// Whether a call for this intent is to be made now.
     pub(crate) fn is_due(&self, seq: Seq, clock: &Steady) -> bool {
-        self.0.get(&seq).is_none_or(|stray| stray.left(clock).is_zero())
+        self.0
+            .get(&seq)
+            .is_none_or(|stray| stray.pause_left(clock).is_zero())
     }
 
     /// When the next is tried again.
     pub(crate) fn next(&self, clock: &Steady) -> Option<Timestamp> {
-        let left = self.0.values().map(|stray| stray.left(clock)).min()?;
+        let left = self.0.values().map(|stray| stray.pause_left(clock)).min()?;
         Some(clock.now().saturating_add(left).unwrap_or(Timestamp::MAX))
     }
 
     /// What came of the one that is tried again next.
     pub(crate) fn last(&self, clock: &Steady) -> Option<&str> {
-        let next = self.0.values().min_by_key(|stray| stray.left(clock));
+        let next = self.0.values().min_by_key(|stray| stray.pause_left(clock));
         next.map(|stray| stray.last.as_str())
     }
 
     /// Those that were tried often enough: a person has to look.
-    pub(crate) fn given_up(&self) -> Option<Reason> {
+    pub(crate) fn exhausted_reason(&self) -> Option<Reason> {
         let (seq, stray) = self.0.iter().find(|(_, stray)| stray.times >= TRIES)?;
         let others = self.0.values().filter(|stray| stray.times >= TRIES).count() - 1;
         let others = match others {
@@ -110,7 +112,7 @@ impl InDoubtCalls {
         self.0.retain(|seq, _| is_open(*seq));
     }
 
-    /// Whoever resumes has looked: the count begins anew, at once. What may land may land all the same.
+    /// A resume starts the count again, without a pause. The calls may still land.
     pub(crate) fn begin_anew(&mut self) {
         for stray in self.0.values_mut() {
             (stray.times, stray.pause) = (0, Duration::ZERO);
@@ -139,7 +141,7 @@ mod tests {
 
         async fn sleep_until(&self, _: Timestamp) {}
 
-        fn up(&self) -> Duration {
+        fn uptime(&self) -> Duration {
             self.0.lock().unwrap().0
         }
     }

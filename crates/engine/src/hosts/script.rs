@@ -1,8 +1,8 @@
 //! The host's part: one POSIX shell script, with `flock` of util-linux and `timeout` of coreutils.
 //!
-//! It is one compound command, so the shell has read all of it before any of it runs, and what comes after
-//! it on standard input is the sender's answer. Every wait in it has an end. While it waits for a lock it says
-//! so again and again: where nobody listens any more, it ends.
+//! It is one compound command, so the shell has read all of it before any of it runs, and later standard
+//! input is the sender's answer. Every wait in it has a timeout. While it waits for a lock it reports that
+//! regularly, and ends when the connection is closed.
 
 use std::path::Path;
 
@@ -19,8 +19,7 @@ pub(super) const PIECE: u64 = 5;
 /// A command that another sender started may take as long as ours, and a little to be ended.
 const LONGER: u64 = 30;
 
-/// The script's own lines begin with a word that nobody knew before: what a command prints is not taken for
-/// them, whatever it prints.
+/// The script's own lines begin with a random word, so output of the command cannot be mistaken for them.
 #[derive(Debug, Clone)]
 pub(super) struct ScriptMark(String);
 
@@ -31,11 +30,11 @@ pub(super) enum ScriptMessage<'a> {
     Waiting,
     /// It holds fence and lock, and waits for the word to begin.
     Ready,
-    /// It was not told to begin in time, and has ended.
+    /// It got no order to start in time, and has ended.
     Late,
     /// The newest token that the host has seen is newer than ours.
     Fenced(&'a str),
-    /// It could not go on, and why.
+    /// It failed, with the reason.
     Broken(&'a str),
     /// How the command ended.
     Result(&'a str),
@@ -48,7 +47,7 @@ impl ScriptMark {
     }
 
     /// What a line says, if it is the script's own.
-    pub(super) fn word<'a>(&self, line: &'a str) -> Option<ScriptMessage<'a>> {
+    pub(super) fn parse_line<'a>(&self, line: &'a str) -> Option<ScriptMessage<'a>> {
         let said = line.strip_prefix(self.0.as_str())?.strip_prefix(": ")?.trim_end();
         let (word, rest) = said.split_once(' ').unwrap_or((said, ""));
         match word {
@@ -120,8 +119,8 @@ const UNLESS_THERE: &str = r#"
 if [ ! -d "$dir/effects" ]; then printf '%s: result 0\n' "$mark"; exit 0; fi
 "#;
 
-/// `say` ends the script where nobody listens. `lock DESCRIPTOR HOW WHAT [UNLESS]` waits for a lock, or until `UNLESS` is so; `WHAT`
-/// is said if that takes too long.
+/// `say` ends the script when the connection is closed. `lock DESCRIPTOR HOW WHAT [UNLESS]` waits for a lock,
+/// or until `UNLESS` holds; `WHAT` is reported if that takes too long.
 const COMMON: &str = r#"
 umask 077
 say() { printf '%s: %s\n' "$mark" "$*" || exit 95; }
@@ -149,8 +148,9 @@ mkdir -p "$dir/effects" || broken "the folder $dir cannot be made"
 chmod 700 "$dir" "$dir/effects" || broken "the folder $dir belongs to another user"
 "#;
 
-/// Keeps the fence shared, at our token or refused. Converting a lock may let another in between, so
-/// it is read again after each change. One that comes with our token may have raised it and begun: its command is not waited for.
+/// Holds the fence shared at this token, or refuses. Converting a lock may let another process in between, so
+/// the fence is read again after each change. A process with the same token may have raised it and started:
+/// its command is not waited for.
 const FENCE: &str = r#"
 look() {
   seen=0
@@ -177,10 +177,10 @@ while :; do
 done
 "#;
 
-/// Runs the command once. It is detached, and holds both locks itself: it goes on if we are killed.
-/// What it starts does not inherit the locks. The file of its result is there, and as long as it will be,
-/// before it starts, so a disk that fills up meanwhile does not take the result away. One that says no number is
-/// of a command that was ended before it had a result: it may be run again.
+/// Runs the command once. It is detached and holds both locks itself, so it continues if the sender is
+/// killed. Its child processes do not inherit the locks. The result file is created at its full size before
+/// the start, so that a full disk cannot lose the result. A result file without a number belongs to a command
+/// that was killed before it had a result: it may be run again.
 const RUN: &str = r#"
 rc="$dir/effects/$key.rc"
 exec 9>>"$dir/effects/$key.lock" || broken "$dir/effects/$key.lock cannot be opened"

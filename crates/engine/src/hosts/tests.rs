@@ -134,7 +134,7 @@ impl ByHand {
     async fn waits_for(&mut self, wanted: ScriptMessage<'_>) {
         loop {
             let line = self.lines.next_line().await.unwrap().expect("it has ended");
-            if self.mark.word(&line) == Some(wanted) {
+            if self.mark.parse_line(&line) == Some(wanted) {
                 return;
             }
         }

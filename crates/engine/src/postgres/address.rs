@@ -1,4 +1,4 @@
-//! Where a database is, and how it lets us in.
+//! The address of a database, and its credentials.
 
 use std::fmt;
 use std::str::FromStr as _;
@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
 use crate::store::StoreError;
 
-/// Where a database is, and how it lets us in.
+/// The address of a database, and its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseAddress {
     url: String,
@@ -37,10 +37,11 @@ pub enum AddressError {
 }
 
 impl DatabaseAddress {
-    /// Of a URL without a password, and the password. With none the environment is asked (`PGPASSWORD`, `PGPASSFILE`).
+    /// From a URL without a password, and the password. Without one, the environment is used (`PGPASSWORD`,
+    /// `PGPASSFILE`).
     ///
     /// # Errors
-    /// It is no address of a PostgreSQL, or has a password in it.
+    /// It is no PostgreSQL address, or has a password in it.
     pub fn new(url: &str, password: Option<&str>) -> Result<Self, AddressError> {
         let Some((scheme @ ("postgres" | "postgresql"), rest)) = url.split_once("://") else {
             return Err(AddressError::NoAddress(before_a_password(url)));
@@ -75,7 +76,7 @@ impl DatabaseAddress {
     pub(super) fn pool(&self, connections: u32) -> Result<PgPool, StoreError> {
         let options = PgConnectOptions::from_str(&self.secret).map_err(|error| self.failed("open", error))?;
         let options = options.application_name("stagger").options([
-            // What was told to be durable is, whatever the server's default.
+            // Writes are durable, whatever the server's default.
             ("synchronous_commit", "on"),
             ("statement_timeout", "30s"),
             ("idle_in_transaction_session_timeout", "10s"),
@@ -106,7 +107,7 @@ impl fmt::Debug for DatabaseAddress {
     }
 }
 
-/// What is no URL may begin like one all the same.
+/// An invalid URL may begin like a valid one.
 fn before_a_password(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("…@{host}"),

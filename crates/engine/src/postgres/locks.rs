@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::postgres::PgPool;
 use stagger_core::model::ClusterName;
 
-use super::{DatabaseAddress, answered};
+use super::{DatabaseAddress, answer_in_time};
 use crate::cluster::{BackendError, LockError, LockRecord};
 use crate::store::{Locks, StoreError};
 
@@ -21,7 +21,7 @@ impl PostgresLocks {
     /// In the database of a store.
     ///
     /// # Errors
-    /// The address is refused; nothing is asked yet.
+    /// The address is invalid; no connection is made yet.
     pub fn new(address: &DatabaseAddress) -> Result<Self, StoreError> {
         Ok(Self {
             pool: address.pool(2)?,
@@ -34,7 +34,7 @@ impl PostgresLocks {
         what: &str,
         asked: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, LockError> {
-        answered(asked).await.map_err(|why| {
+        answer_in_time(asked).await.map_err(|why| {
             LockError::Backend(BackendError::transient(
                 format!("{what} the lock in {}", self.address),
                 why,

@@ -43,8 +43,8 @@ const ANSWER: Duration = Duration::from_secs(40);
 /// What upgrades of the schema wait for, so that one of them works at a time. It means nothing else, and ends with them.
 const UPGRADES: i64 = 0x7374_6167_6765_7231;
 
-/// An answer in time, or why there is none.
-async fn answered<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
+/// An answer within the time limit, or the reason why there is none.
+async fn answer_in_time<T>(asked: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, String> {
     match tokio::time::timeout(ANSWER, asked).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("it did not answer for {} s", ANSWER.as_secs())),
@@ -76,7 +76,7 @@ async fn revision(on: &mut PgConnection) -> Result<(i64, i64), sqlx::Error> {
 /// The database cannot be asked, or refuses.
 pub async fn upgrade(address: &DatabaseAddress) -> Result<i64, StoreError> {
     let pool = address.pool(1)?;
-    let upgraded = answered(async {
+    let upgraded = answer_in_time(async {
         let mut on = pool.begin().await?;
         sqlx::query("select pg_advisory_xact_lock($1)")
             .bind(UPGRADES)
@@ -156,7 +156,7 @@ impl PostgresStore {
         what: &str,
         asked: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, StoreError> {
-        answered(asked)
+        answer_in_time(asked)
             .await
             .map_err(|why| self.address.failed(what, why))
     }
@@ -392,7 +392,7 @@ impl JournalStore for PostgresStore {
     async fn journal(&self, run: &RunId) -> Result<Vec<Entry>, StoreError> {
         let (expected, rows) = self
             .carry_out("read", async {
-                // One look at both: an event that is appended meanwhile is in neither.
+                // One transaction for both: an event that is appended meanwhile is in neither.
                 let mut on = self.pool.begin().await?;
                 sqlx::raw_sql("set transaction isolation level repeatable read, read only")
                     .execute(&mut *on)
@@ -472,7 +472,7 @@ impl JournalStore for PostgresStore {
         command: &Command,
         by: &str,
     ) -> Result<(), StoreError> {
-        let (version, body) = rows::written(command)?;
+        let (version, body) = rows::encode_command(command)?;
         self.carry_out("leave a command in", async {
             sqlx::query("insert into asked (run, at, version, body, \"by\") values ($1, $2, $3, $4, $5)")
                 .bind(run.as_str())
@@ -487,7 +487,7 @@ impl JournalStore for PostgresStore {
         .map(drop)
     }
 
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         let rows: Vec<(i64, Option<String>, String, String)> = self
             .carry_out("read the commands of", async {
                 sqlx::query_as(
@@ -503,7 +503,7 @@ impl JournalStore for PostgresStore {
             .collect()
     }
 
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         self.carry_out("take a command from", async {
             sqlx::query("update asked set taken = true where run = $1 and id <= $2")
                 .bind(run.as_str())
@@ -564,7 +564,7 @@ impl JournalStore for PostgresStore {
         .map(drop)
     }
 
-    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+    async fn clear_presence(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
         self.carry_out("record the holder of the run in", async {
             sqlx::query(
                 "update presence set claim = null, renewed = clock_timestamp() where run = $1 and fence <= $2",

@@ -21,21 +21,25 @@ async fn whether_somebody_is_at_work_is_a_fact_in_the_store() {
     let there = setting.presence("r1").await;
     assert_eq!(there.fence, 1);
     assert_eq!(there.claim.as_ref(), Some(lease.claim()));
-    assert_eq!(there.nobody(), None);
+    assert_eq!(there.interruption_reason(), None);
 
     drop(driver);
     lease.give_back(&backend).await.unwrap();
-    let why = setting.presence("r1").await.nobody().unwrap();
+    let why = setting.presence("r1").await.interruption_reason().unwrap();
     assert!(why.starts_with("it was stopped"), "{why}");
 
     let (driver, lease) = setting.resume(&backend, "r1").await.unwrap();
-    assert_eq!(setting.presence("r1").await.nobody(), None);
+    assert_eq!(setting.presence("r1").await.interruption_reason(), None);
     // Who was followed by another says nothing more.
-    setting.store().left(&RunId::new("r1").unwrap(), 1).await.unwrap();
-    assert_eq!(setting.presence("r1").await.nobody(), None);
+    setting
+        .store()
+        .clear_presence(&RunId::new("r1").unwrap(), 1)
+        .await
+        .unwrap();
+    assert_eq!(setting.presence("r1").await.interruption_reason(), None);
     drop(driver);
     lease.leave().await;
-    assert!(setting.presence("r1").await.nobody().is_some());
+    assert!(setting.presence("r1").await.interruption_reason().is_some());
 }
 
 #[tokio::test]
@@ -49,18 +53,18 @@ async fn of_one_who_was_killed_the_store_knows_no_end_and_its_machine_does() {
     // This process with another time of start: what a killed one leaves whose number was given away.
     claim.life.as_mut().unwrap().begun += 1;
     setting.store().beat(&run, 1, &claim, long).await.unwrap();
-    let why = setting.presence("r1").await.nobody().unwrap();
+    let why = setting.presence("r1").await.interruption_reason().unwrap();
     assert!(why.ends_with("is gone"), "{why}");
     // From another machine only the time tells.
     claim.host.push_str("-2");
     setting.store().beat(&run, 1, &claim, long).await.unwrap();
-    assert_eq!(setting.presence("r1").await.nobody(), None);
+    assert_eq!(setting.presence("r1").await.interruption_reason(), None);
     setting
         .store()
         .beat(&run, 1, &claim, Duration::ZERO)
         .await
         .unwrap();
-    let why = setting.presence("r1").await.nobody().unwrap();
+    let why = setting.presence("r1").await.interruption_reason().unwrap();
     assert!(why.contains("has not renewed its lock"), "{why}");
 }
 

@@ -275,7 +275,7 @@ async fn it_is_renewed_at_each_third_of_its_time_until_it_is_let_go() {
     assert_eq!(lease.fence(), FENCE);
     setting.moves(90, false).await;
     assert_eq!(setting.renewed(), [0, 20, 40, 60, 80]);
-    assert_eq!(lease.lost(), None);
+    assert_eq!(lease.lost_reason(), None);
     drop(lease);
     setting.moves(200, false).await;
     assert_eq!(setting.renewed().len(), 5);
@@ -288,11 +288,17 @@ async fn without_an_answer_it_is_asked_again_soon_and_lost_a_sixth_before_anothe
     setting.says(Says::Nothing, Says::Yes);
     setting.moves(49, false).await;
     assert_eq!(setting.renewed(), [0, 20, 30, 41], "each waits for ten seconds");
-    assert_eq!(lease.lost(), None);
+    assert_eq!(lease.lost_reason(), None);
     setting.moves(50, false).await;
-    assert_eq!(lease.lost().as_deref(), Some("it was not renewed for 50 s"));
+    assert_eq!(
+        lease.lost_reason().as_deref(),
+        Some("it was not renewed for 50 s")
+    );
     setting.moves(52, false).await;
-    assert_eq!(lease.lost().as_deref(), Some("it could not be renewed for 51 s"));
+    assert_eq!(
+        lease.lost_reason().as_deref(),
+        Some("it could not be renewed for 51 s")
+    );
     setting.moves(200, false).await;
     assert_eq!(setting.renewed().len(), 4, "nobody asks any more");
 }
@@ -302,10 +308,10 @@ async fn a_cluster_that_answers_again_in_time_has_lost_nothing() {
     let (setting, lease) = Setting::taken().await;
     setting.says(Says::Later, Says::Yes);
     setting.moves(45, false).await;
-    assert_eq!(lease.lost(), None);
+    assert_eq!(lease.lost_reason(), None);
     setting.says(Says::Yes, Says::Yes);
     setting.moves(100, false).await;
-    assert_eq!(lease.lost(), None);
+    assert_eq!(lease.lost_reason(), None);
 }
 
 #[tokio::test]
@@ -317,18 +323,21 @@ async fn while_it_is_asked_again_and_again_it_is_given_up_in_time() {
     // Each half second from 20 s on, and the last time when a sixth is left.
     assert_eq!(renewed.iter().filter(|second| **second == 49).count(), 2);
     assert_eq!(renewed.iter().filter(|second| **second >= 50).count(), 1);
-    assert_eq!(lease.lost().as_deref(), Some("it could not be renewed for 50 s"));
+    assert_eq!(
+        lease.lost_reason().as_deref(),
+        Some("it could not be renewed for 50 s")
+    );
 }
 
 #[tokio::test]
 async fn a_cluster_that_never_says_that_it_was_told_does_not_keep_the_lock_from_being_renewed() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store())).await;
+    lease.report_to(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Yes, Says::Nothing);
     setting.moves(100, false).await;
     assert_eq!(setting.renewed(), [0, 20, 50, 80]);
-    assert_eq!(lease.lost(), None);
+    assert_eq!(lease.lost_reason(), None);
 }
 
 #[tokio::test]
@@ -336,8 +345,12 @@ async fn who_is_told_that_another_has_it_believes_it() {
     let (setting, lease) = Setting::taken().await;
     setting.says(Says::Lost, Says::Yes);
     setting.moves(20, false).await;
-    assert!(lease.lost().is_some_and(|why| why.contains("another has it")));
-    assert!(lease.watch().lost().is_some());
+    assert!(
+        lease
+            .lost_reason()
+            .is_some_and(|why| why.contains("another has it"))
+    );
+    assert!(lease.watch().lost_reason().is_some());
 }
 
 #[tokio::test]
@@ -347,10 +360,10 @@ async fn a_renewal_after_too_long_a_pause_proves_nothing() {
         setting.moves(paused, true).await;
         assert_eq!(setting.renewed(), [0, paused]);
         assert_eq!(
-            lease.lost().is_some(),
+            lease.lost_reason().is_some(),
             is_lost,
             "after {paused} s: {:?}",
-            lease.lost()
+            lease.lost_reason()
         );
     }
 }
@@ -360,7 +373,7 @@ async fn who_is_at_work_stands_in_the_store_until_they_stop() {
     for gives_back in [true, false] {
         let (setting, lease) = Setting::taken().await;
         assert_eq!(setting.presence().await, None);
-        lease.tell(Box::new(setting.store())).await;
+        lease.report_to(Box::new(setting.store())).await;
         let Presence {
             fence,
             claim,
@@ -393,7 +406,7 @@ async fn a_store_in_a_file_can_be_had_once_more_and_one_in_memory_cannot() {
 #[tokio::test]
 async fn the_cluster_is_told_once_of_each_place_and_of_none_before_journals_were_compared() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store())).await;
+    lease.report_to(Box::new(setting.store())).await;
     lease.anchor(&setting.backend).await.unwrap();
     setting.moves(20, false).await;
     assert_eq!(setting.told(), [0; 0]);
@@ -416,7 +429,7 @@ async fn the_cluster_is_told_once_of_each_place_and_of_none_before_journals_were
 #[tokio::test]
 async fn of_a_journal_that_stands_before_what_was_compared_the_cluster_is_not_told() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store())).await;
+    lease.report_to(Box::new(setting.store())).await;
     lease.watch().compared(2);
     lease.anchor(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [0; 0]);
@@ -438,7 +451,7 @@ async fn without_a_store_beside_it_nothing_is_told_and_nothing_waits_for_it() {
 #[tokio::test]
 async fn nothing_is_begun_before_the_cluster_knows_of_it_unless_it_never_can() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store())).await;
+    lease.report_to(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Yes, Says::Never);
     let watch = lease.watch();
@@ -462,7 +475,7 @@ async fn nothing_is_begun_before_the_cluster_knows_of_it_unless_it_never_can() {
 #[tokio::test]
 async fn whoever_has_lost_the_lock_begins_nothing() {
     let (setting, lease) = Setting::taken().await;
-    lease.tell(Box::new(setting.store())).await;
+    lease.report_to(Box::new(setting.store())).await;
     lease.watch().compared(1);
     setting.says(Says::Lost, Says::Yes);
     setting.moves(20, false).await;

@@ -34,13 +34,13 @@ struct Paused(Instant);
 #[async_trait]
 impl Clock for Paused {
     fn now(&self) -> Timestamp {
-        Timestamp::UNIX_EPOCH + SignedDuration::try_from(self.up()).unwrap()
+        Timestamp::UNIX_EPOCH + SignedDuration::try_from(self.uptime()).unwrap()
     }
-    fn up(&self) -> Duration {
+    fn uptime(&self) -> Duration {
         self.0.elapsed()
     }
     fn moment(&self) -> Moment {
-        let (up, wall) = (self.up(), self.up());
+        let (up, wall) = (self.uptime(), self.uptime());
         Moment { up, wall }
     }
     async fn sleep_until(&self, until: Timestamp) {
@@ -116,7 +116,7 @@ async fn taken_over(fencing: Fencing, rail: Rail, late: Duration) -> End {
     let sent = Instant::now();
     tokio::time::sleep(TAKEN_OVER).await;
     let other = Arc::new(world.of_another_process());
-    let who = Identity::of_this_process();
+    let who = Identity::current_process();
     let parts = parts(&other, &folder, |file| Box::new(file));
     let (mut heir, heirs) = supervisor::resume(parts, &who, &run).await.unwrap();
     let end = drive(&mut heir, &mut NoSignals).await.unwrap();

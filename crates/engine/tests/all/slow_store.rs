@@ -71,11 +71,11 @@ impl JournalStore for Slow {
     ) -> Result<(), StoreError> {
         self.file.ask(run, at, command, by).await
     }
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        self.file.asked(run).await
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        self.file.pending_commands(run).await
     }
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        self.file.taken(run, up_to).await
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.file.acknowledge_commands(run, up_to).await
     }
 }
 

@@ -130,10 +130,11 @@ impl System {
             return None;
         };
         let open = book.fold(run).run.open().map(|(_, action)| action);
-        let first = protocol::taking_over(open, |action| rail(setup, action));
+        let first = protocol::takeover(open, |action| rail(setup, action));
         let (mut units, mut wait): (Vec<usize>, _) = (first.raise.iter().map(place).collect(), first.wait);
         let of = &book.fold(run).run;
-        let had_a_stranger = protocol::had_a_stranger(of.ruled_out(), of.taken(), u64::from(token));
+        let had_a_stranger =
+            protocol::may_have_stray_calls(of.ruled_out(), of.takeover_tokens(), u64::from(token));
         if setup.has(Safeguard::Stranger) && had_a_stranger {
             // Nothing is known of what may be open there: it is waited for.
             if but.is_some() {
@@ -504,7 +505,7 @@ impl System {
             Earlier::Stray if !setup.has(Safeguard::LostIsNotFailed) => Earlier::None,
             Earlier::None | Earlier::Adopted | Earlier::Stray => earlier,
         };
-        match protocol::settles(answer, earlier) {
+        match protocol::outcome_of(answer, earlier) {
             Err(_) => {
                 *stands = Stands::Ready {
                     earlier: Earlier::Stray,

@@ -1,8 +1,8 @@
-//! How far forecasts were off.
+//! The accuracy of past forecasts.
 
 use jiff::SignedDuration;
 
-use super::resample::learned;
+use super::resample::from_runs;
 use super::samples::EarlierRun;
 
 /// How far forecasts of earlier runs were off, of those that came to their target.
@@ -20,7 +20,7 @@ pub struct Accuracy {
     pub under_90: usize,
 }
 
-/// How far forecasts were off, of these runs in whatever order; each is told from the runs that began before it.
+/// The error of forecasts for these runs, in any order; each is forecast from the runs that began before it.
 pub fn accuracy(earlier: &[EarlierRun]) -> Accuracy {
     let mut runs: Vec<EarlierRun> = earlier.to_vec();
     runs.sort_by(|a, b| (a.began, &a.run).cmp(&(b.began, &b.run)));
@@ -31,9 +31,9 @@ pub fn accuracy(earlier: &[EarlierRun]) -> Accuracy {
         let Some(took) = run.took.filter(SignedDuration::is_positive) else {
             continue;
         };
-        planned.push(off(run.plan.planned(), took));
-        if let Some(learned) = learned(&runs[..place], &run.plan) {
-            told.push(off(learned.median(), took));
+        planned.push(relative_error(run.plan.planned(), took));
+        if let Some(learned) = from_runs(&runs[..place], &run.plan) {
+            told.push(relative_error(learned.median(), took));
             under_90 += usize::from(took <= learned.ninety());
         }
     }
@@ -47,7 +47,7 @@ pub fn accuracy(earlier: &[EarlierRun]) -> Accuracy {
 }
 
 /// In hundredths of what it took, whichever way.
-fn off(expected: SignedDuration, took: SignedDuration) -> f64 {
+fn relative_error(expected: SignedDuration, took: SignedDuration) -> f64 {
     (expected.as_secs_f64() - took.as_secs_f64()).abs() / took.as_secs_f64() * 100.0
 }
 

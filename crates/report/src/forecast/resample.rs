@@ -40,7 +40,7 @@ impl RunForecast {
     }
 
     /// `3 h, 90 % under 4 h`.
-    pub fn words(&self) -> String {
+    pub fn text(&self) -> String {
         format!(
             "{}, 90 % under {}",
             crate::duration(self.median()),
@@ -60,7 +60,7 @@ struct Pool<'a> {
 
 /// How long the plan takes by these earlier runs, in whatever order. `None`: it has no waves, or a kind in it has not been
 /// visited in any of them.
-pub fn learned(earlier: &[EarlierRun], plan: &PlanShape) -> Option<RunForecast> {
+pub fn from_runs(earlier: &[EarlierRun], plan: &PlanShape) -> Option<RunForecast> {
     let mut runs: Vec<&EarlierRun> = earlier
         .iter()
         .filter(|run| !run.samples.visits.is_empty())
@@ -78,7 +78,7 @@ pub fn learned(earlier: &[EarlierRun], plan: &PlanShape) -> Option<RunForecast> 
     }
     let mut took: Vec<i64> = (0..DRAWS).map(|draw| drawn(&runs, &pool, plan, draw)).collect();
     took.sort_unstable();
-    // Up: what is said to take under a time does.
+    // Rounded up: a duration that is reported as under a limit is under it.
     let seconds = |milliseconds: i64| milliseconds.saturating_add(999) / 1_000;
     Some(RunForecast {
         seconds: seconds(quantile(&took, 50)),
@@ -108,11 +108,11 @@ impl<'a> Pool<'a> {
 
 /// One draw: how long the plan takes in it.
 fn drawn(runs: &[&EarlierRun], pool: &Pool<'_>, plan: &PlanShape, draw: u64) -> i64 {
-    let run = Stream::of(draw, 0).one_of(runs).copied();
+    let run = Stream::of(draw, 0).pick(runs).copied();
     let of_run = |samples: Option<&'_ Vec<i64>>, pooled: Option<&'_ Vec<i64>>, stream: &mut Stream| {
         let samples = samples.filter(|samples| !samples.is_empty()).or(pooled);
         samples
-            .and_then(|samples| stream.one_of(samples).copied())
+            .and_then(|samples| stream.pick(samples).copied())
             .unwrap_or(0)
     };
     let mut total = run.map_or(0, |run| run.samples.ends);
@@ -170,7 +170,7 @@ impl Stream {
         mixed ^ (mixed >> 31)
     }
 
-    fn one_of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+    fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(all.len()).ok().filter(|count| *count > 0)?;
         all.get(usize::try_from(self.next() % count).ok()?)
     }

@@ -84,7 +84,7 @@ pub(super) enum SamplePhase {
 }
 
 impl SamplePhase {
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Prepare => "prepare",
             Self::Enter => "enter",
@@ -187,7 +187,7 @@ impl EarlierRun {
         for part in &history.parts {
             match part {
                 PartRecord::Wave(wave) => {
-                    if let Some(kind) = kinds.get(&wave.stage).filter(|_| undisturbed(&history, wave)) {
+                    if let Some(kind) = kinds.get(&wave.stage).filter(|_| is_undisturbed(&history, wave)) {
                         made.wave(kind, wave, shortest.get(kind).copied());
                     }
                 }
@@ -203,7 +203,7 @@ impl EarlierRun {
                 }
             }
         }
-        made.between(&history);
+        made.add_waits(&history);
         Some(made)
     }
 
@@ -248,7 +248,7 @@ impl EarlierRun {
     }
 
     /// What passed before, between and after parts, without what the run was held for; and how long it took in all.
-    fn between(&mut self, history: &History) {
+    fn add_waits(&mut self, history: &History) {
         let times = history.parts.iter().map(|part| match part {
             PartRecord::Wave(wave) => wave.time,
             PartRecord::Step(step) => step.time,
@@ -290,9 +290,9 @@ fn shortest<'a>(
     shortest
 }
 
-/// Whether a wave passed at once, in one process, and nobody said a word meanwhile: what others take their time for says
-/// nothing of how long a wave takes.
-fn undisturbed(history: &History, wave: &WaveRecord) -> bool {
+/// Whether a wave passed without interruption, in one process and without a command: other waves say nothing
+/// about the duration of a wave.
+fn is_undisturbed(history: &History, wave: &WaveRecord) -> bool {
     let to = wave.time.to.unwrap_or(history.last);
     let within = |at: Timestamp| wave.time.from <= at && at <= to;
     wave.end == Some(WaveEnd::Passed)

@@ -132,7 +132,7 @@ impl HistoryRecorder {
             }
             Event::WaveDropped { reason } => self.close(at, WaveEnd::Dropped(reason.clone())),
             Event::Intent { action, .. } => self.intent(seq, at, action),
-            Event::Settled { intent, outcome } => self.settled(*intent, at, outcome),
+            Event::Settled { intent, outcome } => self.record_settlement(*intent, at, outcome),
             Event::GatesTurned { shut } => self.gates(at, shut),
             Event::WaveFailed { units, reason, .. } => {
                 if let Some(wave) = self.wave() {
@@ -164,7 +164,7 @@ impl HistoryRecorder {
                 self.released(at);
                 self.made.holds.push(Hold {
                     reason: reason.clone(),
-                    time: Interval::since(at),
+                    time: Interval::starting_at(at),
                 });
             }
             Event::Released => self.released(at),
@@ -185,7 +185,7 @@ impl HistoryRecorder {
         for left in &plan.left_alone {
             if let Some(kind) = self.kinds_of_stages.get(&left.stage).cloned() {
                 let waits = [UnitProgress::Waiting, UnitProgress::Skipped];
-                self.named(&left.unit, kind, UnitProgress::Skipped, |state| {
+                self.add_planned_unit(&left.unit, kind, UnitProgress::Skipped, |state| {
                     waits.contains(&state)
                 });
             }
@@ -198,7 +198,7 @@ impl HistoryRecorder {
                     UnitProgress::Verifying,
                     UnitProgress::Preparing,
                 ];
-                self.named(unit, stage.kind.clone(), UnitProgress::Waiting, |state| {
+                self.add_planned_unit(unit, stage.kind.clone(), UnitProgress::Waiting, |state| {
                     !has_its_turn.contains(&state)
                 });
             }
@@ -206,7 +206,7 @@ impl HistoryRecorder {
     }
 
     /// A plan names a unit: it is that now, unless it was known and is not to become so.
-    fn named(
+    fn add_planned_unit(
         &mut self,
         unit: &UnitId,
         kind: Kind,
@@ -236,7 +236,7 @@ impl HistoryRecorder {
             seq,
             number,
             stage: stage.clone(),
-            time: Interval::since(at),
+            time: Interval::starting_at(at),
             end: None,
             forecast,
             turns: Vec::new(),
@@ -320,7 +320,7 @@ impl HistoryRecorder {
                         guard: guard.clone(),
                         seq,
                         units: units.clone(),
-                        time: Interval::since(at),
+                        time: Interval::starting_at(at),
                     });
                 }
             }
@@ -331,12 +331,12 @@ impl HistoryRecorder {
             }
             Action::DropGuard { .. } | Action::Collect { .. } => {}
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => {
-                let Some(doing) = doing(action) else {
+                let Some(doing) = activity(action) else {
                     return;
                 };
                 let span = Span {
                     doing,
-                    time: Interval::since(at),
+                    time: Interval::starting_at(at),
                     end: None,
                 };
                 self.spans(unit, doing).push(span);
@@ -352,7 +352,7 @@ impl HistoryRecorder {
         }
     }
 
-    fn settled(&mut self, intent: Seq, at: Timestamp, outcome: &Outcome) {
+    fn record_settlement(&mut self, intent: Seq, at: Timestamp, outcome: &Outcome) {
         let Some(action) = self.open.remove(&intent) else {
             return;
         };
@@ -381,7 +381,7 @@ impl HistoryRecorder {
             }
             Action::TakeGuard { .. } | Action::DropGuard { .. } | Action::Collect { .. } => {}
             Action::Visit { unit, .. } | Action::Restart { unit } | Action::GoBack { unit, .. } => {
-                let Some(doing) = doing(&action) else {
+                let Some(doing) = activity(&action) else {
                     return;
                 };
                 let state = settled_state(doing, &end);
@@ -413,7 +413,7 @@ impl HistoryRecorder {
                 wave.shut.push(Shut {
                     gate: gate.to_string(),
                     why: why.clone(),
-                    time: Interval::since(at),
+                    time: Interval::starting_at(at),
                 });
             }
         }
@@ -444,7 +444,8 @@ impl HistoryRecorder {
             .unwrap_or_default()
     }
 
-    /// What is done to a unit: in its last turn; of software that is laid out before a wave has it, in the one to come.
+    /// The activities of a unit: of its last visit, or of the next one for software that is installed before
+    /// a wave.
     fn spans(&mut self, unit: &UnitId, doing: Activity) -> &mut Vec<Span> {
         let place = self.turns.get(unit).copied();
         let place = place.filter(|(part, _)| doing != Activity::Preparing || self.wave == Some(*part));
@@ -465,7 +466,7 @@ impl HistoryRecorder {
         let place = self.made.parts.iter().rposition(open).unwrap_or_else(|| {
             self.made.parts.push(PartRecord::Step(StepRecord {
                 step: step.clone(),
-                time: Interval::since(at),
+                time: Interval::starting_at(at),
                 tries: 0,
                 failed: None,
             }));
@@ -487,7 +488,7 @@ fn refusal(answer: &Answer) -> Option<&str> {
 }
 
 /// What an action does to its unit; `None`: it is about none.
-fn doing(action: &Action) -> Option<Activity> {
+fn activity(action: &Action) -> Option<Activity> {
     Some(match action {
         Action::Visit { phase, .. } => match phase {
             Phase::Prepare => Activity::Preparing,

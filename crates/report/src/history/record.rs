@@ -1,4 +1,4 @@
-//! What is kept of each wave, step, turn and wait.
+//! Records of waves, steps, visits and waits.
 
 use jiff::{SignedDuration, Timestamp};
 use stagger_core::model::{GuardName, PartName, Reason, Revision, UnitId};
@@ -15,7 +15,7 @@ pub struct Interval {
 
 impl Interval {
     /// Since that time.
-    pub fn since(from: Timestamp) -> Self {
+    pub fn starting_at(from: Timestamp) -> Self {
         Self { from, to: None }
     }
 
@@ -79,7 +79,7 @@ pub enum WaveEnd {
 
 impl WaveEnd {
     /// In a word or two.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Dropped(_) => "dropped",
@@ -123,7 +123,7 @@ impl VisitRecord {
     }
 
     /// Whether it was brought back to the release before.
-    pub fn went_back(&self) -> bool {
+    pub fn was_rolled_back(&self) -> bool {
         let mut spans = self.spans.iter();
         spans.any(|span| span.doing == Activity::RollingBack && span.end == Some(SpanEnd::Done))
     }
@@ -146,7 +146,7 @@ pub struct Span {
     pub end: Option<SpanEnd>,
 }
 
-/// What is done to a unit.
+/// An activity on a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
     /// Its software is laid out.
@@ -165,7 +165,7 @@ pub enum Activity {
 
 impl Activity {
     /// In a word or two.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Preparing => "preparing",
             Self::Entering => "entering",
@@ -204,7 +204,7 @@ pub struct Judgement {
 pub struct Shut {
     /// Its name.
     pub gate: String,
-    /// Why, as it was told last.
+    /// The latest reason.
     pub why: String,
     /// From when to when.
     pub time: Interval,
@@ -239,7 +239,7 @@ pub struct GuardRecord {
     pub guard: GuardName,
     /// The place of the intent to take it.
     pub seq: Seq,
-    /// For which units; none: for the whole cluster.
+    /// The units; empty: the whole cluster.
     pub units: Vec<UnitId>,
     /// From when to when.
     pub time: Interval,

@@ -11,8 +11,8 @@ const WIDTH: f64 = 1000.0;
 /// The narrowest that is still seen.
 const NARROWEST: f64 = 2.0;
 
-/// From the beginning of a run to its last event; of one that goes on to a time after it, so that not every bar moves with each
-/// event.
+/// From the beginning of a run to its last event. The scale of a running run extends beyond it, so that bars
+/// do not move with each event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     from: Timestamp,
@@ -69,7 +69,7 @@ impl Scale {
     }
 
     /// A thing from its beginning to its end.
-    pub(super) fn whole(&self, class: &str, time: Interval, label: &str) -> Markup {
+    pub(super) fn full_bar(&self, class: &str, time: Interval, label: &str) -> Markup {
         Self::bar(label, &self.span(class, time, label))
     }
 
@@ -99,7 +99,7 @@ impl Scale {
                     (_, Activity::RollingBack) => "back",
                     (_, Activity::Entering | Activity::Changing | Activity::Leaving | Activity::Restarting) => "down",
                 };
-                (self.span(class, span.time, span.doing.word()))
+                (self.span(class, span.time, span.doing.as_str()))
             }
         };
         Self::bar(turn.unit.as_str(), &spans)

@@ -19,13 +19,13 @@ pub(super) fn forecasts(planned: Option<SignedDuration>, forecasts: &Forecasts) 
             table {
                 tbody {
                     @if let Some(planned) = planned.filter(SignedDuration::is_positive) {
-                        tr { th { "by the plan" } td { (duration(planned)) } td { (off(planned, *took)) } }
+                        tr { th { "by the plan" } td { (duration(planned)) } td { (error_text(planned, *took)) } }
                     }
                     @if let Some(learned) = learned {
                         tr {
                             th { "by " (learned.runs) " earlier " (runs(learned.runs)) }
-                            td { (learned.words()) }
-                            td { (off(learned.median(), *took)) }
+                            td { (learned.text()) }
+                            td { (error_text(learned.median(), *took)) }
                         }
                     }
                     @if let Some(took) = took {
@@ -33,7 +33,7 @@ pub(super) fn forecasts(planned: Option<SignedDuration>, forecasts: &Forecasts) 
                     }
                 }
             }
-            (past(accuracy))
+            (past_accuracy(accuracy))
             @if !phases.is_empty() {
                 details {
                     summary { "How long each phase took, in this run and in earlier ones of this cluster" }
@@ -62,7 +62,7 @@ pub(super) fn forecasts(planned: Option<SignedDuration>, forecasts: &Forecasts) 
 }
 
 /// How far forecasts were off before.
-fn past(accuracy: &Accuracy) -> Markup {
+fn past_accuracy(accuracy: &Accuracy) -> Markup {
     let Accuracy {
         runs: count,
         planned,
@@ -93,7 +93,7 @@ fn percent(off: f64) -> String {
 }
 
 /// How far it was off, where the run is over.
-fn off(expected: SignedDuration, took: Option<SignedDuration>) -> String {
+fn error_text(expected: SignedDuration, took: Option<SignedDuration>) -> String {
     let Some(took) = took.filter(|_| expected.is_positive()) else {
         return String::new();
     };

@@ -65,21 +65,21 @@ fn wave_rows(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
 }
 
 fn wave_end(wave: &WaveRecord) -> Markup {
-    let back = wave.turns.iter().filter(|turn| turn.went_back()).count();
+    let back = wave.turns.iter().filter(|turn| turn.was_rolled_back()).count();
     html! {
         @match (&wave.end, &wave.failed) {
             (Some(WaveEnd::WentBack), _) if back == 0 => span.bad { "✗ abandoned" },
             (Some(WaveEnd::WentBack), _) => span.bad { "✗ " (back) " of " (wave.turns.len()) " rolled back" },
             (Some(WaveEnd::Passed), None) => span.good { "✓ passed" },
             (Some(WaveEnd::Passed), Some(_)) => span.good { "✓ passed after it had failed" },
-            (Some(end), _) => span.bad { "✗ " (end.word()) },
+            (Some(end), _) => span.bad { "✗ " (end.as_str()) },
             (None, Some(_)) => span.bad { "✗ failed" },
             (None, None) => "open",
         }
     }
 }
 
-/// The turns of a wave, folded away; of a large one those that somebody would look for.
+/// The visits of a wave, folded; of a large wave only the notable ones.
 fn turns(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
     let mut shown: Vec<&VisitRecord> = wave.turns.iter().collect();
     let all = shown.len();
@@ -96,7 +96,7 @@ fn turns(history: &History, scale: &Scale, wave: &WaveRecord) -> Markup {
                     (turn.unit.as_str())
                     @for span in &turn.spans {
                         @match &span.end {
-                            Some(SpanEnd::Failed(why)) => p.bad { (span.doing.word()) " failed: " (why) },
+                            Some(SpanEnd::Failed(why)) => p.bad { (span.doing.as_str()) " failed: " (why) },
                             Some(SpanEnd::NotBegun(why)) => p.quiet { "not started, " (why) },
                             Some(SpanEnd::Done) | None => {}
                         }
@@ -122,7 +122,7 @@ fn step_row(history: &History, scale: &Scale, step: &StepRecord) -> Markup {
         div.row.step {
             span {}
             span { "step " b { (step.step.as_str()) } }
-            (scale.whole("step", step.time, step.step.as_str()))
+            (scale.full_bar("step", step.time, step.step.as_str()))
             span.number { (duration(step.time.length(history.last))) }
             span {
                 @match (&step.time.to, &step.failed) {

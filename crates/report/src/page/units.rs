@@ -30,10 +30,10 @@ pub(super) fn map(history: &History) -> Markup {
             p.legend {
                 @for state in UnitProgress::ALL {
                     @if let Some(count) = counts.get(&state) {
-                        span.state.(class(state)) { b { (state.glyph()) } " " (count) " " (state.word()) }
+                        span.state.(class(state)) { b { (state.glyph()) } " " (count) " " (state.as_str()) }
                     }
                 }
-                @if !all { span.quiet { "those that are not " (most.word()) ":" } }
+                @if !all { span.quiet { "those that are not " (most.as_str()) ":" } }
             }
             @for group in &groups {
                 div.domain {
@@ -57,7 +57,7 @@ fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
     let name = unit.as_str();
     let short = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
     html! {
-        li.(class(state)) title={ (name) " is " (state.word()) } {
+        li.(class(state)) title={ (name) " is " (state.as_str()) } {
             b { (state.glyph()) } span { (short.filter(|rest| !rest.is_empty()).unwrap_or(name)) }
         }
     }
@@ -66,6 +66,6 @@ fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
 fn class(state: UnitProgress) -> &'static str {
     match state {
         UnitProgress::RolledBack => "rolled-back",
-        other => other.word(),
+        other => other.as_str(),
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Piece, TextRow, Tone, clip};
+use super::{Piece, TextRow, Tone, truncate};
 use crate::history::{
     Activity, Interval, PartRecord, StepRecord, UnitProgress, VisitRecord, WaveEnd, WaveRecord,
 };
@@ -28,7 +28,7 @@ struct Scale {
 
 impl Scale {
     /// Whether a time touches that column.
-    fn touches(&self, time: Interval, column: usize) -> bool {
+    fn overlaps_column(&self, time: Interval, column: usize) -> bool {
         let all = self.to.duration_since(self.from).as_secs_f64().max(1.0);
         let at =
             |moment: Timestamp| moment.duration_since(self.from).as_secs_f64() / all * self.columns as f64;
@@ -56,7 +56,7 @@ pub fn waves(history: &History, now: Timestamp, width: usize, rows: usize) -> Ve
         PartRecord::Wave(wave) => wave_row(wave, scale, names),
         PartRecord::Step(step) => step_row(step, scale, names),
     };
-    shown.iter().map(|part| clip(row(part), width)).collect()
+    shown.iter().map(|part| truncate(row(part), width)).collect()
 }
 
 fn time_of(part: &PartRecord) -> Interval {
@@ -74,10 +74,10 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> TextRow {
     );
     let (tone, result) = match (&wave.end, &wave.failed) {
         (Some(WaveEnd::Passed), _) => (Tone::Good, "✓ passed".to_owned()),
-        (Some(WaveEnd::WentBack), _) if !wave.turns.iter().any(VisitRecord::went_back) => {
+        (Some(WaveEnd::WentBack), _) if !wave.turns.iter().any(VisitRecord::was_rolled_back) => {
             (Tone::Bad, "✗ abandoned".to_owned())
         }
-        (Some(end), _) => (Tone::Bad, format!("✗ {}", end.word())),
+        (Some(end), _) => (Tone::Bad, format!("✗ {}", end.as_str())),
         (None, Some(_)) => (Tone::Bad, "✗ failed".to_owned()),
         (None, None) => (Tone::Strong, "open".to_owned()),
     };
@@ -88,14 +88,18 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> TextRow {
         .map(|span| span.time)
         .collect();
     let bar = (0..scale.columns).map(|column| {
-        let any = |times: &[Interval]| times.iter().any(|time| scale.touches(*time, column));
+        let any = |times: &[Interval]| times.iter().any(|time| scale.overlaps_column(*time, column));
         if any(&down) {
             (Tone::Unit(UnitProgress::Down), '█')
-        } else if wave.shut.iter().any(|shut| scale.touches(shut.time, column)) {
+        } else if wave
+            .shut
+            .iter()
+            .any(|shut| scale.overlaps_column(shut.time, column))
+        {
             (Tone::Unit(UnitProgress::Verifying), '▒')
         } else if any(&prepared) {
             (Tone::Unit(UnitProgress::Preparing), '░')
-        } else if scale.touches(wave.time, column) {
+        } else if scale.overlaps_column(wave.time, column) {
             (Tone::Quiet, '─')
         } else {
             (Tone::Plain, ' ')
@@ -105,7 +109,7 @@ fn wave_row(wave: &WaveRecord, scale: Scale, names: usize) -> TextRow {
         Piece::new(Tone::Quiet, format!("{:>3}  ", wave.number)),
         Piece::new(Tone::Plain, format!("{:<names$}  ", fit(&told, names))),
     ];
-    row.extend(joined(bar));
+    row.extend(merge_runs(bar));
     row.push(Piece::new(
         Tone::Plain,
         format!("{:>TOOK$}  ", duration(wave.time.length(scale.to))),
@@ -121,7 +125,7 @@ fn step_row(step: &StepRecord, scale: Scale, names: usize) -> TextRow {
         (None, None) => (Tone::Strong, "open"),
     };
     let bar = (0..scale.columns).map(|column| {
-        let mark = if scale.touches(step.time, column) {
+        let mark = if scale.overlaps_column(step.time, column) {
             '■'
         } else {
             ' '
@@ -135,7 +139,7 @@ fn step_row(step: &StepRecord, scale: Scale, names: usize) -> TextRow {
             format!("{:<names$}  ", fit(step.step.as_str(), names)),
         ),
     ];
-    row.extend(joined(bar));
+    row.extend(merge_runs(bar));
     row.push(Piece::new(
         Tone::Plain,
         format!("{:>TOOK$}  ", duration(step.time.length(scale.to))),
@@ -144,8 +148,8 @@ fn step_row(step: &StepRecord, scale: Scale, names: usize) -> TextRow {
     row
 }
 
-/// Columns of the same tone as one piece.
-fn joined(columns: impl Iterator<Item = (Tone, char)>) -> Vec<Piece> {
+/// Merges columns of the same tone.
+fn merge_runs(columns: impl Iterator<Item = (Tone, char)>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (tone, mark) in columns {
         match pieces.last_mut() {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stagger_core::model::{Topology, UnitId};
 use stagger_core::plan::PlannedStage;
 
-use super::{Piece, TextRow, Tone, clip};
+use super::{Piece, TextRow, Tone, truncate};
 use crate::History;
 use crate::history::UnitProgress;
 use crate::map::{MapGroup, groups};
@@ -26,7 +26,7 @@ pub fn units(history: &History, width: usize, rows: usize) -> Vec<TextRow> {
         let label = label(&groups);
         return groups
             .iter()
-            .map(|group| clip(counted_row(group.name, label, group.cells()), width))
+            .map(|group| truncate(counted_row(group.name, label, group.cells()), width))
             .collect();
     }
     let kinds = history.by_kind();
@@ -37,7 +37,7 @@ pub fn units(history: &History, width: usize, rows: usize) -> Vec<TextRow> {
         .iter()
         .map(|(kind, units)| {
             let states = units.iter().map(|(_, state)| *state);
-            clip(counted_row(kind.as_str(), LABEL + 2, states), width)
+            truncate(counted_row(kind.as_str(), LABEL + 2, states), width)
         })
         .collect()
 }
@@ -68,8 +68,8 @@ pub fn planned(stage: &PlannedStage, topology: &Topology, width: usize, rows: us
         .map(|group| {
             let waves: BTreeSet<usize> = group.cells().collect();
             let text = format!("{} in waves {}", group.cells().count(), ranges(&waves));
-            clip(
-                vec![named(group.name, label), Piece::new(Tone::Plain, text)],
+            truncate(
+                vec![label_cell(group.name, label), Piece::new(Tone::Plain, text)],
                 width,
             )
         })
@@ -118,7 +118,7 @@ fn drawn<C: Copy>(
     (drawn.len() <= rows).then_some(drawn)
 }
 
-fn named(name: &str, label: usize) -> Piece {
+fn label_cell(name: &str, label: usize) -> Piece {
     Piece::new(Tone::Quiet, format!("{:<label$}", fit(name, LABEL)))
 }
 
@@ -130,7 +130,7 @@ fn group_rows<C: Copy>(
     cell: impl Fn(C) -> Piece,
 ) -> Vec<TextRow> {
     let room = width.saturating_sub(label).max(1);
-    let mut rows = vec![vec![named(group.name, label)]];
+    let mut rows = vec![vec![label_cell(group.name, label)]];
     let mut used = 0;
     for (host, units) in &group.hosts {
         let name = if host.is_empty() {
@@ -142,7 +142,7 @@ fn group_rows<C: Copy>(
         let gap = if used == 0 { 0 } else { 2 };
         let wide = name.chars().count() + cells.iter().map(wide).sum::<usize>();
         if used > 0 && used + gap + wide > room {
-            rows.push(vec![named("", label)]);
+            rows.push(vec![label_cell("", label)]);
             used = 0;
         } else if gap > 0
             && let Some(row) = rows.last_mut()
@@ -156,7 +156,7 @@ fn group_rows<C: Copy>(
         }
         for cell in cells {
             if used + self::wide(&cell) > room && used > 0 {
-                rows.push(vec![named("", label)]);
+                rows.push(vec![label_cell("", label)]);
                 used = 0;
             }
             used += self::wide(&cell);
@@ -182,7 +182,7 @@ fn append(row: &mut TextRow, cell: Piece) {
 
 fn counted_row(name: &str, label: usize, states: impl Iterator<Item = UnitProgress>) -> TextRow {
     let states: Vec<UnitProgress> = states.collect();
-    let mut row = vec![named(name, label)];
+    let mut row = vec![label_cell(name, label)];
     for state in UnitProgress::ALL {
         let count = states.iter().filter(|of| **of == state).count();
         if count > 0 {
@@ -198,12 +198,12 @@ pub fn counts(history: &History, width: usize) -> TextRow {
     let row = counts
         .into_iter()
         .flat_map(|(state, count)| counted(state, count));
-    clip(row.collect(), width)
+    truncate(row.collect(), width)
 }
 
 fn counted(state: UnitProgress, count: usize) -> [Piece; 2] {
     [
         Piece::new(Tone::Unit(state), state.glyph()),
-        Piece::new(Tone::Plain, format!(" {count} {}   ", state.word())),
+        Piece::new(Tone::Plain, format!(" {count} {}   ", state.as_str())),
     ]
 }

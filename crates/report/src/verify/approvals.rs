@@ -18,8 +18,8 @@ struct Verdicts<'a> {
     begun: BTreeSet<&'a UnitId>,
 }
 
-/// Whether what is announced takes a unit out of service, or may.
-fn stops(action: &Action) -> Option<&UnitId> {
+/// The unit that the action takes out of service, or may.
+fn stopped_unit(action: &Action) -> Option<&UnitId> {
     match action {
         Action::Visit {
             unit,
@@ -42,15 +42,15 @@ pub(super) fn two_judges(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {
-        for (action, end) in effects.ended_by(&entry.event).unwrap_or_default() {
-            if let Some(unit) = stops(action).filter(|_| end == EffectEnd::NotBegun) {
+        for (action, end) in effects.effects_ended_by(&entry.event).unwrap_or_default() {
+            if let Some(unit) = stopped_unit(action).filter(|_| end == EffectEnd::NotBegun) {
                 said.begun.remove(unit);
             }
         }
         effects.announced(entry.seq, &entry.event);
         match &entry.event {
             Event::WaveOpened { .. } => said = Verdicts::default(),
-            // Who takes over asks anew about whatever is not begun.
+            // A successor requests new checks for everything that has not started.
             Event::LeaseTaken { .. } => said.agreed.clear(),
             Event::Judged {
                 units,
@@ -65,7 +65,7 @@ pub(super) fn two_judges(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
                 let late = |from: Timestamp| {
                     before.is_some_and(|before| before > from.saturating_add(age).unwrap_or(before))
                 };
-                let why = match (action, stops(action)) {
+                let why = match (action, stopped_unit(action)) {
                     (_, Some(unit)) if said.begun.insert(unit) => {
                         count += 1;
                         let newest = said.agreed.iter().rev().find(|(units, _)| units.contains(unit));

@@ -25,7 +25,7 @@ pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut count = 0;
     let mut broken = Vec::new();
     for entry in journal.entries {
-        for (action, end) in effects.ended_by(&entry.event).unwrap_or_default() {
+        for (action, end) in effects.effects_ended_by(&entry.event).unwrap_or_default() {
             match (action, end) {
                 (
                     Action::TakeGuard {

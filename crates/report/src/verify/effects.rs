@@ -26,7 +26,10 @@ pub(super) struct Effects<'a> {
 
 impl<'a> Effects<'a> {
     /// The effects that end with this event; `Err`: why that cannot be.
-    pub(super) fn ended_by(&mut self, event: &'a Event) -> Result<Vec<(&'a Action, EffectEnd)>, String> {
+    pub(super) fn effects_ended_by(
+        &mut self,
+        event: &'a Event,
+    ) -> Result<Vec<(&'a Action, EffectEnd)>, String> {
         let ended: Vec<(Seq, EffectEnd)> = match event {
             Event::Settled { intent, outcome } => {
                 let end = match outcome {
@@ -47,21 +50,21 @@ impl<'a> Effects<'a> {
                 command: Command::Confirm { ended, .. },
                 ..
             } => ended.iter().map(|intent| (*intent, EffectEnd::Failed)).collect(),
-            // Nobody knows what became of what was being entered: it is left, whatever it is.
+            // The outcome of an open enter is unknown: the unit is left, whatever it is.
             Event::JournalBehind => {
                 let entered = self.open.iter().filter(|(_, action)| enters(action));
                 entered.map(|(intent, _)| (*intent, EffectEnd::Failed)).collect()
             }
             _ => Vec::new(),
         };
-        // A person may speak of what has ended meanwhile.
+        // An operator may confirm an effect that has ended in the meantime.
         let ended = ended.into_iter();
         Ok(ended
             .filter_map(|(intent, end)| Some((self.open.remove(&intent)?, end)))
             .collect())
     }
 
-    /// What is announced with this event.
+    /// The effects that this event announces.
     pub(super) fn announced(&mut self, seq: Seq, event: &'a Event) -> Option<&'a Action> {
         let Event::Intent { action, .. } = event else {
             return None;
@@ -87,7 +90,7 @@ pub(super) fn journal_first(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut broken = Vec::new();
     for entry in journal.entries {
         let seq = entry.seq;
-        if let Err(why) = effects.ended_by(&entry.event) {
+        if let Err(why) = effects.effects_ended_by(&entry.event) {
             broken.push(Breach { seq, why });
         }
         count += usize::from(effects.announced(seq, &entry.event).is_some());

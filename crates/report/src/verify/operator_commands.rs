@@ -53,7 +53,7 @@ enum OperatorStop {
     Abort,
 }
 
-pub(super) fn asked_to_stop(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
+pub(super) fn stop_commands(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut asked = OperatorStop::Nothing;
     let mut begun = false;
     let mut count = 0;

@@ -16,7 +16,7 @@ pub(super) fn places(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
         if seq > 1 && matches!(entry.event, Event::Started(_)) {
             breach("the run starts again".to_owned());
         }
-        // Whoever only looks takes the lock too.
+        // A process that only observes takes the lock too.
         if over && !matches!(entry.event, Event::LeaseTaken { .. }) {
             breach("it follows the end of the run".to_owned());
         }

@@ -1,4 +1,4 @@
-//! Plans: what is begun is the first of the newest one.
+//! Plans: a run starts only the first wave of the newest plan.
 
 use std::collections::BTreeSet;
 

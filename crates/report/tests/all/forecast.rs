@@ -9,7 +9,7 @@ use stagger_engine::artifacts::Artifacts;
 use stagger_engine::driver::Listener;
 use stagger_engine::sqlite::SqliteStore;
 use stagger_report::History;
-use stagger_report::forecast::{EarlierRun, accuracy, learned, phases};
+use stagger_report::forecast::{EarlierRun, accuracy, from_runs, phases};
 use stagger_sim::{ClockSpeed, Scenario, simulate};
 
 const DEMO: &str = include_str!("../journals/demo.jsonl");
@@ -93,7 +93,7 @@ fn the_same_again_takes_as_long() {
     for (restart, recovery) in [(5, 10), (40, 90)] {
         let run = EarlierRun::of(&run(3, restart, recovery)).unwrap();
         let took = run.took.unwrap().as_secs_f64();
-        let found = learned(std::slice::from_ref(&run), &run.plan).unwrap();
+        let found = from_runs(std::slice::from_ref(&run), &run.plan).unwrap();
         let off = found.median().as_secs_f64() / took - 1.0;
         assert!(off.abs() < 0.1, "{found:?} and it took {took} s");
         assert!(

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use stagger_core::model::{Kind, PartName, RunId};
 
-use stagger_report::forecast::{EarlierRun, PartShape, PlanShape, Samples, accuracy, learned};
+use stagger_report::forecast::{EarlierRun, PartShape, PlanShape, Samples, accuracy, from_runs};
 
 const KINDS: [&str; 2] = ["mon", "osd"];
 const STEP: &str = "require-osd-release";
@@ -105,11 +105,11 @@ proptest! {
     #[test]
     fn a_forecast_is_always_the_same(runs in runs(), parts in parts()) {
         let plan = PlanShape::new(parts);
-        let one = learned(&runs, &plan);
-        prop_assert_eq!(one, learned(&runs, &plan));
+        let one = from_runs(&runs, &plan);
+        prop_assert_eq!(one, from_runs(&runs, &plan));
         let mut turned = runs;
         turned.reverse();
-        prop_assert_eq!(one, learned(&turned, &plan));
+        prop_assert_eq!(one, from_runs(&turned, &plan));
     }
 
     /// No draw is shorter than if all took the shortest that was seen, none is longer than if all took the longest.
@@ -117,7 +117,7 @@ proptest! {
     fn a_forecast_is_between_the_shortest_and_the_longest(runs in runs(), mut parts in parts()) {
         parts.push(wave("osd"));
         let plan = PlanShape::new(parts.clone());
-        let Some(found) = learned(&runs, &plan) else {
+        let Some(found) = from_runs(&runs, &plan) else {
             return Err(TestCaseError::fail("nothing was learned"));
         };
         let of = |pick: &dyn Fn(&mut dyn Iterator<Item = i64>) -> i64| {
@@ -146,17 +146,17 @@ proptest! {
     #[test]
     fn more_to_do_takes_no_less(runs in runs(), mut parts in parts(), more in 1..5_u32) {
         parts.push(wave("osd"));
-        let before = learned(&runs, &PlanShape::new(parts.clone())).unwrap();
+        let before = from_runs(&runs, &PlanShape::new(parts.clone())).unwrap();
         let mut wider = parts.clone();
         for part in &mut wider {
             if let PartShape::Wave { units, .. } = part {
                 *units += more;
             }
         }
-        let wider = learned(&runs, &PlanShape::new(wider)).unwrap();
+        let wider = from_runs(&runs, &PlanShape::new(wider)).unwrap();
         prop_assert!(wider.seconds >= before.seconds && wider.seconds_90 >= before.seconds_90);
         parts.push(wave("mon"));
-        let longer = learned(&runs, &PlanShape::new(parts)).unwrap();
+        let longer = from_runs(&runs, &PlanShape::new(parts)).unwrap();
         prop_assert!(longer.seconds >= before.seconds && longer.seconds_90 >= before.seconds_90);
     }
 
@@ -170,8 +170,8 @@ proptest! {
         let mut parts: Vec<PartShape> = only_known.collect();
         parts.push(wave("mon"));
         let plan = PlanShape::new(parts);
-        let one = learned(&runs, &plan).unwrap();
-        let three = learned(&slower(&runs, 3), &plan).unwrap();
+        let one = from_runs(&runs, &plan).unwrap();
+        let three = from_runs(&slower(&runs, 3), &plan).unwrap();
         prop_assert!((three.seconds - 3 * one.seconds).abs() <= 3);
         prop_assert!((three.seconds_90 - 3 * one.seconds_90).abs() <= 3);
     }
@@ -191,9 +191,9 @@ fn what_makes_a_whole_run_slow_stays_together() {
     };
     let runs = [one(1, 10), one(2, 10), one(3, 100)];
     let plan = PlanShape::new(vec![wave("osd"); 4]);
-    let found = learned(&runs, &plan).unwrap();
+    let found = from_runs(&runs, &plan).unwrap();
     assert_eq!((found.seconds, found.seconds_90), (80, 800));
-    assert_eq!(found.words(), "1 min 20 s, 90 % under 13 min");
+    assert_eq!(found.text(), "1 min 20 s, 90 % under 13 min");
     // The second was foretold by the first to the second; the third by nobody.
     let found = accuracy(&runs);
     assert_eq!((found.runs, found.told, found.under_90), (3, 2, 1));
@@ -205,7 +205,7 @@ fn what_makes_a_whole_run_slow_stays_together() {
 #[test]
 fn of_what_was_never_seen_nothing_is_learned() {
     let plan = PlanShape::new(vec![wave("osd")]);
-    assert_eq!(learned(&[], &plan), None);
+    assert_eq!(from_runs(&[], &plan), None);
     let found = accuracy(&[]);
     assert_eq!((found.runs, found.planned, found.learned), (0, None, None));
 }

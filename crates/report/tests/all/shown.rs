@@ -8,10 +8,10 @@ use stagger_core::model::Topology;
 use stagger_core::plan::Plan;
 use stagger_core::run::{Entry, Event};
 use stagger_core::view;
+use stagger_report::event_text::{Lines, event_lines};
 use stagger_report::forecast::{EarlierRun, Forecasts};
 use stagger_report::history::{Interval, UnitProgress};
 use stagger_report::page::RunReport;
-use stagger_report::sentences::{Lines, told};
 use stagger_report::text::{self, Tone, plain};
 use stagger_report::{History, page, verify};
 
@@ -32,7 +32,7 @@ fn entries(journal: &str) -> Vec<Entry> {
 
 /// All that a terminal of that width shows, as of the last event.
 fn shown(entries: &[Entry], width: usize) -> String {
-    let (run, _) = told(entries).unwrap().unwrap();
+    let (run, _) = event_lines(entries).unwrap().unwrap();
     let (view, history) = (view::run(&run, None), History::of(entries).unwrap());
     let now = history.last;
     let mut rows = text::heading(&view, &history, None, now, width);
@@ -182,7 +182,7 @@ fn the_most_that_are_down_at_once_is_no_more_than_a_plan_permits() {
         let entries = entries(journal);
         let history = History::of(&entries).unwrap();
         let largest = history.waves().map(|wave| wave.turns.len()).max().unwrap();
-        let most = history.most_down();
+        let most = history.max_down();
         assert!((1..=largest).contains(&most), "{most} of {largest}");
     }
 }
@@ -192,7 +192,7 @@ fn the_page(entries: &[Entry]) -> String {
 }
 
 fn page_with(entries: &[Entry], look_back: &[String]) -> String {
-    let (run, lines) = told(entries).unwrap().unwrap();
+    let (run, lines) = event_lines(entries).unwrap().unwrap();
     let earlier = EarlierRun::of(self::entries(DEMO).as_slice()).unwrap();
     let forecasts = EarlierRun::of(entries).map(|run| Forecasts::of(&run, &[earlier]));
     page(&RunReport {
@@ -268,7 +268,7 @@ fn where_no_way_leads_back_nothing_is_said_to_be_on_a_release_before() {
             }
         }
     }
-    let (run, _) = told(&entries[..1]).unwrap().unwrap();
+    let (run, _) = event_lines(&entries[..1]).unwrap().unwrap();
     let (_, text) = Lines::default().line(&given_up, &run).unwrap();
     assert_eq!(text, "the wave was abandoned; nothing was rolled back");
 }
@@ -277,7 +277,7 @@ fn where_no_way_leads_back_nothing_is_said_to_be_on_a_release_before() {
 #[test]
 fn what_was_brought_back_is_named_and_nothing_else_is() {
     let entries = entries(ROLLED_BACK);
-    let (_, lines) = told(&entries).unwrap().unwrap();
+    let (_, lines) = event_lines(&entries).unwrap().unwrap();
     let back: Vec<&str> = lines
         .iter()
         .filter(|line| line.text.starts_with("previous release"))
@@ -288,7 +288,7 @@ fn what_was_brought_back_is_named_and_nothing_else_is() {
         .iter()
         .find(|entry| entry.event == Event::WaveWentBack)
         .unwrap();
-    let (run, _) = told(&entries[..1]).unwrap().unwrap();
+    let (run, _) = event_lines(&entries[..1]).unwrap().unwrap();
     let mut lines = Lines::default();
     let (_, text) = lines.line(given_up, &run).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Parts of a page: each has a name and a digest, and is sent anew only to who has not got it.
+//! Parts of a page: each has a name and a digest, and is sent only if the reader has another version.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -27,7 +27,7 @@ impl PagePart {
     }
 
     /// As the page has it when it is loaded.
-    pub(crate) fn whole(&self) -> Markup {
+    pub(crate) fn full(&self) -> Markup {
         html! {
             div data-part=(self.name) data-digest=(self.digest) { (PreEscaped(&self.html)) }
         }
@@ -35,8 +35,8 @@ impl PagePart {
 }
 
 /// All of them, in order.
-pub(crate) fn whole(parts: &[PagePart]) -> Markup {
-    html! { @for part in parts { (part.whole()) } }
+pub(crate) fn full_list(parts: &[PagePart]) -> Markup {
+    html! { @for part in parts { (part.full()) } }
 }
 
 /// A part as a script is sent it.
@@ -44,7 +44,7 @@ pub(crate) fn whole(parts: &[PagePart]) -> Markup {
 pub(crate) struct PartDocument<'a> {
     name: &'a str,
     digest: &'a str,
-    /// Not there: whoever asks has it.
+    /// Absent: the reader has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     html: Option<&'a str>,
 }

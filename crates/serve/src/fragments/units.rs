@@ -1,5 +1,5 @@
-//! The map: each unit a link that explains it. Of many units the page has counts and those that are not as most are, and a script
-//! draws the map.
+//! The map: each unit is a link to its explanation. For many units the page has counts and the exceptional
+//! units, and a script draws the map.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -62,13 +62,13 @@ impl<'a> Map<'a> {
             groups: groups.collect(),
             legend: UnitProgress::ALL
                 .iter()
-                .map(|state| (state.word(), class(*state)))
+                .map(|state| (state.as_str(), class(*state)))
                 .collect(),
         }
     }
 
     /// The place for the map, with the map in it if there are few units.
-    pub(crate) fn whole(&self, run: &str) -> Markup {
+    pub(crate) fn container(&self, run: &str) -> Markup {
         if self.count > CELLS {
             return html! {
                 div #map data-run=(run) data-count=(self.count) data-states=(self.states()) {}
@@ -103,7 +103,7 @@ impl<'a> Map<'a> {
         html! {
             p.legend { (states(&counts)) }
             @if self.count > CELLS {
-                (self.others(most))
+                (self.exceptional_units(most))
                 details.domains {
                     summary { "By domain" }
                     table {
@@ -120,7 +120,7 @@ impl<'a> Map<'a> {
     }
 
     /// The units that are neither as most are nor waiting nor done, each a link.
-    fn others(&self, most: Option<UnitProgress>) -> Markup {
+    fn exceptional_units(&self, most: Option<UnitProgress>) -> Markup {
         let quiet = [Some(UnitProgress::Waiting), Some(UnitProgress::Done), most];
         let units = self
             .groups
@@ -159,7 +159,7 @@ fn count(cells: impl Iterator<Item = UnitProgress>) -> BTreeMap<UnitProgress, us
 fn states(counts: &BTreeMap<UnitProgress, usize>) -> Markup {
     html! {
         @for (state, count) in counts {
-            span.state.(class(*state)) { b aria-hidden="true" { (state.glyph()) } " " (count) " " (state.word()) } " "
+            span.state.(class(*state)) { b aria-hidden="true" { (state.glyph()) } " " (count) " " (state.as_str()) } " "
         }
     }
 }
@@ -170,7 +170,7 @@ fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
     let short = name.strip_prefix(group).and_then(|rest| rest.strip_prefix('.'));
     html! {
         li {
-            a.(class(state)) href={ "?unit=" (encoded(name)) "#unit" } data-unit=(name) aria-label={ (name) ", " (state.word()) } title={ (name) " is " (state.word()) } {
+            a.(class(state)) href={ "?unit=" (encoded(name)) "#unit" } data-unit=(name) aria-label={ (name) ", " (state.as_str()) } title={ (name) " is " (state.as_str()) } {
                 b aria-hidden="true" { (state.glyph()) } span { (short.filter(|rest| !rest.is_empty()).unwrap_or(name)) }
             }
         }
@@ -181,7 +181,7 @@ fn cell(unit: &UnitId, state: UnitProgress, group: &str) -> Markup {
 pub(crate) fn class(state: UnitProgress) -> &'static str {
     match state {
         UnitProgress::RolledBack => "rolled-back",
-        other => other.word(),
+        other => other.as_str(),
     }
 }
 

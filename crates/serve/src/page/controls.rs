@@ -1,4 +1,4 @@
-//! What a run may be asked for, with what it costs, and how a form asks.
+//! The commands of a run's page, with their consequences and their forms.
 
 use axum::Extension;
 use axum::extract::rejection::FormRejection;
@@ -11,29 +11,29 @@ use stagger_core::plan::{Plan, PlannedPart};
 use stagger_core::run::Command;
 use stagger_core::view::RunVerdict;
 use stagger_report::duration;
+use stagger_report::event_text::command_words;
 use stagger_report::history::UnitProgress;
-use stagger_report::sentences::command_words;
 
 use super::PageError;
 use crate::Shared;
 use crate::access::{Caller, Role};
-use crate::commands::{ask, refused, role_of};
+use crate::commands::{ask, refusal, role_of};
 use crate::problem::ProblemDetails;
-use crate::run_path::{RunPath, permitted};
+use crate::run_path::{RunPath, authorized_run};
 use crate::runs::ReadRun;
 
-/// What may be asked of a run by whoever looks, with what it costs.
+/// The commands that the caller may give to a run, with their consequences.
 pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
     let view = &seen.view;
     let cluster = &view.cluster;
     if view.ending.is_some() {
         return html! {};
     }
-    if !caller.may(Role::Operate, cluster) {
+    if !caller.has_role(Role::Operate, cluster) {
         return html! { p.quiet { (caller.name) " may look at this run, not control it." } };
     }
     let plan = seen.journal.reading.run.plan();
-    let words = seen.journal.reading.words();
+    let words = seen.journal.reading.pending_approvals();
     html! {
         @for (command, by) in &seen.asked {
             p.asked role="status" {
@@ -48,7 +48,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
                 div { (button("resume", "Resume")) p.quiet { "Goes on where it was paused or held." } }
             }
             @if let Some(plan) = plan {
-                @if caller.may(Role::Approve, cluster) && !words.is_empty() {
+                @if caller.has_role(Role::Approve, cluster) && !words.is_empty() {
                     details open[view.verdict == RunVerdict::NeedsYou] {
                         summary { "Approve (" (words.len()) ")" }
                         @for word in &words {
@@ -57,7 +57,7 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
                                 input type="hidden" name="door" value=(word);
                                 h3 { code { (word) } }
                                 @for line in cost(seen, word) { p { (line) } }
-                                (once("I understand the consequences"))
+                                (confirmation_box("I understand the consequences"))
                                 (button("approve", "Approve"))
                             }
                         }
@@ -67,13 +67,13 @@ pub(super) fn controls(seen: &ReadRun, caller: &Caller) -> Markup {
             details {
                 summary { "End it" }
                 form method="post" action={ "/runs/" (view.run) "/commands" } {
-                    p { "Abort finishes the wave, cleans up, and ends. " (so_far(seen)) }
-                    (once("End it there"))
+                    p { "Abort finishes the wave, cleans up, and ends. " (progress_text(seen)) }
+                    (confirmation_box("End it there"))
                     (button("abort", "Abort"))
                 }
                 form method="post" action={ "/runs/" (view.run) "/commands" } {
                     p { "Rollback brings the " (view.changed) " changed " @if view.changed == 1 { "unit" } @else { "units" } " back to the previous release where supported; each is down again." }
-                    (once("Roll back now"))
+                    (confirmation_box("Roll back now"))
                     (button("rollback", "Roll back"))
                 }
             }
@@ -86,7 +86,7 @@ fn button(word: &str, text: &str) -> Markup {
 }
 
 /// A box that has to be ticked first.
-fn once(text: &str) -> Markup {
+fn confirmation_box(text: &str) -> Markup {
     html! { label { input type="checkbox" required; " " (text) } " " }
 }
 
@@ -107,7 +107,7 @@ fn open_wave(seen: &ReadRun) -> String {
 }
 
 /// How a cluster is left that is left now.
-fn so_far(seen: &ReadRun) -> String {
+fn progress_text(seen: &ReadRun) -> String {
     let counts = seen.journal.reading.history.counts();
     let waiting = counts.get(&UnitProgress::Waiting).copied().unwrap_or_default();
     format!(
@@ -123,7 +123,7 @@ fn cost(seen: &ReadRun, word: &str) -> Vec<String> {
     };
     if let Some(door) = plan.doors().into_iter().find(|door| door.name.as_str() == word) {
         let mut lines = vec![format!("Cannot be undone: {}", door.why)];
-        lines.extend(behind(plan, word));
+        lines.extend(after_approval(plan, word));
         return lines;
     }
     if let Some(found) = plan.interruptions.iter().find(|found| found.name == word) {
@@ -156,7 +156,7 @@ fn of_target<'a>(seen: &'a ReadRun, word: &str) -> Option<&'a Door> {
 }
 
 /// What follows a door: how much, for how long, and what of it has no way back.
-fn behind(plan: &Plan, word: &str) -> Option<String> {
+fn after_approval(plan: &Plan, word: &str) -> Option<String> {
     let holds = |part: &PlannedPart| match part {
         PlannedPart::Stage(stage) => {
             let doors = stage.waves.iter().filter_map(|wave| wave.door.as_ref());
@@ -217,14 +217,14 @@ pub(super) async fn command(
         ("approve", Some(door)) => Command::Approve { door },
         _ => return Err(ProblemDetails::malformed("no form of this page asks for that").into()),
     };
-    let seen = permitted(&shared, &caller, &run, role_of(&command)).await?;
+    let seen = authorized_run(&shared, &caller, &run, role_of(&command)).await?;
     let now = seen.journal.reading.run.plan().map(|plan| plan.id.clone());
     if matches!(command, Command::Approve { .. }) && (plan.is_none() || plan != now) {
         return Err(
             ProblemDetails::moved("it follows another plan than the one that you saw: look again").into(),
         );
     }
-    if let Some(problem) = refused(&seen, &command) {
+    if let Some(problem) = refusal(&seen, &command) {
         return Err(problem.into());
     }
     ask(&shared, &caller, &seen, command).await?;

@@ -1,9 +1,9 @@
-//! The journal in words, the newest first, with filters that work without a script.
+//! The journal as text, the newest event first, with filters that work without a script.
 
 use maud::{Markup, html};
+use stagger_report::event_text::EventLine;
 use stagger_report::names::fit;
 use stagger_report::page::clock;
-use stagger_report::sentences::EventLine;
 
 use super::PageQuery;
 

@@ -1,4 +1,4 @@
-//! Clusters side by side, each with its newest run; then the runs before.
+//! The list of clusters, each with its newest run; then earlier runs.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use stagger_core::model::UnitId;
 use stagger_core::view::{RunVerdict, RunView};
 use stagger_report::duration;
 use stagger_report::names::{compress, fit};
-use stagger_report::page::moment;
+use stagger_report::page::timestamp;
 
-use super::{PageRequest, as_of, away, document, summary, tone};
+use super::{PageRequest, as_of, document, store_unreachable, summary, verdict_class};
 use crate::Shared;
 use crate::access::Caller;
-use crate::fragments::parts::{PagePart, sent, whole};
+use crate::fragments::parts::{PagePart, full_list, sent};
 use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
 use crate::runs::{InList, Listing};
 
-/// Names of units take no more than so many characters.
+/// The maximum length of a list of units, in characters.
 const NAMES: usize = 80;
 
 pub(super) async fn page(
@@ -31,13 +31,13 @@ pub(super) async fn page(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, super::PageError> {
     let name = caller.name.clone();
-    let (listing, gone) = known(&shared, caller).await?;
+    let (listing, gone) = list_or_cached(&shared, caller).await?;
     let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);
     let body = html! {
         header.top { h1 { "Clusters" } (as_of(at, &html! { ", for " (name) })) }
         main data-parts="/parts" {
-            @if let Some((why, at)) = &gone { (away(why, *at)) }
-            (whole(&all(&listing)))
+            @if let Some((why, at)) = &gone { (store_unreachable(why, *at)) }
+            (full_list(&all(&listing)))
         }
     };
     let status = if gone.is_some() {
@@ -48,7 +48,7 @@ pub(super) async fn page(
     Ok((status, document("stagger", &body)).into_response())
 }
 
-/// The parts that are not as whoever asks has them.
+/// The parts that differ from the reader's.
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -62,7 +62,7 @@ pub(super) async fn parts(
 }
 
 /// The runs, or what was known of them before the store went away, and why it did.
-async fn known(
+async fn list_or_cached(
     shared: &Shared,
     caller: Caller,
 ) -> Result<(Listing, Option<(String, Timestamp)>), ProblemDetails> {
@@ -127,9 +127,9 @@ fn card(run: &InList) -> Markup {
     let link = html! { a href={ "/runs/" (id) } { (run.listed.cluster) } };
     match &run.view {
         Ok(view) => html! {
-            article.cluster.(tone(view.verdict)) {
+            article.cluster.(verdict_class(view.verdict)) {
                 h2 { (link) }
-                p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (view.why) }
+                p.verdict.(verdict_class(view.verdict)) { strong { (view.verdict) } " " (view.why) }
                 p { (view.title) }
                 (at_work(view))
                 p.quiet { code { (id) } ", " (time(view)) }
@@ -141,7 +141,7 @@ fn card(run: &InList) -> Markup {
     }
 }
 
-/// What a run that is not over is at: how far, who is out of service, what is waited for.
+/// The state of a running run: progress, units out of service, waits.
 fn at_work(view: &RunView) -> Markup {
     let waves = view.waves_passed as usize + view.waves_left;
     let out = [
@@ -184,7 +184,7 @@ fn row(run: &InList) -> Markup {
             td { (run.listed.cluster) }
             @match &run.view {
                 Ok(view) => {
-                    td { span.(tone(view.verdict)) { b { (view.verdict) } } }
+                    td { span.(verdict_class(view.verdict)) { b { (view.verdict) } } }
                     td { (view.title) br; span.quiet { (view.why) } }
                     td.number { (view.changed) @if view.changed == 1 { " unit" } @else { " units" } }
                     td.number { (time(view)) }
@@ -195,12 +195,12 @@ fn row(run: &InList) -> Markup {
     }
 }
 
-/// How long it took and when it ended, or since when it goes on.
+/// The duration and end of a run, or its start.
 fn time(view: &RunView) -> Markup {
     html! {
         @match view.ended_at {
-            Some(ended) => { "took " (duration(ended.duration_since(view.started))) ", until " (moment(ended)) " UTC" }
-            None => { "started " (moment(view.started)) " UTC " (summary::relative(view.started)) }
+            Some(ended) => { "took " (duration(ended.duration_since(view.started))) ", until " (timestamp(ended)) " UTC" }
+            None => { "started " (timestamp(view.started)) " UTC " (summary::relative(view.started)) }
         }
     }
 }

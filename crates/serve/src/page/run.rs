@@ -1,4 +1,4 @@
-//! The page of a run: first what an operator has to know, then what may be asked, then what happened.
+//! The page of a run: first what an operator must know, then the commands, then the history.
 
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
@@ -10,14 +10,15 @@ use stagger_core::model::RunId;
 use stagger_report::page::{clock, figures};
 
 use super::{
-    PageError, PageQuery, PageRequest, as_of, away, controls, document, journal, summary, tone, unit,
+    PageError, PageQuery, PageRequest, as_of, controls, document, journal, store_unreachable, summary, unit,
+    verdict_class,
 };
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::fragments::PageFragments;
-use crate::fragments::parts::{PagePart, sent, whole};
+use crate::fragments::parts::{PagePart, full_list, sent};
 use crate::problem::ProblemDetails;
-use crate::run_path::{RunPath, permitted};
+use crate::run_path::{RunPath, authorized_run};
 use crate::runs::ReadRun;
 
 /// Parts that depend on who looks, when, and at what.
@@ -47,7 +48,7 @@ pub(super) async fn page(
 ) -> Result<Response, PageError> {
     let Path(run) = run.map_err(ProblemDetails::from)?;
     let Query(wanted) = wanted.map_err(ProblemDetails::from)?;
-    let (seen, gone) = known(&shared, &caller, &run).await?;
+    let (seen, gone) = run_or_cached(&shared, &caller, &run).await?;
     let title = title(&seen);
     let drawn = seen.journal.drawn();
     let parts = all(&seen, &caller, &wanted);
@@ -60,24 +61,24 @@ pub(super) async fn page(
         }
         p.hidden #news role="status" {}
         main #run data-parts={ "/runs/" (run) "/parts" } data-stream={ "/v1/runs/" (run) "/stream" } data-seq=(seen.view.seq) {
-            div #away { @if let Some(why) = &gone { (away(why, seen.at)) } }
-            div #now { (whole(&parts.above)) }
+            div #away { @if let Some(why) = &gone { (store_unreachable(why, seen.at)) } }
+            div #now { (full_list(&parts.above)) }
             section #units aria-label="units" {
                 h2 { "Units" }
-                (drawn.counts.whole())
+                (drawn.counts.full())
                 (drawn.map)
                 form #find method="get" aria-label="unit" {
                     label { "Explain unit " input name="unit" value=(wanted.unit().unwrap_or_default()) placeholder="osd.17" autocomplete="off"; }
                     button { "Explain" }
                 }
                 p.quiet.script { "In the map: arrows move, Enter explains, Esc closes." }
-                (parts.unit.whole())
+                (parts.unit.full())
             }
-            (whole(&drawn.sections))
+            (full_list(&drawn.sections))
             section #journal aria-label="journal" {
                 h2 { "Journal" }
                 (journal::filters(&wanted))
-                (parts.lines.whole())
+                (parts.lines.full())
             }
         }
         footer { "stagger " (env!("CARGO_PKG_VERSION")) ", from the journal of run " (run) }
@@ -91,23 +92,23 @@ pub(super) async fn page(
 }
 
 /// The run, or as it was before the store went away, and why that did.
-async fn known(
+async fn run_or_cached(
     shared: &Shared,
     caller: &Caller,
     run: &RunId,
 ) -> Result<(ReadRun, Option<String>), ProblemDetails> {
-    let problem = match permitted(shared, caller, run, Role::Look).await {
+    let problem = match authorized_run(shared, caller, run, Role::Look).await {
         Ok(seen) => return Ok((seen, None)),
         Err(problem) => problem,
     };
-    // Only a store that is away leaves somebody without news; whoever may not look does not.
+    // The cached view is shown only for an unreachable store; a caller without permission gets nothing.
     if problem.status() != StatusCode::SERVICE_UNAVAILABLE {
         return Err(problem);
     }
     match shared
         .runs
         .last(run)
-        .filter(|seen| caller.may(Role::Look, &seen.view.cluster))
+        .filter(|seen| caller.has_role(Role::Look, &seen.view.cluster))
     {
         Some(seen) => Ok((seen, Some(problem.detail().to_owned()))),
         None => Err(problem),
@@ -118,7 +119,7 @@ fn title(seen: &ReadRun) -> String {
     format!("{} · {}", seen.view.verdict, seen.view.cluster)
 }
 
-/// The parts that are not as whoever asks has them, and the states of the units.
+/// The parts that differ from the reader's, and the states of the units.
 pub(super) async fn parts(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -126,7 +127,7 @@ pub(super) async fn parts(
     wanted: PageRequest,
 ) -> Result<Response, ProblemDetails> {
     let (Path(run), Query(wanted)) = (run?, wanted?);
-    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    let seen = authorized_run(&shared, &caller, &run, Role::Look).await?;
     let drawn = seen.journal.drawn();
     let parts = all(&seen, &caller, &wanted);
     let have = wanted.have.as_deref().unwrap_or_default();
@@ -135,7 +136,7 @@ pub(super) async fn parts(
         "seq": seen.view.seq,
         "written": seen.journal.reading.history.last,
         "title": title(&seen),
-        "why": summary::why(&seen),
+        "why": summary::verdict_reason(&seen),
         "states": drawn.states,
         "parts": sent(parts.in_order(drawn), have),
     });
@@ -149,7 +150,7 @@ pub(super) async fn map(
     run: RunPath,
 ) -> Result<Response, ProblemDetails> {
     let Path(run) = run?;
-    let seen = permitted(&shared, &caller, &run, Role::Look).await?;
+    let seen = authorized_run(&shared, &caller, &run, Role::Look).await?;
     let json = [(header::CONTENT_TYPE, "application/json")];
     Ok((json, seen.journal.drawn().layout.clone()).into_response())
 }
@@ -163,7 +164,7 @@ fn all(seen: &ReadRun, caller: &Caller, wanted: &PageQuery) -> Parts {
     Parts {
         above: vec![
             PagePart::new("verdict", &verdict(seen)),
-            PagePart::new("glance", &summary::glance(seen)),
+            PagePart::new("glance", &summary::summary(seen)),
             PagePart::new("controls", &controls::controls(seen, caller)),
             PagePart::new("figures", &figures(&seen.view, &reading.history)),
         ],
@@ -175,7 +176,7 @@ fn all(seen: &ReadRun, caller: &Caller, wanted: &PageQuery) -> Parts {
 fn verdict(seen: &ReadRun) -> Markup {
     let view = &seen.view;
     html! {
-        p.verdict.(tone(view.verdict)) { strong { (view.verdict) } " " (summary::why(seen)) }
+        p.verdict.(verdict_class(view.verdict)) { strong { (view.verdict) } " " (summary::verdict_reason(seen)) }
         h1 { (view.title) }
         p.where { "cluster " b { (view.cluster) } ", run " code { (view.run) } }
     }

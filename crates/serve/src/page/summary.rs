@@ -1,4 +1,4 @@
-//! What is down, why, what is waited for, and until when: what an operator has to know first.
+//! The summary for an operator: what is down, why, what the run waits for, and until when.
 
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -11,13 +11,13 @@ use stagger_report::page::clock;
 use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
-/// Names of units with their hosts take no more than so many characters.
+/// The maximum length of a list of units with their hosts, in characters.
 const NAMES: usize = 160;
 
-/// Domains have a line each, if they are no more than so many.
+/// The maximum number of domains that have a line each.
 const LINES: usize = 6;
 
-/// What is waited for.
+/// What the run waits for.
 #[derive(Debug, PartialEq, Eq)]
 struct Wait {
     what: String,
@@ -36,7 +36,7 @@ enum Until {
 }
 
 /// The answers, side by side.
-pub(super) fn glance(seen: &ReadRun) -> Markup {
+pub(super) fn summary(seen: &ReadRun) -> Markup {
     let view = &seen.view;
     if view.ending.is_some() {
         return html! {};
@@ -49,18 +49,18 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
     };
     let lines = |units: &[UnitId]| match places.lines(units) {
         few if few.len() <= LINES => few,
-        _ => vec![places.tell(units, NAMES)],
+        _ => vec![places.describe(units, NAMES)],
     };
     let told = |state: UnitProgress| {
         let units = of(state);
         html! {
             @if !units.is_empty() {
-                p.state.(class(state)) { b aria-hidden="true" { (state.glyph()) } " " strong { (units.len()) } " " (state.word()) @for line in lines(&units) { span.place { (line) } } }
+                p.state.(class(state)) { b aria-hidden="true" { (state.glyph()) } " " strong { (units.len()) } " " (state.as_str()) @for line in lines(&units) { span.place { (line) } } }
             }
         }
     };
     let out = of(UnitProgress::Down).len() + of(UnitProgress::Failed).len();
-    let (waits, until) = (waits(seen), until(seen));
+    let (waits, until) = (current_waits(seen), expected_end(seen));
     html! {
         section.glance aria-label="now" {
             div {
@@ -93,13 +93,13 @@ pub(super) fn glance(seen: &ReadRun) -> Markup {
     }
 }
 
-/// Why the verdict is what it is; of a run that is at work, at what.
-pub(super) fn why(seen: &ReadRun) -> String {
+/// The reason of the verdict; for a running run, its current activity.
+pub(super) fn verdict_reason(seen: &ReadRun) -> String {
     let view = &seen.view;
     if view.verdict != RunVerdict::Running || view.ending.is_some() {
         return view.why.clone();
     }
-    if let Some(first) = waits(seen).first() {
+    if let Some(first) = current_waits(seen).first() {
         return format!("waits for {}", first.what);
     }
     let counts = seen.journal.reading.history.counts();
@@ -119,12 +119,12 @@ fn idle(view: &RunView) -> &'static str {
     }
 }
 
-/// A time as it is told by somebody who counts: the script fills it in.
+/// A relative time, which the script keeps current.
 pub(super) fn relative(at: Timestamp) -> Markup {
     html! { span.relative data-at=(at) {} }
 }
 
-fn waits(seen: &ReadRun) -> Vec<Wait> {
+fn current_waits(seen: &ReadRun) -> Vec<Wait> {
     let run = &seen.journal.reading.run;
     if let Some((reason, since)) = run.held() {
         return vec![Wait {
@@ -142,7 +142,7 @@ fn waits(seen: &ReadRun) -> Vec<Wait> {
     shut.collect()
 }
 
-fn until(seen: &ReadRun) -> Until {
+fn expected_end(seen: &ReadRun) -> Until {
     let (view, run) = (&seen.view, &seen.journal.reading.run);
     match view.verdict {
         RunVerdict::Interrupted => {
@@ -159,7 +159,7 @@ fn until(seen: &ReadRun) -> Until {
         return Until::Nothing;
     };
     let stage = view.current.as_ref().map(|current| &current.stage);
-    let patience = patience(&run.start().target.parts, stage)
+    let patience = gate_timeout(&run.start().target.parts, stage)
         .unwrap_or_else(|| SignedDuration::from_secs(i64::from(run.start().policy.gate_timeout)));
     Until::At(
         since.saturating_add(patience).unwrap_or(Timestamp::MAX),
@@ -168,7 +168,7 @@ fn until(seen: &ReadRun) -> Until {
 }
 
 /// How long the gates of a stage are waited for.
-fn patience(parts: &[Part], stage: Option<&PartName>) -> Option<SignedDuration> {
+fn gate_timeout(parts: &[Part], stage: Option<&PartName>) -> Option<SignedDuration> {
     let found = parts.iter().find_map(|part| match part {
         Part::Stage(of) if Some(&of.name) == stage => Some(of),
         Part::Stage(_) | Part::Step(_) => None,

@@ -1,4 +1,4 @@
-//! One unit, explained: how it stands, what was done to it and when, why it was skipped, when its turn comes.
+//! The explanation of one unit: its state, its history, why it was skipped, when it is visited.
 
 use maud::{Markup, html};
 use stagger_core::model::UnitId;
@@ -9,7 +9,7 @@ use stagger_report::page::clock;
 use crate::fragments::units::class;
 use crate::runs::ReadRun;
 
-/// What is told of the unit of that name.
+/// The explanation of the unit of that name.
 pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
     let history = &seen.journal.reading.history;
     let Some((unit, known)) = history.units.iter().find(|(unit, _)| unit.as_str() == name) else {
@@ -35,7 +35,7 @@ pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
         .filter(|left| left.unit == *unit);
     html! {
         section.unit aria-label="unit" {
-            h3 #unit tabindex="-1" { span.state.(class(known.state)) { b aria-hidden="true" { (known.state.glyph()) } } " " (name) " is " (known.state.word()) }
+            h3 #unit tabindex="-1" { span.state.(class(known.state)) { b aria-hidden="true" { (known.state.glyph()) } } " " (name) " is " (known.state.as_str()) }
             @if let Some(host) = host {
                 p.quiet { "on host " (host.name) @if let Some(within) = &host.within { ", " (within) } }
             }
@@ -43,7 +43,7 @@ pub(super) fn unit(seen: &ReadRun, name: &str) -> Markup {
             @for left in left { p { "skipped in stage " (left.stage) ": " code { (left.reason.code.code()) } " " (left.reason.detail) } }
             @if let Some(turn) = next(seen, unit).filter(|_| seen.view.ending.is_none()) { p { (turn) } }
             @if turns.is_empty() { p { "Nothing was done to it in this run." } }
-            @for (wave, turn) in turns { (told(wave, turn, seen)) }
+            @for (wave, turn) in turns { (turn_text(wave, turn, seen)) }
             (close())
         }
     }
@@ -70,7 +70,7 @@ fn next(seen: &ReadRun, unit: &UnitId) -> Option<String> {
     ))
 }
 
-fn told(wave: &WaveRecord, turn: &VisitRecord, seen: &ReadRun) -> Markup {
+fn turn_text(wave: &WaveRecord, turn: &VisitRecord, seen: &ReadRun) -> Markup {
     let last = seen.journal.reading.history.last;
     html! {
         h4 { "Wave " (wave.number) " of " (wave.stage) @if let Some(before) = &turn.before { span.quiet { ", it ran " (before) } } }
@@ -80,7 +80,7 @@ fn told(wave: &WaveRecord, turn: &VisitRecord, seen: &ReadRun) -> Markup {
                 @for span in &turn.spans {
                     tr {
                         td { (clock(span.time.from)) }
-                        td { (span.doing.word()) }
+                        td { (span.doing.as_str()) }
                         td.number { (duration(span.time.length(last))) }
                         td {
                             @match &span.end {

@@ -420,7 +420,7 @@ impl Served {
     /// What that run was asked for, and by whom.
     pub async fn asked(&self) -> Vec<(Command, String)> {
         let (_, run) = start(&self.demo);
-        let asked = self.store().asked(&run).await.unwrap();
+        let asked = self.store().pending_commands(&run).await.unwrap();
         asked.into_iter().map(|(_, command, by)| (command, by)).collect()
     }
 

@@ -1,4 +1,4 @@
-//! The side that calls.
+//! The HTTP client.
 
 use std::fmt;
 use std::time::Duration;
@@ -108,8 +108,8 @@ impl Client {
 
     /// Does not tell what it reads, as old clients did not.
     #[must_use]
-    pub fn silent_about_what_it_reads(mut self) -> Self {
-        self.calls = self.calls.silent_about_what_it_reads();
+    pub fn without_read_versions(mut self) -> Self {
+        self.calls = self.calls.without_read_versions();
         self
     }
 
@@ -158,7 +158,9 @@ impl Client {
                 code: error.code(),
                 message: error.message().to_owned(),
             }),
-            Err(Error::Transport(error)) if rejected(error.as_ref()) => Err(CallError::Denied { method }),
+            Err(Error::Transport(error)) if is_connect_error(error.as_ref()) => {
+                Err(CallError::Denied { method })
+            }
             Err(error) => Err(CallError::NoAnswer {
                 method,
                 why: chain_of(&error),
@@ -168,7 +170,7 @@ impl Client {
 }
 
 /// Whether the door did not open.
-fn rejected(error: &(dyn std::error::Error + 'static)) -> bool {
+fn is_connect_error(error: &(dyn std::error::Error + 'static)) -> bool {
     use jsonrpsee_http_client::transport::Error as Transport;
     matches!(
         error.downcast_ref(),

@@ -1,4 +1,4 @@
-//! The side that is called.
+//! The HTTP server.
 
 use std::fmt;
 use std::future::Future;
@@ -27,7 +27,7 @@ pub struct Denied;
 pub type Authenticate = Arc<dyn Fn(&HeaderMap) -> Result<Caller, Denied> + Send + Sync>;
 
 /// Takes everybody. Only for a network where nobody else is.
-pub fn anybody() -> Authenticate {
+pub fn anyone() -> Authenticate {
     Arc::new(|_| {
         Ok(Caller {
             name: "anybody".to_owned(),

@@ -6,7 +6,7 @@ use sqlparser::ast::{
 
 use super::expressions::{Outcome, computable, constant, distinct, fits, never_fails, null, outcome};
 use super::judge::{Here, Judged};
-use super::names::{folded, plain, written};
+use super::names::{folded, normalized, unqualified};
 use super::schema::Held;
 use super::types::{Type, serial};
 use super::{Lock, Mode, Rule};
@@ -18,7 +18,7 @@ impl Here<'_> {
     )]
     #[expect(clippy::too_many_lines, reason = "one part for each option of a column")]
     pub(super) fn add_column(&mut self, of: &ObjectName, column: &ColumnDef, judged: &mut Judged) {
-        let table = &plain(of);
+        let table = &unqualified(of);
         let name = format!("{table}.{}", column.name.value);
         let what = format!("adding the column {}", column.name.value);
         let option =
@@ -74,7 +74,7 @@ impl Here<'_> {
             match &option.option {
                 ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_) => {
                     self.schema
-                        .hold(&written(of), [folded(&column.name)], Held::Unique);
+                        .hold(&normalized(of), [folded(&column.name)], Held::Unique);
                     // Where it is empty for all older services, that is no duplicate.
                     if computed.is_some() || default.is_some_and(|value| !distinct(value)) {
                         judged.rules.push(Rule::Tightened {
@@ -91,7 +91,7 @@ impl Here<'_> {
                 }
                 ColumnOption::ForeignKey(key) => {
                     let (other, what) = (
-                        plain(&key.foreign_table),
+                        unqualified(&key.foreign_table),
                         format!("{what} of {table} with a foreign key"),
                     );
                     let key = ForeignKeyConstraint {
@@ -99,7 +99,7 @@ impl Here<'_> {
                         ..key.clone()
                     };
                     self.refer_from_old(
-                        &written(of),
+                        &normalized(of),
                         &key,
                         default.is_some() || computed.is_some(),
                         judged,
@@ -137,7 +137,7 @@ impl Here<'_> {
         operation: &AlterColumnOperation,
         judged: &mut Judged,
     ) {
-        let (table, column) = (&plain(of), &ident.value);
+        let (table, column) = (&unqualified(of), &ident.value);
         let name = format!("{table}.{column}");
         match operation {
             AlterColumnOperation::SetDataType { .. } => judged.rules.push(Rule::Resized { column: name }),
@@ -159,12 +159,12 @@ impl Here<'_> {
                 judged.rules.push(Rule::DefaultDropped { column: name });
             }
             AlterColumnOperation::SetDefault { value } => {
-                let table_name = written(of);
+                let table_name = normalized(of);
                 let held = self.schema.is_held(&table_name, ident, Held::Checked)
                     || self.schema.is_held(&table_name, ident, Held::Unique) && !distinct(value);
                 let why = if held {
                     Some("which is unique or has a check")
-                } else if !never_fails(value) || !self.takes(of, ident, value) {
+                } else if !never_fails(value) || !self.accepts_default(of, ident, value) {
                     Some("which may fail")
                 } else {
                     None
@@ -192,8 +192,8 @@ impl Here<'_> {
             Type::Unknown if is_required(judged) => return,
             Type::Unknown => "which may be a domain that refuses NULL",
             Type::Domain(domain) => {
-                let left = self.schema.left_in(column);
-                if left.is_some_and(|left| domain.takes(&left)) {
+                let left = self.schema.default_value(column);
+                if left.is_some_and(|left| domain.accepts(&left)) {
                     return;
                 }
                 "a domain that may refuse what older services leave in it"
@@ -205,8 +205,8 @@ impl Here<'_> {
     }
 
     /// Whether a column that a migration has made takes this default.
-    fn takes(&self, table: &ObjectName, column: &Ident, value: &Expr) -> bool {
-        let Some(known) = self.schema.column_of(&written(table), column) else {
+    fn accepts_default(&self, table: &ObjectName, column: &Ident, value: &Expr) -> bool {
+        let Some(known) = self.schema.column_of(&normalized(table), column) else {
             return true;
         };
         match outcome(value) {

@@ -4,17 +4,17 @@ use sqlparser::ast::{ColumnDef, CreateIndex, Expr, NullsDistinctOption, ObjectNa
 
 use super::expressions::Row;
 use super::judge::{Here, Judged, beginning};
-use super::names::{folded, indexed, plain, written};
+use super::names::{folded, indexed, normalized, unqualified};
 use super::schema::Held;
 use super::{Lock, Mode, Rule};
 
 impl Here<'_> {
     pub(super) fn index(&mut self, index: &CreateIndex, judged: &mut Judged) {
-        let table = plain(&index.table_name);
-        if self.new.contains(&written(&index.table_name)) {
+        let table = unqualified(&index.table_name);
+        if self.new.contains(&normalized(&index.table_name)) {
             return;
         }
-        let name = index.name.as_ref().map(plain).unwrap_or_default();
+        let name = index.name.as_ref().map(unqualified).unwrap_or_default();
         let columns = index.columns.iter().map(|column| &column.column.expr);
         for computed in columns.chain(&index.predicate) {
             self.computes(&index.table_name, &format!("the index {name}"), computed, judged);
@@ -42,7 +42,7 @@ impl Here<'_> {
         not_valid: bool,
         judged: &mut Judged,
     ) {
-        let table = &plain(of);
+        let table = &unqualified(of);
         let permitted = self.permits(of, constraint);
         let validate = Some("add it NOT VALID, and validate it in a migration of its own");
         let tightened = |judged: &mut Judged, what: String| {
@@ -52,11 +52,11 @@ impl Here<'_> {
         };
         match constraint {
             TableConstraint::ForeignKey(key) => {
-                let from = written(of);
+                let from = normalized(of);
                 let filled = self.fills(&from, key);
                 self.refer_from_old(&from, key, filled, judged);
                 let what = "adding a foreign key".to_owned();
-                let other = plain(&key.foreign_table);
+                let other = unqualified(&key.foreign_table);
                 if not_valid {
                     judged
                         .locks
@@ -122,13 +122,13 @@ impl Here<'_> {
 
     /// An index computes its expressions, and its condition, of each row that is written.
     fn computes(&mut self, of: &ObjectName, what: &str, expr: &Expr, judged: &mut Judged) {
-        let table = written(of);
-        let mut row = Row::without(self.schema.left_empty(&table, self.step));
+        let table = normalized(of);
+        let mut row = Row::with_empty(self.schema.left_empty(&table, self.step));
         let known = self.schema.columns(&table).into_iter().flatten();
         row.know(known.map(|(name, column)| (name.clone(), column.data_type.clone())));
         if row.outcome(expr).is_none() {
             judged.rules.push(Rule::Tightened {
-                what: format!("{what} of {} computes {expr}, which may fail", plain(of)),
+                what: format!("{what} of {} computes {expr}, which may fail", unqualified(of)),
             });
         }
         self.schema.hold(&table, row.asked, Held::Checked);
@@ -144,7 +144,7 @@ impl Here<'_> {
                 self.no_duplicates(table, &indexed(&unique.columns), nulls_are_equal)
             }
             TableConstraint::UniqueUsingIndex(using) => {
-                let Some(index) = self.schema.index_of(&written(table), &using.index_name) else {
+                let Some(index) = self.schema.index_of(&normalized(table), &using.index_name) else {
                     return false;
                 };
                 let (columns, nulls_are_equal) = (index.columns.clone(), index.nulls_are_equal);
@@ -156,7 +156,7 @@ impl Here<'_> {
 
     /// Whether rows of older services have no duplicates in these columns: NULL is none of NULL.
     fn no_duplicates(&mut self, table: &ObjectName, columns: &[String], nulls_are_equal: bool) -> bool {
-        let table = written(table);
+        let table = normalized(table);
         let empty = self.schema.left_empty(&table, self.step);
         let empty: Vec<String> = columns
             .iter()
@@ -170,9 +170,11 @@ impl Here<'_> {
 
     /// Whether rows of older services pass a check, of a table or of a column that is being added.
     pub(super) fn passes(&mut self, table: &ObjectName, check: &Expr, added: Option<&ColumnDef>) -> bool {
-        let table = written(table);
-        let mut row = Row::without(self.schema.left_empty(&table, self.step));
-        if let Some((column, left)) = added.and_then(|column| Some((column, self.schema.left_in(column)?))) {
+        let table = normalized(table);
+        let mut row = Row::with_empty(self.schema.left_empty(&table, self.step));
+        if let Some((column, left)) =
+            added.and_then(|column| Some((column, self.schema.default_value(column)?)))
+        {
             row.set(folded(&column.name), left);
         }
         let passes = row.passes(check);

@@ -1,4 +1,4 @@
-//! Statements that change rows, alone or within others.
+//! Statements that change rows, by themselves or within others.
 
 use sqlparser::ast::{
     CascadeOption, FromTable, ObjectName, Query, SetExpr, Statement, TableFactor, TableObject,
@@ -6,7 +6,7 @@ use sqlparser::ast::{
 
 use super::Rule;
 use super::judge::{Here, Judged};
-use super::names::{plain, written};
+use super::names::{normalized, unqualified};
 
 /// Where Alembic keeps the revision of the schema: no service reads it.
 const REVISION: &str = "alembic_version";
@@ -40,7 +40,7 @@ impl Here<'_> {
                     // It empties all tables that refer to this one.
                     if matches!(truncate.cascade, Some(CascadeOption::Cascade)) {
                         judged.rules.push(Rule::Cascade {
-                            what: format!("TRUNCATE {} CASCADE", plain(&table.name)),
+                            what: format!("TRUNCATE {} CASCADE", unqualified(&table.name)),
                         });
                     }
                 }
@@ -74,9 +74,11 @@ impl Here<'_> {
 
     /// Rows of a table that this file makes may be filled at once.
     fn data(&self, table: &ObjectName, judged: &mut Judged) {
-        let is_revision = plain(table).eq_ignore_ascii_case(REVISION);
-        if !is_revision && !self.new.contains(&written(table)) {
-            judged.rules.push(Rule::DataChanged { table: plain(table) });
+        let is_revision = unqualified(table).eq_ignore_ascii_case(REVISION);
+        if !is_revision && !self.new.contains(&normalized(table)) {
+            judged.rules.push(Rule::DataChanged {
+                table: unqualified(table),
+            });
         }
     }
 

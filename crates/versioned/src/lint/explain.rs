@@ -1,4 +1,4 @@
-//! Rules, explained: what each finds, what goes wrong without it, and what to write instead.
+//! Explanations of rules: what each finds, what goes wrong without it, and what to write instead.
 
 /// A rule in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What an expression comes to, as far as that is certain.
+//! The value of an expression, as far as it is certain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use sqlparser::ast::{
     FunctionArguments, UnaryOperator, Value,
 };
 
-use super::names::{folded, plain};
+use super::names::{folded, unqualified};
 
 /// What an expression comes to in each row that older services write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(super) struct Row {
 
 impl Row {
     /// One in which these columns are empty.
-    pub(super) fn without(empty: BTreeSet<String>) -> Self {
+    pub(super) fn with_empty(empty: BTreeSet<String>) -> Self {
         Self {
             columns: empty.into_iter().map(|column| (column, Outcome::Null)).collect(),
             asked: BTreeSet::new(),
@@ -205,7 +205,7 @@ pub(super) fn outcome(value: &Expr) -> Option<Outcome> {
 /// Whether a column of this type has exactly this value after it was written.
 pub(super) fn keeps(outcome: &Outcome, data_type: &DataType) -> bool {
     match outcome {
-        Outcome::Number(_) => whole(data_type).is_some() && fits(outcome, data_type),
+        Outcome::Number(_) => max_integer(data_type).is_some() && fits(outcome, data_type),
         // Blanks at the end may be cut off.
         Outcome::Text(text) => {
             let is_text = matches!(
@@ -221,7 +221,7 @@ pub(super) fn keeps(outcome: &Outcome, data_type: &DataType) -> bool {
 
 /// The largest whole number of a type.
 #[expect(clippy::wildcard_enum_match_arm, reason = "others are not whole numbers")]
-fn whole(data_type: &DataType) -> Option<i64> {
+fn max_integer(data_type: &DataType) -> Option<i64> {
     match data_type {
         DataType::SmallInt(_) | DataType::Int2(_) => Some(i64::from(i16::MAX)),
         DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => Some(i64::from(i32::MAX)),
@@ -233,7 +233,9 @@ fn whole(data_type: &DataType) -> Option<i64> {
 /// Whether a number or a text is not too large for a type. Other types are tried by the database itself where the default is set.
 pub(super) fn fits(outcome: &Outcome, data_type: &DataType) -> bool {
     match (outcome, data_type) {
-        (Outcome::Number(number), _) => whole(data_type).is_none_or(|most| (-most..=most).contains(number)),
+        (Outcome::Number(number), _) => {
+            max_integer(data_type).is_none_or(|most| (-most..=most).contains(number))
+        }
         (
             Outcome::Text(text),
             DataType::Varchar(Some(length))
@@ -274,7 +276,7 @@ pub(super) fn never_fails(value: &Expr) -> bool {
     }
     match value {
         Expr::Function(function) => {
-            let name = plain(&function.name).to_lowercase();
+            let name = unqualified(&function.name).to_lowercase();
             SURE.contains(&name.as_str())
         }
         // Of these: a time, a number, an identifier as text.
@@ -440,7 +442,7 @@ pub(super) fn null(value: &Expr) -> bool {
 pub(super) fn distinct(value: &Expr) -> bool {
     match value {
         Expr::Function(function) => {
-            let name = plain(&function.name);
+            let name = unqualified(&function.name);
             ["gen_random_uuid", "nextval"]
                 .iter()
                 .any(|known| name.eq_ignore_ascii_case(known))

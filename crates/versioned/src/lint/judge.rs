@@ -1,10 +1,10 @@
-//! What each statement does to those who still work on the schema.
+//! The effect of each statement on services that still use the schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use sqlparser::ast::{AlterTableOperation, AlterTypeOperation, ObjectName, Statement};
 
-use super::names::{Name, plain, written};
+use super::names::{Name, normalized, unqualified};
 use super::parse::{Command, Unparsed};
 use super::schema::{Reference, Schema, Step};
 use super::session;
@@ -62,11 +62,11 @@ impl<'a> Here<'a> {
         match command {
             Command::Sql(statement) => return self.sql(statement),
             Command::DropConcurrently(index) => {
-                self.alone("DROP INDEX CONCURRENTLY", &mut judged);
+                self.outside_transaction("DROP INDEX CONCURRENTLY", &mut judged);
                 self.drop_index(index, &mut judged);
                 // It waits for others, and keeps nobody from the table.
                 judged.locks.clear();
-                self.schema.forget_index(&written(index));
+                self.schema.forget_index(&normalized(index));
             }
             Command::Pragma { name, value } => pragma(name, value, &mut judged),
             Command::Attach { table, partition } => self.attach(table, partition, &mut judged),
@@ -76,7 +76,7 @@ impl<'a> Here<'a> {
                 concurrently,
             } => {
                 if *concurrently {
-                    self.alone("DETACH PARTITION CONCURRENTLY", &mut judged);
+                    self.outside_transaction("DETACH PARTITION CONCURRENTLY", &mut judged);
                 }
                 self.detach(table, partition, *concurrently, &mut judged);
             }
@@ -97,7 +97,7 @@ impl<'a> Here<'a> {
             Statement::AlterTable(alter) => self.alter(alter, &mut judged),
             Statement::CreateIndex(index) => {
                 if index.concurrently {
-                    self.alone("CREATE INDEX CONCURRENTLY", &mut judged);
+                    self.outside_transaction("CREATE INDEX CONCURRENTLY", &mut judged);
                 }
                 self.index(index, &mut judged);
             }
@@ -109,7 +109,7 @@ impl<'a> Here<'a> {
                 ..
             } => self.drop(*object_type, names, table.as_ref(), *cascade, &mut judged),
             Statement::RenameTable(renames) => {
-                let names = renames.iter().map(|rename| plain(&rename.old_name));
+                let names = renames.iter().map(|rename| unqualified(&rename.old_name));
                 judged.rules.extend(names.map(|what| Rule::Renamed { what }));
             }
             Statement::Insert(_)
@@ -126,13 +126,13 @@ impl<'a> Here<'a> {
             Statement::Pragma { name, value, .. } => {
                 let value = value.as_ref().map(ToString::to_string).unwrap_or_default();
                 let value = value.trim_matches(['\'', '"']).to_lowercase();
-                pragma(&plain(name).to_lowercase(), &value, &mut judged);
+                pragma(&unqualified(name).to_lowercase(), &value, &mut judged);
             }
             Statement::StartTransaction { .. } => self.transaction = true,
             Statement::Commit { .. } => {
                 self.transaction = false;
                 // What was set for a transaction ends with it.
-                if self.schema.is_elsewhere() {
+                if self.schema.is_in_other_schema() {
                     self.go_elsewhere();
                 }
             }
@@ -152,7 +152,7 @@ impl<'a> Here<'a> {
                 self.function(name, *or_alter, &mut judged);
             }
             Statement::CreateTrigger(trigger)
-                if self.new.contains(&written(&trigger.table_name)) && !trigger.or_replace => {}
+                if self.new.contains(&normalized(&trigger.table_name)) && !trigger.or_replace => {}
             // These add something of which older services know nothing, or concern this connection only.
             Statement::CreateSchema { .. }
             | Statement::CreateSequence { .. }
@@ -176,7 +176,7 @@ impl<'a> Here<'a> {
                 });
             }
         }
-        self.schema.learn(statement);
+        self.schema.apply(statement);
         let unknown = |rule: &Rule| matches!(rule, Rule::UnknownStatement { .. });
         if judged.rules.iter().any(unknown) && !keeps_names(statement) {
             if moves(&statement.to_string()) {
@@ -189,7 +189,7 @@ impl<'a> Here<'a> {
     }
 
     /// What PostgreSQL refuses within a transaction.
-    fn alone(&self, what: &str, judged: &mut Judged) {
+    fn outside_transaction(&self, what: &str, judged: &mut Judged) {
         if self.transaction {
             let what = what.to_owned();
             judged.rules.push(Rule::InTransaction { what });
@@ -198,19 +198,19 @@ impl<'a> Here<'a> {
 
     /// A new one is called by nobody yet; one that replaces another is, unless this file has made that too.
     fn function(&mut self, name: &ObjectName, replaces: bool, judged: &mut Judged) {
-        if replaces && !self.functions.contains(&written(name)) {
+        if replaces && !self.functions.contains(&normalized(name)) {
             judged.rules.push(Rule::UnknownStatement {
                 statement: format!("CREATE OR REPLACE FUNCTION {name}"),
             });
         } else {
-            self.functions.insert(written(name));
+            self.functions.insert(normalized(name));
         }
     }
 
     /// Rows of older services come into the partition: it may refuse none that the table takes.
     fn attach(&mut self, table: &ObjectName, partition: &ObjectName, judged: &mut Judged) {
-        let name = written(partition);
-        if self.new.contains(&written(table)) {
+        let name = normalized(partition);
+        if self.new.contains(&normalized(table)) {
             return;
         }
         let requires = |table: &Name, column: &String| {
@@ -218,17 +218,17 @@ impl<'a> Here<'a> {
             known.is_some_and(|column| column.required)
         };
         let mut columns = self.schema.columns(&name).into_iter().flat_map(BTreeMap::keys);
-        let required = columns.any(|column| requires(&name, column) && !requires(&written(table), column));
+        let required = columns.any(|column| requires(&name, column) && !requires(&normalized(table), column));
         if !self.new.contains(&name) || self.strict.contains(&name) || required {
             judged.rules.push(Rule::Tightened {
                 what: format!(
                     "{}, which becomes a partition of {}, with its constraints and its bounds",
-                    plain(partition),
-                    plain(table)
+                    unqualified(partition),
+                    unqualified(table)
                 ),
             });
         }
-        self.gone(partition);
+        self.forget_new(partition);
     }
 
     fn detach(
@@ -238,18 +238,18 @@ impl<'a> Here<'a> {
         concurrently: bool,
         judged: &mut Judged,
     ) {
-        if self.new.contains(&written(table)) {
+        if self.new.contains(&normalized(table)) {
             return;
         }
         judged.rules.push(Rule::PartitionDetached {
-            partition: plain(partition),
-            table: plain(table),
+            partition: unqualified(partition),
+            table: unqualified(table),
         });
         if !concurrently {
             for of in [table, partition] {
                 judged.locks.push(Lock::short(
-                    &plain(of),
-                    format!("detaching the partition {}", plain(partition)),
+                    &unqualified(of),
+                    format!("detaching the partition {}", unqualified(partition)),
                     Mode::AccessExclusive,
                 ));
             }
@@ -267,9 +267,9 @@ impl<'a> Here<'a> {
     }
 
     /// What is called so now is not what this file has made.
-    pub(super) fn gone(&mut self, table: &ObjectName) {
-        self.new.remove(&written(table));
-        self.made.remove(&written(table));
+    pub(super) fn forget_new(&mut self, table: &ObjectName) {
+        self.new.remove(&normalized(table));
+        self.made.remove(&normalized(table));
     }
 
     /// Nobody knows what is called how by now.

@@ -1,4 +1,4 @@
-//! Layouts: how tools name the files of their migrations, and in which order they carry them out.
+//! Layouts: how migration tools name their files, and the order in which they run.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ impl Layout {
     ];
 
     /// Its word: `plain`, `sqlx`, `diesel`, `prisma`, `refinery`, `flyway`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Sqlx => "sqlx",
@@ -56,7 +56,7 @@ impl Layout {
             return Self::Prisma;
         }
         let sql = paths.iter().filter(|path| is_sql(path));
-        let named: Vec<Option<Named<'_>>> = sql.map(|path| named(path)).collect();
+        let named: Vec<Option<Named<'_>>> = sql.map(|path| parse_name(path)).collect();
         if named.is_empty() || named.iter().any(Option::is_none) {
             return Self::Plain;
         }
@@ -76,7 +76,7 @@ impl Layout {
 
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -84,9 +84,9 @@ impl FromStr for Layout {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|layout| layout.word() == word);
+        let found = Self::ALL.into_iter().find(|layout| layout.as_str() == word);
         found.ok_or_else(|| {
-            let words = Self::ALL.map(Self::word).join(", ");
+            let words = Self::ALL.map(Self::as_str).join(", ");
             format!("no layout is called {word:?}; those are {words}")
         })
     }
@@ -107,7 +107,7 @@ pub struct Ordered {
 
 impl Ordered {
     /// How many migrations have been carried out when this one has: one of its names, or of its versions.
-    pub fn carried_out(&self, last: &str) -> Option<usize> {
+    pub fn applied_count(&self, last: &str) -> Option<usize> {
         let found = |names: &Vec<String>| names.iter().any(|name| name == last);
         Some(self.names.iter().rposition(found)? + 1)
     }
@@ -225,7 +225,7 @@ fn place(layout: Layout, path: &str) -> Place<'_> {
             _ => Place::LeftOut,
         },
         Layout::Refinery | Layout::Flyway => {
-            let Some(named) = named(path) else {
+            let Some(named) = parse_name(path) else {
                 return Place::LeftOut;
             };
             match named.kind {
@@ -258,7 +258,7 @@ struct Named<'a> {
     version: &'a str,
 }
 
-fn named(path: &str) -> Option<Named<'_>> {
+fn parse_name(path: &str) -> Option<Named<'_>> {
     let base = path.rsplit('/').next().unwrap_or(path);
     let kind = base
         .chars()

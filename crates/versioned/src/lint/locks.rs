@@ -1,4 +1,5 @@
-//! What locks a table on PostgreSQL, by its documentation of `ALTER TABLE`, `CREATE INDEX` and explicit locking.
+//! Which statements lock a table on PostgreSQL, by its documentation of `ALTER TABLE`, `CREATE INDEX` and
+//! explicit locking.
 
 use std::fmt;
 

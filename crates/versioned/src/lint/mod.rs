@@ -95,7 +95,7 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, rule } = self;
-        write!(f, "{file}:{line}: {}: {rule}; {}", rule.word(), rule.instead())
+        write!(f, "{file}:{line}: {}: {rule}; {}", rule.as_str(), rule.instead())
     }
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for Waived {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { finding, reason, .. } = self;
         let Finding { file, rule, .. } = finding;
-        write!(f, "{}: {rule}; accepted: {reason} (`{file}`)", rule.word())
+        write!(f, "{}: {rule}; accepted: {reason} (`{file}`)", rule.as_str())
     }
 }
 
@@ -237,14 +237,14 @@ impl Linter<'_> {
             let mut unjudged = Report::default();
             let into = if judged { &mut report } else { &mut unjudged };
             into.judged += 1;
-            let stays = self.one(migration, &brought, transaction, &mut schema, into);
+            let stays = self.lint_migration(migration, &brought, transaction, &mut schema, into);
             open = (stays && !migration.transaction).then_some(migration.file.as_str());
         }
         report
     }
 
     /// Answers whether a transaction is open at its end.
-    fn one(
+    fn lint_migration(
         &self,
         migration: &Migration,
         brought: &Brought,
@@ -279,13 +279,13 @@ impl Linter<'_> {
                     here.unparsable(unparsed)
                 }
             };
-            let broken: Vec<&str> = judged.rules.iter().map(Rule::word).collect();
+            let broken: Vec<&str> = judged.rules.iter().map(Rule::as_str).collect();
             let (of_this, others): (Vec<_>, Vec<_>) = waivers
                 .into_iter()
                 .partition(|waiver| waiver.before == written.first);
             waivers = others;
             for rule in judged.rules {
-                let reason = of_this.iter().find_map(|waiver| waiver.reason(rule.word()));
+                let reason = of_this.iter().find_map(|waiver| waiver.reason(rule.as_str()));
                 let finding = at(line, rule);
                 match reason.filter(|_| !open) {
                     None => findings.push(finding),
@@ -297,7 +297,7 @@ impl Linter<'_> {
                 }
             }
             for waiver in of_this {
-                let why = waiver.refused(&broken, open);
+                let why = waiver.refusal(&broken, open);
                 findings.extend(why.map(|why| at(waiver.line, Rule::WaiverRefused { why })));
             }
             if open {

@@ -6,7 +6,7 @@ use sqlparser::ast::{Expr, Ident, IndexColumn, ObjectName};
 /// where it is looked for depends on the connection.
 pub(super) type Name = Vec<String>;
 
-pub(super) fn written(name: &ObjectName) -> Name {
+pub(super) fn normalized(name: &ObjectName) -> Name {
     let parts = name.0.iter().map(|part| match part.as_ident() {
         Some(ident) => folded(ident),
         None => part.to_string(),
@@ -15,7 +15,7 @@ pub(super) fn written(name: &ObjectName) -> Name {
 }
 
 /// A name without quotes and without its schema.
-pub(super) fn plain(name: &ObjectName) -> String {
+pub(super) fn unqualified(name: &ObjectName) -> String {
     let last = name.0.last().map(ToString::to_string).unwrap_or_default();
     last.trim_matches(['"', '`']).to_owned()
 }

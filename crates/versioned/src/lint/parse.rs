@@ -27,7 +27,7 @@ impl Dialect {
     pub const ALL: [Self; 3] = [Self::PostgreSql, Self::Sqlite, Self::MySql];
 
     /// Its word: `postgresql`, `mysql`, `sqlite`.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::PostgreSql => "postgresql",
             Self::MySql => "mysql",
@@ -46,7 +46,7 @@ impl Dialect {
 
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Dialect {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|dialect| dialect.word() == word);
+        let found = Self::ALL.into_iter().find(|dialect| dialect.as_str() == word);
         found.ok_or_else(|| format!("no dialect is called {word:?}; those are postgresql, mysql, sqlite"))
     }
 }
@@ -123,13 +123,13 @@ pub(super) fn statements(text: &str, dialect: Option<Dialect>) -> Result<Parsed,
     let first = tried
         .next()
         .unwrap_or_else(|| parse(text, Dialect::PostgreSql.grammar()));
-    if understood(&first) {
+    if is_understood(&first) {
         return first;
     }
-    tried.find(understood).unwrap_or(first)
+    tried.find(is_understood).unwrap_or(first)
 }
 
-fn understood(parsed: &Result<Parsed, (u64, String)>) -> bool {
+fn is_understood(parsed: &Result<Parsed, (u64, String)>) -> bool {
     let statements = parsed.as_ref().map(|parsed| &parsed.statements);
     statements.is_ok_and(|statements| statements.iter().all(|written| written.command.is_ok()))
 }
@@ -158,11 +158,11 @@ fn parse_from(
         while parser.consume_token(&Token::SemiColon) {}
         let rest = tokens.iter().enumerate().skip(begin + parser.index());
         let (first, token) = { rest }.find(|(_, token)| !matches!(token.token, Token::Whitespace(_)))?;
-        let (command, next) = match whole(&mut parser) {
+        let (command, next) = match complete_statement(&mut parser) {
             Ok(statement) => (Ok(Command::Sql(Box::new(statement))), None),
             Err(error) => {
                 let end = end(&tokens[first..]);
-                let ours = end.and_then(|end| ours(&tokens[first..first + end], dialect));
+                let ours = end.and_then(|end| own_command(&tokens[first..first + end], dialect));
                 let command = ours.ok_or_else(|| Unparsed {
                     why: error.to_string(),
                     open: end.is_none(),
@@ -182,7 +182,7 @@ fn parse_from(
 }
 
 /// A statement up to its end: without that, what is left of it would be read as the next one.
-fn whole(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
+fn complete_statement(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
     let statement = parser.parse_statement()?;
     let next = parser.peek_token();
     if next.token == Token::SemiColon || next.token == Token::EOF {
@@ -194,7 +194,7 @@ fn whole(parser: &mut Parser<'_>) -> Result<Statement, ParserError> {
 }
 
 /// What sqlparser does not know and we do, of the tokens of one statement.
-fn ours(tokens: &[TokenWithSpan], dialect: &dyn sqlparser::dialect::Dialect) -> Option<Command> {
+fn own_command(tokens: &[TokenWithSpan], dialect: &dyn sqlparser::dialect::Dialect) -> Option<Command> {
     let mut parser = Parser::new(dialect).with_tokens_with_locations(tokens.to_vec());
     if parser.parse_keyword(Keyword::PRAGMA) {
         return pragma(&mut parser);

@@ -1,8 +1,8 @@
-//! Foreign keys: what they refuse of older services.
+//! Foreign keys: the statements of older services that they refuse.
 //!
-//! A foreign key binds both tables. Of the one that refers it refuses rows without a partner; of the other it refuses to
-//! delete a row, or to change its key, while a row refers to it. Older services delete what they know, whatever newer ones have
-//! made refer to it.
+//! A foreign key binds both tables. In the referring table it refuses rows without a partner; in the other it
+//! refuses to delete a row, or to change its key, while a row refers to it. Older services delete the rows
+//! that they know, even if newer services have made rows that refer to them.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use sqlparser::ast::{ConstraintReferenceMatchKind, ForeignKeyConstraint, Referen
 
 use super::Rule;
 use super::judge::{Here, Judged};
-use super::names::{Name, folded, plain, written};
+use super::names::{Name, folded, normalized, unqualified};
 use super::schema::{Held, Reference};
 
 impl Here<'_> {
@@ -67,7 +67,7 @@ impl Here<'_> {
                 what: format!(
                     "a foreign key of {} to {}",
                     from.last().map_or("", String::as_str),
-                    plain(&key.foreign_table)
+                    unqualified(&key.foreign_table)
                 ),
             });
         }
@@ -89,7 +89,7 @@ impl Here<'_> {
     }
 
     fn reference(&self, from: &Name, key: &ForeignKeyConstraint, required: bool) -> Reference {
-        let to = written(&key.foreign_table);
+        let to = normalized(&key.foreign_table);
         let allows = |action: &Option<ReferentialAction>| match action {
             Some(ReferentialAction::Cascade) => true,
             Some(ReferentialAction::SetNull) => !required,
@@ -111,7 +111,7 @@ impl Here<'_> {
         };
         let refuses = refused.map(|refused| Rule::ForeignKey {
             from: from.last().cloned().unwrap_or_default(),
-            to: plain(&key.foreign_table),
+            to: unqualified(&key.foreign_table),
             refused: refused.to_owned(),
         });
         Reference {

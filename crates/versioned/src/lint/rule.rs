@@ -1,4 +1,4 @@
-//! What a migration may break, in words.
+//! The rules that a migration may break, and their messages.
 
 use std::fmt;
 
@@ -126,7 +126,7 @@ fn as_text<T: fmt::Display, S: serde::Serializer>(value: &T, to: S) -> Result<S:
 
 impl Rule {
     /// Its word.
-    pub fn word(&self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             Self::ReleaseMissing => "release-missing",
             Self::ReleaseUnknown { .. } => "release-unknown",

@@ -60,7 +60,7 @@ fn lock_rule() -> Value {
 fn result(finding: &Finding, reason: Option<&String>) -> Value {
     let Finding { file, line, rule } = finding;
     let mut result = json!({
-        "ruleId": rule.word(),
+        "ruleId": rule.as_str(),
         "level": "error",
         "message": {"text": format!("{rule}; {}", rule.instead())},
         "locations": [location(file, *line)],
@@ -99,13 +99,13 @@ pub fn annotations(report: &Report) -> Vec<String> {
     let findings = report.findings.iter().map(|finding| {
         let Finding { file, line, rule } = finding;
         let text = format!("{rule}; {}", rule.instead());
-        annotation("error", file, *line, rule.word(), &text)
+        annotation("error", file, *line, rule.as_str(), &text)
     });
     let waived = report.waived.iter().map(|waived| {
         let Waived { finding, reason, .. } = waived;
         let Finding { file, line, rule } = finding;
         let text = format!("{rule}; accepted: {reason}");
-        annotation("notice", file, *line, rule.word(), &text)
+        annotation("notice", file, *line, rule.as_str(), &text)
     });
     let locks = report
         .locks

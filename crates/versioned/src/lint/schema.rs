@@ -1,5 +1,5 @@
-//! What the migrations themselves have made so far, by name: of an index or a constraint that they did not make, nobody
-//! knows here whether it keeps duplicates out.
+//! The schema that the migrations themselves have made so far, by name: whether another index or constraint
+//! enforces uniqueness is unknown here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use sqlparser::ast::{
 };
 
 use super::expressions::{Outcome, keeps, null, outcome};
-use super::names::{Name, beside, folded, indexed, written};
+use super::names::{Name, beside, folded, indexed, normalized};
 use super::rule::Rule;
 use super::types::{Domain, Type, built_in, serial};
 use crate::manifest::Place;
@@ -83,12 +83,12 @@ pub(super) struct Schema {
 
 impl Schema {
     pub(super) fn index(&self, name: &ObjectName) -> Option<&Index> {
-        self.indexes.get(&written(name))
+        self.indexes.get(&normalized(name))
     }
 
     /// Whether this constraint is a check or a foreign key.
-    pub(super) fn is_loose(&self, table: &ObjectName, constraint: &Ident) -> bool {
-        self.loose.contains(&(written(table), folded(constraint)))
+    pub(super) fn is_check_or_foreign_key(&self, table: &ObjectName, constraint: &Ident) -> bool {
+        self.loose.contains(&(normalized(table), folded(constraint)))
     }
 
     /// The index of a table, by its name without the schema.
@@ -134,7 +134,7 @@ impl Schema {
         let DataType::Custom(name, _) = data_type else {
             return Type::Plain;
         };
-        match self.types.get(&written(name)) {
+        match self.types.get(&normalized(name)) {
             Some(Some(domain)) => Type::Domain(domain),
             Some(None) => Type::Plain,
             None if built_in(data_type) => Type::Plain,
@@ -144,7 +144,7 @@ impl Schema {
 
     /// What older services leave in a column that is added, if that is certain.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other options may fill it")]
-    pub(super) fn left_in(&self, column: &ColumnDef) -> Option<Outcome> {
+    pub(super) fn default_value(&self, column: &ColumnDef) -> Option<Outcome> {
         let mut default = None;
         for option in &column.options {
             match &option.option {
@@ -179,7 +179,7 @@ impl Schema {
         self.indexes.remove(index);
     }
 
-    pub(super) fn is_elsewhere(&self) -> bool {
+    pub(super) fn is_in_other_schema(&self) -> bool {
         self.elsewhere
     }
 
@@ -208,20 +208,21 @@ impl Schema {
         clippy::wildcard_enum_match_arm,
         reason = "what else no rule knows is forgotten by who judges it"
     )]
-    pub(super) fn learn(&mut self, statement: &Statement) {
+    pub(super) fn apply(&mut self, statement: &Statement) {
         // Those of ALTER TABLE are learned one by one.
         match statement {
             // What is made only if it is not there may be an old one.
             Statement::CreateTable(table) if !table.if_not_exists => self.create(table),
             Statement::CreateIndex(index) => self.create_index(index),
-            Statement::CreateType { name, .. } => drop(self.types.insert(written(name), None)),
+            Statement::CreateType { name, .. } => drop(self.types.insert(normalized(name), None)),
             Statement::CreateDomain(domain) => {
-                self.types.insert(written(&domain.name), Some(Domain::of(domain)));
+                self.types
+                    .insert(normalized(&domain.name), Some(Domain::of(domain)));
             }
             Statement::Drop {
                 object_type, names, ..
             } => {
-                for name in names.iter().map(written) {
+                for name in names.iter().map(normalized) {
                     match object_type {
                         ObjectType::Table => self.forget_table(&name),
                         ObjectType::Index => drop(self.indexes.remove(&name)),
@@ -234,7 +235,7 @@ impl Schema {
     }
 
     fn create(&mut self, table: &CreateTable) {
-        let name = written(&table.name);
+        let name = normalized(&table.name);
         self.forget_table(&name);
         // What it takes from elsewhere is not known.
         let whole = table.like.is_none() && table.query.is_none() && table.inherits.is_none();
@@ -252,9 +253,9 @@ impl Schema {
 
     fn create_index(&mut self, index: &CreateIndex) {
         let Some(name) = &index.name else { return };
-        let table = written(&index.table_name);
+        let table = normalized(&index.table_name);
         // It is made where its table is.
-        let mut name = written(name);
+        let mut name = normalized(name);
         if name.len() == 1 {
             name = beside(&table, name.remove(0));
         }
@@ -294,7 +295,7 @@ impl Schema {
                     return;
                 }
                 self.column(table, column_def);
-                if self.left_in(column_def) == Some(Outcome::Null) {
+                if self.default_value(column_def) == Some(Outcome::Null) {
                     self.empty.insert(name, step);
                 }
             }

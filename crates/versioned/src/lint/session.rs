@@ -1,4 +1,4 @@
-//! Settings: those of this connection, and those that others come under too.
+//! Settings: those of this connection, and those that affect others too.
 
 /// Parts of `SET` that reach beyond the connection: `MySQL`'s global and persistent variables, and what belongs to accounts.
 const BEYOND: [&str; 6] = [

@@ -8,7 +8,7 @@ use sqlparser::ast::{
 };
 
 use super::judge::{Here, Judged, beginning};
-use super::names::{Name, folded, indexed, plain, written};
+use super::names::{Name, folded, indexed, normalized, unqualified};
 use super::schema::Step;
 use super::{Lock, Mode, Releases, Rule};
 use crate::manifest::Deprecation;
@@ -16,24 +16,24 @@ use crate::manifest::deprecation::{TooEarly, may_leave_schema};
 
 impl Here<'_> {
     pub(super) fn create(&mut self, table: &CreateTable, judged: &mut Judged) {
-        let name = plain(&table.name);
+        let name = unqualified(&table.name);
         if let Some(query) = &table.query {
             self.query(query, judged);
         }
         if self.is_part(table, judged) {
-            self.gone(&table.name);
+            self.forget_new(&table.name);
         } else {
             // One that is made only if it is not there may be an old one.
             if !table.if_not_exists {
-                self.new.insert(written(&table.name));
+                self.new.insert(normalized(&table.name));
             }
-            self.made.insert(written(&table.name));
+            self.made.insert(normalized(&table.name));
         }
-        let from = written(&table.name);
+        let from = normalized(&table.name);
         let keys = foreign_keys(table);
         for key in &keys {
-            if !self.made.contains(&written(&key.foreign_table)) {
-                let other = plain(&key.foreign_table);
+            if !self.made.contains(&normalized(&key.foreign_table)) {
+                let other = unqualified(&key.foreign_table);
                 let what = format!("making {name} with a foreign key to it");
                 judged
                     .locks
@@ -57,11 +57,11 @@ impl Here<'_> {
 
     /// Whether it is a part of a table on which others work: then it is none that nobody works on.
     fn is_part(&self, table: &CreateTable, judged: &mut Judged) -> bool {
-        let name = plain(&table.name);
-        let is_old = |parent: &&ObjectName| !self.new.contains(&written(parent));
+        let name = unqualified(&table.name);
+        let is_old = |parent: &&ObjectName| !self.new.contains(&normalized(parent));
         if let Some(parent) = table.partition_of.as_ref().filter(is_old) {
             judged.locks.push(Lock::short(
-                &plain(parent),
+                &unqualified(parent),
                 format!("making its partition {name}"),
                 Mode::AccessExclusive,
             ));
@@ -81,7 +81,7 @@ impl Here<'_> {
                 judged.rules.push(Rule::Tightened {
                     what: format!(
                         "a constraint of {name}, which is a partition of {}",
-                        plain(parent)
+                        unqualified(parent)
                     ),
                 });
             }
@@ -92,7 +92,7 @@ impl Here<'_> {
     }
 
     pub(super) fn alter(&mut self, alter: &AlterTable, judged: &mut Judged) {
-        let table = written(&alter.name);
+        let table = normalized(&alter.name);
         if self.new.contains(&table) {
             for operation in &alter.operations {
                 self.alter_new(&table, operation, judged);
@@ -102,7 +102,7 @@ impl Here<'_> {
                 matches!(operation, AlterTableOperation::RenameTable { .. })
             };
             if alter.operations.iter().any(renamed) {
-                self.gone(&alter.name);
+                self.forget_new(&alter.name);
             }
             return;
         }
@@ -148,8 +148,8 @@ impl Here<'_> {
             _ => {}
         }
         for key in &keys {
-            if !self.made.contains(&written(&key.foreign_table)) {
-                let other = plain(&key.foreign_table);
+            if !self.made.contains(&normalized(&key.foreign_table)) {
+                let other = unqualified(&key.foreign_table);
                 let what = format!(
                     "adding a foreign key of {}",
                     table.last().map_or("", String::as_str)
@@ -168,7 +168,7 @@ impl Here<'_> {
     )]
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     fn operation(&mut self, of: &ObjectName, operation: &AlterTableOperation, judged: &mut Judged) {
-        let table = plain(of);
+        let table = unqualified(of);
         let short = |what: String| Lock::short(&table, what, Mode::AccessExclusive);
         let cascade = |judged: &mut Judged, behavior: &Option<DropBehavior>, what: String| {
             if matches!(behavior, Some(DropBehavior::Cascade)) {
@@ -193,7 +193,7 @@ impl Here<'_> {
                     judged
                         .locks
                         .push(short(format!("dropping the column {}", column.value)));
-                    if let Err(why) = self.may_drop(&written(of), Some(&column.value)) {
+                    if let Err(why) = self.check_drop(&normalized(of), Some(&column.value)) {
                         judged.rules.push(Rule::ColumnDroppedEarly {
                             column: format!("{table}.{}", column.value),
                             why,
@@ -229,7 +229,7 @@ impl Here<'_> {
                 judged
                     .locks
                     .push(short(format!("dropping the constraint {}", name.value)));
-                if !self.schema.is_loose(of, name) && !self.goes(&written(of), &[]) {
+                if !self.schema.is_check_or_foreign_key(of, name) && !self.is_dropped(&normalized(of), &[]) {
                     judged.rules.push(Rule::UniqueDropped {
                         what: format!("the constraint {} of {table}", name.value),
                     });
@@ -249,11 +249,11 @@ impl Here<'_> {
             | AlterTableOperation::SetOptionsParens { .. }
             | AlterTableOperation::DropForeignKey { .. } => {}
             AlterTableOperation::DropIndex { name } => {
-                let known = self.schema.index_of(&written(of), name);
+                let known = self.schema.index_of(&normalized(of), name);
                 let loose = known.is_some_and(|index| !index.unique);
                 if !loose
-                    && !self.goes(
-                        &written(of),
+                    && !self.is_dropped(
+                        &normalized(of),
                         known.map_or(&[][..], |index| index.columns.as_slice()),
                     )
                 {
@@ -280,7 +280,7 @@ impl Here<'_> {
                     .locks
                     .push(short(format!("renaming the constraint {}", old_name.value)));
                 // ON CONFLICT ON CONSTRAINT asks for one by its name.
-                if !self.schema.is_loose(of, old_name) {
+                if !self.schema.is_check_or_foreign_key(of, old_name) {
                     judged.rules.push(Rule::Renamed {
                         what: format!("the constraint {} of {table}", old_name.value),
                     });
@@ -305,21 +305,21 @@ impl Here<'_> {
         judged: &mut Judged,
     ) {
         for object in names {
-            let name = plain(object);
-            if cascade && !self.new.contains(&written(object)) {
+            let name = unqualified(object);
+            if cascade && !self.new.contains(&normalized(object)) {
                 judged.rules.push(Rule::Cascade {
                     what: format!("DROP {kind} {name} CASCADE"),
                 });
             }
             match kind {
-                ObjectType::Table if self.new.contains(&written(object)) => self.gone(object),
+                ObjectType::Table if self.new.contains(&normalized(object)) => self.forget_new(object),
                 ObjectType::Table => {
                     judged.locks.push(Lock::short(
                         &name,
                         "dropping it".to_owned(),
                         Mode::AccessExclusive,
                     ));
-                    if let Err(why) = self.may_drop(&written(object), None) {
+                    if let Err(why) = self.check_drop(&normalized(object), None) {
                         let table = object.to_string();
                         judged.rules.push(Rule::TableDroppedEarly { table, why });
                     }
@@ -330,7 +330,7 @@ impl Here<'_> {
                     Some(table) => {
                         let name = object.0.last().and_then(ObjectNamePart::as_ident).cloned();
                         let dropped = name.map(|name| AlterTableOperation::DropIndex { name });
-                        if let Some(dropped) = dropped.filter(|_| !self.new.contains(&written(table))) {
+                        if let Some(dropped) = dropped.filter(|_| !self.new.contains(&normalized(table))) {
                             self.operation(table, &dropped, judged);
                         }
                     }
@@ -343,10 +343,10 @@ impl Here<'_> {
     }
 
     pub(super) fn drop_index(&self, index: &ObjectName, judged: &mut Judged) {
-        let name = plain(index);
+        let name = unqualified(index);
         let may = match self.schema.index(index) {
             Some(known) if self.new.contains(&known.table) => return,
-            Some(known) if known.unique => self.goes(&known.table, &known.columns),
+            Some(known) if known.unique => self.is_dropped(&known.table, &known.columns),
             Some(_) => true,
             None => false,
         };
@@ -371,14 +371,15 @@ impl Here<'_> {
     }
 
     /// Whether this table, or one of these columns, may go with this release, and takes what is unique in it along.
-    fn goes(&self, table: &Name, columns: &[String]) -> bool {
+    fn is_dropped(&self, table: &Name, columns: &[String]) -> bool {
         let mut columns = columns.iter();
-        self.may_drop(table, None).is_ok() || columns.any(|column| self.may_drop(table, Some(column)).is_ok())
+        self.check_drop(table, None).is_ok()
+            || columns.any(|column| self.check_drop(table, Some(column)).is_ok())
     }
 
     /// Whether a column, or a whole table, may go with this release. One of another schema is another one.
-    fn may_drop(&self, table: &Name, column: Option<&str>) -> Result<(), TooEarly> {
-        if self.schema.is_elsewhere() && table.len() == 1 {
+    fn check_drop(&self, table: &Name, column: Option<&str>) -> Result<(), TooEarly> {
+        if self.schema.is_in_other_schema() && table.len() == 1 {
             return Err(TooEarly::NotDeprecated);
         }
         let (Releases::Declared { manifest, .. }, Step::Release(place)) = (self.releases, self.step) else {

@@ -1,9 +1,10 @@
-//! Types of columns: which of them refuse or change what older services leave in a column that they do not know.
+//! Types of columns: which of them refuse or change the values that older services leave in an unknown
+//! column.
 
 use sqlparser::ast::{CreateDomain, DataType, Expr, TableConstraint};
 
 use super::expressions::{Outcome, Row, null};
-use super::names::plain;
+use super::names::unqualified;
 
 /// A domain that a migration has made.
 #[derive(Debug, Clone)]
@@ -51,7 +52,7 @@ impl Domain {
     }
 
     /// Whether it takes this value for certain.
-    pub(super) fn takes(&self, value: &Outcome) -> bool {
+    pub(super) fn accepts(&self, value: &Outcome) -> bool {
         let mut row = Row::default();
         row.set("value".to_owned(), value.clone());
         !self.other && self.checks.iter().all(|check| row.passes(check))
@@ -108,7 +109,7 @@ pub(super) fn built_in(data_type: &DataType) -> bool {
     let DataType::Custom(name, _) = data_type else {
         return true;
     };
-    let name = plain(name).to_lowercase();
+    let name = unqualified(name).to_lowercase();
     serial_name(&name) || BUILT_IN.contains(&name.as_str())
 }
 
@@ -117,7 +118,7 @@ pub(super) fn serial(data_type: &DataType) -> bool {
     let DataType::Custom(name, _) = data_type else {
         return false;
     };
-    serial_name(&plain(name).to_lowercase())
+    serial_name(&unqualified(name).to_lowercase())
 }
 
 fn serial_name(name: &str) -> bool {

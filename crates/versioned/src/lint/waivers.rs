@@ -1,5 +1,5 @@
-//! What is accepted although it breaks a rule, with the reason, by a comment before the statement:
-//! `-- stagger: allow RULE: REASON`.
+//! Waivers: a broken rule is accepted with a reason, by a comment before the statement: `-- stagger: allow
+//! RULE: REASON`.
 
 use sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
@@ -40,7 +40,7 @@ impl Waiver {
     }
 
     /// Why it cannot be accepted, before a statement that breaks these rules, or one whose end is not certain.
-    pub(super) fn refused(&self, broken: &[&str], open: bool) -> Option<String> {
+    pub(super) fn refusal(&self, broken: &[&str], open: bool) -> Option<String> {
         match &self.said {
             Err(why) => Some(why.clone()),
             Ok(_) if open => Some("where the statement ends is unknown".to_owned()),

@@ -1,4 +1,4 @@
-//! What can be wrong with a manifest. All faults are found at once, each with its place.
+//! Faults of a manifest. All are found at once, each with its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -236,7 +236,7 @@ pub(super) fn checked(declared: Declared) -> Result<Manifest, Faults> {
         }
     }
     let stops = stops_of(&lines, stops, &mut faults);
-    known(&lines, &deprecations, &mut faults);
+    check_deprecations_known(&lines, &deprecations, &mut faults);
     let Some(current) = current.filter(|_| faults.is_empty()) else {
         return Err(Faults(faults));
     };
@@ -247,7 +247,7 @@ pub(super) fn checked(declared: Declared) -> Result<Manifest, Faults> {
         jumps: pairs,
         stops,
     };
-    too_early(&manifest, &mut faults);
+    check_removals(&manifest, &mut faults);
     if faults.is_empty() {
         Ok(manifest)
     } else {
@@ -288,7 +288,7 @@ fn stops_of(lines: &[Line], stops: Vec<Stop>, faults: &mut Vec<Fault>) -> Vec<Ch
     checked
 }
 
-fn known(lines: &[Line], deprecations: &[Deprecation], faults: &mut Vec<Fault>) {
+fn check_deprecations_known(lines: &[Line], deprecations: &[Deprecation], faults: &mut Vec<Fault>) {
     let objects: BTreeSet<&String> = lines.iter().flat_map(|line| line.objects.keys()).collect();
     for deprecation in deprecations {
         place(lines, "a deprecation", &deprecation.release, faults);
@@ -454,7 +454,7 @@ fn forward(lines: &[Line], where_: &str, from: Place, to: Place, faults: &mut Ve
     }
 }
 
-fn too_early(manifest: &Manifest, faults: &mut Vec<Fault>) {
+fn check_removals(manifest: &Manifest, faults: &mut Vec<Fault>) {
     for deprecation in &manifest.deprecations {
         let deprecated = find(&manifest.lines, &deprecation.release);
         let removed = deprecation

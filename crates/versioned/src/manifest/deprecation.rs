@@ -1,9 +1,9 @@
-//! When something deprecated may go: the rule of the releases, in one place.
+//! When something deprecated may be removed: the rule of the releases, in one place.
 //!
-//! A thing that is deprecated stays for at least three months and across the end of a cycle, so nothing is both deprecated
-//! and removed between two named releases (the tag `assert:follows-standard-deprecation` of `OpenStack`, by which Ironic is bound).
-//! A column stays one named release longer than its field: services of that release still run on the newer schema, and
-//! those before it would ask for the column.
+//! It stays for at least three months and across the end of a cycle, so nothing is both deprecated and
+//! removed between two named releases (the tag `assert:follows-standard-deprecation` of `OpenStack`, which
+//! Ironic follows). A column stays one named release longer than its field: services of that release still
+//! run on the newer schema, and earlier ones select the column.
 
 use std::fmt;
 
@@ -79,7 +79,7 @@ pub fn may_leave_objects(
     at: Place,
     day: Option<Date>,
 ) -> Result<(), TooEarly> {
-    if !named_in(manifest, deprecated, at) {
+    if !cycle_ended_in(manifest, deprecated, at) {
         return Err(TooEarly::Cycle {
             deprecated: manifest.label(deprecated),
         });
@@ -99,7 +99,7 @@ pub fn may_leave_schema(manifest: &Manifest, removed: Option<Place>, at: Place) 
     match removed {
         None => Err(TooEarly::StillUsed),
         Some(removed) if removed > at => Err(TooEarly::StillUsed),
-        Some(removed) if !named_in(manifest, removed, at) => Err(TooEarly::OneMoreRelease {
+        Some(removed) if !cycle_ended_in(manifest, removed, at) => Err(TooEarly::OneMoreRelease {
             removed: manifest.label(removed),
         }),
         Some(_) => Ok(()),
@@ -107,8 +107,8 @@ pub fn may_leave_schema(manifest: &Manifest, removed: Option<Place>, at: Place) 
 }
 
 /// Whether a cycle ended at `from` or later, and before `to`.
-fn named_in(manifest: &Manifest, from: Place, to: Place) -> bool {
+fn cycle_ended_in(manifest: &Manifest, from: Place, to: Place) -> bool {
     manifest
         .places()
-        .any(|place| from <= place && place < to && manifest.named(place))
+        .any(|place| from <= place && place < to && manifest.is_named(place))
 }

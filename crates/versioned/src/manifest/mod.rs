@@ -1,8 +1,8 @@
 //! The manifest: which versions belong to which release, and which release may upgrade to which.
 //!
-//! It is written by hand when a release is made, as data ([`Declared`], in TOML or JSON), and checked when it is read
-//! ([`Manifest::new`]): what a program relies on from then on has no holes. [`check`] names every fault, [`upgrade`] answers
-//! whether one release may follow another.
+//! It is written by hand when a release is made, as data ([`Declared`], in TOML or JSON), and checked when it
+//! is read ([`Manifest::new`]), so that a program can rely on it. [`check`] reports every fault, [`upgrade`]
+//! answers whether one release may follow another.
 
 mod check;
 pub mod deprecation;
@@ -279,7 +279,7 @@ impl Line {
     }
 
     /// Whether it ends a cycle.
-    fn named(&self) -> bool {
+    fn is_named(&self) -> bool {
         self.number.is_some() && !self.names.is_empty()
     }
 }
@@ -293,7 +293,7 @@ impl Manifest {
     /// The release of a name or a number, also with a patch: `29.0.6` is a patch of 29.0.
     pub fn find(&self, asked: &str) -> Result<Named, UnknownRelease> {
         find(&self.lines, asked).ok_or_else(|| {
-            let known = self.known();
+            let known = self.names_and_numbers();
             let nearest = crate::nearest(asked, known.iter().map(String::as_str)).map(str::to_owned);
             UnknownRelease {
                 asked: asked.to_owned(),
@@ -304,7 +304,7 @@ impl Manifest {
     }
 
     /// All names and numbers, oldest release first.
-    pub fn known(&self) -> Vec<String> {
+    pub fn names_and_numbers(&self) -> Vec<String> {
         self.lines.iter().flat_map(Line::answers).collect()
     }
 
@@ -324,8 +324,8 @@ impl Manifest {
     }
 
     /// Whether it has a name, which is the end of a cycle.
-    pub fn named(&self, place: Place) -> bool {
-        self.line(place).named()
+    pub fn is_named(&self, place: Place) -> bool {
+        self.line(place).is_named()
     }
 
     /// When it was made; unreleased code was not.
@@ -354,7 +354,7 @@ impl Manifest {
     }
 
     /// The first release that may hold this version of the object.
-    pub fn since(&self, object: &str, version: Version) -> Option<Place> {
+    pub fn first_release_with(&self, object: &str, version: Version) -> Option<Place> {
         self.places().find(|place| {
             let versions = self.line(*place).objects.get(object);
             versions

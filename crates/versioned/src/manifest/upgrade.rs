@@ -84,8 +84,8 @@ impl Manifest {
                 patch_first: self.patch_first(from, to),
             }),
             Err(why) => Err(Refused {
-                from: self.shown(from),
-                to: self.shown(to),
+                from: self.release_text(from),
+                to: self.release_text(to),
                 first: self.first_on_the_way(from.place, to.place),
                 why,
             }),
@@ -100,11 +100,11 @@ impl Manifest {
                 _ => Ok(Step::Patch),
             };
         }
-        self.between(from.place, to.place)
+        self.step_between(from.place, to.place)
     }
 
     /// From one release to another.
-    fn between(&self, from: Place, to: Place) -> Result<Step, Why> {
+    fn step_between(&self, from: Place, to: Place) -> Result<Step, Why> {
         if to < from {
             return Err(Why::Backwards);
         }
@@ -117,7 +117,7 @@ impl Manifest {
         }
         let passed_over = self
             .places()
-            .any(|place| from < place && place < to && self.named(place));
+            .any(|place| from < place && place < to && self.is_named(place));
         match (passed_over, self.line(to).number) {
             (false, Some(_)) => Ok(Step::Next),
             (false, None) => Ok(Step::Unreleased),
@@ -137,7 +137,7 @@ impl Manifest {
             }
             // Farthest first, so that the first way found is the one with the longest first step.
             for next in self.places().rev().filter(|next| *next > at) {
-                if !firsts.contains_key(&next) && self.between(at, next).is_ok() {
+                if !firsts.contains_key(&next) && self.step_between(at, next).is_ok() {
                     let first = firsts.get(&at).copied().unwrap_or(next);
                     firsts.insert(next, first);
                     open.push_back(next);
@@ -159,7 +159,7 @@ impl Manifest {
         })
     }
 
-    fn shown(&self, named: Named) -> String {
+    fn release_text(&self, named: Named) -> String {
         let line = self.line(named.place);
         match (line.number, named.patch) {
             (Some(number), Some(patch)) => format!("{number}.{patch}"),

@@ -1,4 +1,4 @@
-//! In what the databases differ.
+//! Differences between the databases.
 
 use super::Engine;
 
@@ -36,7 +36,7 @@ impl Dialect {
     }
 
     /// The place of the argument of that number, counted from 1.
-    pub(super) fn place(self, number: usize) -> String {
+    pub(super) fn argument(self, number: usize) -> String {
         match self {
             Self::Sqlite | Self::Postgres => format!("${number}"),
             Self::Mysql => "?".to_owned(),

@@ -1,4 +1,5 @@
-//! What statements run on: a store, which takes a connection for each, or a connection or transaction of the caller's.
+//! Executors of statements: a store, which takes a connection for each, or the caller's connection or
+//! transaction.
 
 use std::ops::{Deref, DerefMut};
 
@@ -94,7 +95,7 @@ impl<'a> From<&'a mut Transaction<'_, Any>> for Executor<'a> {
 
 impl<'a> Executor<'a> {
     /// The same once more.
-    pub(super) fn again(&mut self) -> Executor<'_> {
+    pub(super) fn retry_delay(&mut self) -> Executor<'_> {
         Executor(match &mut self.0 {
             Inner::Store(store) => Inner::Store(store),
             Inner::Connection(connection) => Inner::Connection(connection),

@@ -1,4 +1,4 @@
-//! Kinds of columns: how a value of JSON stands in them.
+//! Kinds of columns: how they store a JSON value.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -169,7 +169,7 @@ impl Kind {
     }
 
     /// What stands in a statement for an argument of this kind.
-    pub(super) fn written(self, dialect: Dialect, place: &str) -> String {
+    pub(super) fn placeholder(self, dialect: Dialect, place: &str) -> String {
         match (self, dialect) {
             (Self::Json, Dialect::Postgres) => format!("CAST({place} AS JSONB)"),
             (Self::Timestamp, Dialect::Postgres) => format!("CAST({place} AS TIMESTAMPTZ)"),

@@ -1,9 +1,9 @@
-//! Online data migrations: old rows are brought up in batches, while services work.
+//! Online data migrations: old rows are converted in batches, while services work.
 //!
-//! What is left to do stands in the rows themselves, so a run that was ended in any way goes on where it was. A batch never
-//! does more than it was asked for. Migrations come in order: the next one begins when nothing is left for the one before.
-//! A row that cannot be migrated is counted and set aside; it keeps no other row of its migration back. The first [`SHOWN`]
-//! are named, each with why.
+//! The rows themselves show what is left, so an interrupted run continues where it was. A batch never does
+//! more than its size. Migrations run in order: the next one starts when nothing is left for the one before.
+//! A row that cannot be migrated is counted and skipped; it does not block other rows of its migration. The
+//! first [`SHOWN`] are named, each with the reason.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -26,7 +26,7 @@ pub trait Migration: Send + Sync {
     }
 
     /// How many rows it has still to do, those that it cannot do among them.
-    async fn left(&self, store: &Store) -> Result<u64, StoreError>;
+    async fn remaining(&self, store: &Store) -> Result<u64, StoreError>;
 
     /// Does at most `max` rows, in the order of their keys, after the key given. Safe beside writers: a row that somebody
     /// wrote meanwhile is left for the next pass.
@@ -251,7 +251,7 @@ impl Migrations {
         let mut counts = Vec::new();
         for migration in &self.each {
             let left = migration
-                .left(store)
+                .remaining(store)
                 .await
                 .map_err(|source| at(migration.as_ref(), source))?;
             counts.push((migration.name().to_owned(), left));
@@ -273,7 +273,8 @@ impl Migrations {
         let mut budget = limits.max_count.map(NonZeroU64::get);
         let mut each = Vec::new();
         for migration in &self.each {
-            let (one, end) = one(migration.as_ref(), store, limits.batch, &mut budget, &mut tell).await?;
+            let (one, end) =
+                run_migration(migration.as_ref(), store, limits.batch, &mut budget, &mut tell).await?;
             each.push(one);
             if end != End::Done {
                 return Ok(Report { each, end });
@@ -291,7 +292,7 @@ fn at(migration: &dyn Migration, source: StoreError) -> Failed {
 }
 
 /// One migration, in as many passes over its table as it takes.
-async fn one(
+async fn run_migration(
     migration: &dyn Migration,
     store: &Store,
     batch: NonZeroU64,
@@ -301,7 +302,7 @@ async fn one(
     let name = migration.name();
     let left = || async {
         migration
-            .left(store)
+            .remaining(store)
             .await
             .map_err(|source| at(migration, source))
     };

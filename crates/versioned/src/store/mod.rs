@@ -1,8 +1,9 @@
-//! Rows in SQLite, PostgreSQL, and with the feature `mysql` MariaDB and MySQL, each with the version in which it is to be read.
+//! Rows in SQLite, PostgreSQL, and with the feature `mysql` MariaDB and MySQL, each with the version in which
+//! it was written.
 //!
-//! A [`Table`] says which columns there are, [`Objects`] keeps objects of one type in it, [`migrate`] brings old rows up while
-//! services work. The schema itself is none of its business: columns are added by migrations of the schema, before the code
-//! that knows them.
+//! A [`Table`] lists the columns, [`Objects`] keeps objects of one type in it, [`migrate`] converts old rows
+//! while services work. The schema itself is out of scope: migrations of the schema add columns, before the
+//! code that uses them.
 
 mod dialect;
 mod executor;
@@ -155,7 +156,7 @@ impl StoreError {
             ..
         } = self
         {
-            return error.code().is_some_and(|code| gave_way(&code));
+            return error.code().is_some_and(|code| was_preempted(&code));
         }
         matches!(self, Self::Unreachable { .. } | Self::Conflict { .. })
     }
@@ -209,7 +210,7 @@ impl Store {
         let pool = match options.connect(url).await {
             // A file does not keep anybody waiting: it is asked once more for what is wrong with it.
             Err(sqlx::Error::PoolTimedOut) if engine == Engine::Sqlite => {
-                Err(wrong_with(url).await.unwrap_or(sqlx::Error::PoolTimedOut))
+                Err(open_error(url).await.unwrap_or(sqlx::Error::PoolTimedOut))
             }
             opened => opened,
         };
@@ -254,7 +255,7 @@ impl Store {
 }
 
 /// Why a file is no database.
-async fn wrong_with(url: &str) -> Option<sqlx::Error> {
+async fn open_error(url: &str) -> Option<sqlx::Error> {
     let asked = async {
         let mut connection = AnyConnection::connect(url).await?;
         sqlx::query("PRAGMA journal_mode = WAL")
@@ -320,7 +321,7 @@ pub(crate) fn failed(what: String, source: sqlx::Error) -> StoreError {
 
 /// Whether a statement was ended for the sake of another one: a deadlock, what cannot be serialized (class 40 of `SQLSTATE`, ISO/IEC 9075-2), a
 /// lock that was waited for too long (`55P03` of PostgreSQL). A code of SQLite is a number, and none has five digits.
-fn gave_way(code: &str) -> bool {
+fn was_preempted(code: &str) -> bool {
     code == "55P03" || (code.len() == 5 && code.starts_with("40"))
 }
 

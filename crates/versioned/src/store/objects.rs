@@ -95,8 +95,8 @@ impl<T: Versioned> Objects<T> {
         match insert(dialect, &mut connection, sql).await {
             Ok(()) => Ok(()),
             Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
-                let there = self.there(dialect, &mut connection, &key).await?;
-                let (table, key) = (self.table.name().to_owned(), self.table.shown(&key));
+                let there = self.exists(dialect, &mut connection, &key).await?;
+                let (table, key) = (self.table.name().to_owned(), self.table.key_text(&key));
                 let why = error.message().to_owned();
                 Err(if there {
                     StoreError::Taken { table, key }
@@ -117,7 +117,7 @@ impl<T: Versioned> Objects<T> {
         let on = on.into();
         let mut sql = self.select(on.dialect()?);
         self.table.where_key(&mut sql, key)?;
-        self.only(&mut *on.connection().await?, sql).await
+        self.select_one(&mut *on.connection().await?, sql).await
     }
 
     /// The object of that key, which nobody else writes until the transaction ends: give one that has begun. SQLite locks no
@@ -132,11 +132,15 @@ impl<T: Versioned> Objects<T> {
         let mut sql = self.select(dialect);
         self.table.where_key(&mut sql, key)?;
         sql.push(dialect.lock(Wait::ForAll));
-        self.only(&mut *on.connection().await?, sql).await
+        self.select_one(&mut *on.connection().await?, sql).await
     }
 
     /// The one object that a select finds, if any.
-    async fn only(&self, connection: &mut AnyConnection, sql: Sql) -> Result<Option<Stored<T>>, StoreError> {
+    async fn select_one(
+        &self,
+        connection: &mut AnyConnection,
+        sql: Sql,
+    ) -> Result<Option<Stored<T>>, StoreError> {
         let listed = self.fetch(connection, sql).await?;
         match listed.into_iter().next() {
             None => Ok(None),
@@ -148,7 +152,7 @@ impl<T: Versioned> Objects<T> {
                 object: Err(why),
             }) => Err(StoreError::Unreadable {
                 table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
+                key: self.table.key_text(&key),
                 why,
             }),
         }
@@ -220,7 +224,9 @@ impl<T: Versioned> Objects<T> {
                 });
             }
         };
-        let object = self.known(text.as_deref()).and_then(|_| self.chain.load(row));
+        let object = self
+            .known_version(text.as_deref())
+            .and_then(|_| self.chain.load(row));
         Ok(Listed { key, object })
     }
 
@@ -237,14 +243,14 @@ impl<T: Versioned> Objects<T> {
         let on = on.into();
         let dialect = on.dialect()?;
         let write = self.chain.save(stored, pin)?;
-        if write.is_nothing() {
+        if write.is_unchanged() {
             return Ok(write);
         }
         let raises = write.was != Some(Some(write.version));
         let mut connection = on.connection().await?;
         if !raises || self.table.revision().is_some() {
             self.write(dialect, &mut connection, stored, &write).await?;
-            self.written(stored, &write);
+            self.mark_written(stored, &write);
             return Ok(write);
         }
         // What is written is made of the whole row, also of columns that stay as they are. Who wrote one of them meanwhile,
@@ -263,12 +269,12 @@ impl<T: Versioned> Objects<T> {
             .commit()
             .await
             .map_err(|error| failed(what(), error))?;
-        self.written(stored, &write);
+        self.mark_written(stored, &write);
         Ok(write)
     }
 
     /// The row in hand becomes what it is in the store now.
-    fn written(&self, stored: &mut Stored<T>, write: &Write) {
+    fn mark_written(&self, stored: &mut Stored<T>, write: &Write) {
         let mut now = write.clone();
         if let Some(revision) = self.table.revision() {
             let read = stored.row().fields.get(revision).and_then(Value::as_i64);
@@ -299,7 +305,7 @@ impl<T: Versioned> Objects<T> {
     fn conflict(&self, fields: &Map<String, Value>) -> StoreError {
         StoreError::Conflict {
             table: self.table.name().to_owned(),
-            key: self.table.shown(&self.table.key_of(fields)),
+            key: self.table.key_text(&self.table.key_of(fields)),
         }
     }
 
@@ -312,7 +318,7 @@ impl<T: Versioned> Objects<T> {
         pin: &Pin,
     ) -> Result<(), StoreError> {
         let write = self.chain.save(stored, pin)?;
-        if write.is_nothing() {
+        if write.is_unchanged() {
             return Ok(());
         }
         self.write(dialect, transaction, stored, &write).await
@@ -330,18 +336,18 @@ impl<T: Versioned> Objects<T> {
         if self.update(dialect, connection, &key, fields, write).await? == 1 {
             return Ok(());
         }
-        Err(if self.there(dialect, connection, &key).await? {
+        Err(if self.exists(dialect, connection, &key).await? {
             self.conflict(fields)
         } else {
             StoreError::Gone {
                 table: self.table.name().to_owned(),
-                key: self.table.shown(&key),
+                key: self.table.key_text(&key),
             }
         })
     }
 
     /// Whether there is a row of that key.
-    async fn there(
+    async fn exists(
         &self,
         dialect: Dialect,
         connection: &mut AnyConnection,
@@ -400,14 +406,14 @@ impl<T: Versioned> Objects<T> {
     ) -> Result<Stored<T>, StoreError> {
         let gone = || StoreError::Gone {
             table: self.table.name().to_owned(),
-            key: self.table.shown(key),
+            key: self.table.key_text(key),
         };
         let mut on = on.into();
         let mut tries = 0;
         loop {
-            let mut stored = self.get(on.again(), key).await?.ok_or_else(gone)?;
+            let mut stored = self.get(on.retry_delay(), key).await?.ok_or_else(gone)?;
             change(&mut stored.held.value);
-            match self.save(on.again(), &mut stored, pin).await {
+            match self.save(on.retry_delay(), &mut stored, pin).await {
                 Ok(_) => return Ok(stored),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),

@@ -1,4 +1,5 @@
-//! The two migrations that most programs need: rows converted one by one, and rows that one statement can bring up.
+//! The two migrations that most programs need: rows converted one by one, and rows converted by one
+//! statement.
 
 use std::num::NonZeroU64;
 
@@ -28,7 +29,7 @@ impl<T: Versioned> RaiseRows<T> {
         Self {
             name: name.to_owned(),
             objects,
-            pin: pin.lifted(),
+            pin: pin.without_pin(),
         }
     }
 }
@@ -48,7 +49,7 @@ impl<T: Versioned> Migration for RaiseRows<T> {
         )
     }
 
-    async fn left(&self, store: &Store) -> Result<u64, StoreError> {
+    async fn remaining(&self, store: &Store) -> Result<u64, StoreError> {
         self.objects.count_behind(store).await
     }
 
@@ -124,7 +125,7 @@ impl<T: Versioned> RaiseRows<T> {
         max: NonZeroU64,
         how: Rows,
     ) -> Result<Batch, StoreError> {
-        by_the_index(store, transaction).await?;
+        force_index_scan(store, transaction).await?;
         let dialect = store.dialect();
         if how == Rows::Apart && dialect == Dialect::Postgres {
             // Or what is looked at when the batch is committed would be told of none of its rows.
@@ -136,13 +137,13 @@ impl<T: Versioned> RaiseRows<T> {
         let mut limit = max.get();
         let behind = self
             .objects
-            .behind(store, transaction, after, limit, Wait::ForNone);
+            .outdated_rows(store, transaction, after, limit, Wait::ForNone);
         let mut rows = behind.await?;
         if rows.is_empty() && dialect != Dialect::Sqlite {
             limit = 1;
             let behind = self
                 .objects
-                .behind(store, transaction, after, limit, Wait::ForAll);
+                .outdated_rows(store, transaction, after, limit, Wait::ForAll);
             rows = behind.await?;
         }
         let full = rows.len() as u64 == limit;
@@ -174,7 +175,7 @@ impl<T: Versioned> RaiseRows<T> {
                 row: format!(
                     "{} {}",
                     self.objects.table().name(),
-                    self.objects.table().shown(&row.key)
+                    self.objects.table().key_text(&row.key)
                 ),
                 why,
             });
@@ -248,7 +249,7 @@ impl Migration for Update {
         format!("`UPDATE {} SET {set} WHERE {pending}`, in batches", table.name())
     }
 
-    async fn left(&self, store: &Store) -> Result<u64, StoreError> {
+    async fn remaining(&self, store: &Store) -> Result<u64, StoreError> {
         let Self {
             name, table, pending, ..
         } = self;
@@ -279,7 +280,7 @@ impl Migration for Update {
             return Ok(batch);
         }
         let mut transaction = store.begin().await?;
-        by_the_index(store, &mut transaction).await?;
+        force_index_scan(store, &mut transaction).await?;
         let batch = match store.dialect() {
             Dialect::Sqlite => self.range(&mut transaction, after, max).await?,
             Dialect::Postgres => self.chosen(&mut transaction, after, max).await?,
@@ -371,7 +372,7 @@ impl Update {
         let patience = Sql::new(Dialect::Postgres, PATIENCE);
         let patience = patience.execute(&mut transaction).await;
         patience.map_err(self.failed())?;
-        by_the_index(store, &mut transaction).await?;
+        force_index_scan(store, &mut transaction).await?;
         let updated = self.update(&mut transaction, after, max.get(), Wait::Later);
         match updated.await {
             Ok(batch) => {
@@ -506,7 +507,7 @@ impl Update {
 
 /// Rows are found in the order of their key, for which there is an index. Of a table that was filled lately the planner
 /// knows too little, and would sort all that is left of it for each batch.
-async fn by_the_index(store: &Store, transaction: &mut AnyConnection) -> Result<(), StoreError> {
+async fn force_index_scan(store: &Store, transaction: &mut AnyConnection) -> Result<(), StoreError> {
     if store.dialect() == Dialect::Postgres {
         // What is sorted all the same costs more than anything by this, and is not to be compiled for that.
         let set = Sql::new(

@@ -49,7 +49,7 @@ impl Sql {
             what: "bind an argument".to_owned(),
             source: sqlx::Error::Protocol(error.to_string()),
         })?;
-        let place = self.dialect.place(self.arguments.len());
+        let place = self.dialect.argument(self.arguments.len());
         self.push(&place);
         Ok(())
     }

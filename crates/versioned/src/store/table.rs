@@ -1,4 +1,4 @@
-//! Tables: which columns there are, and how a value of JSON stands in them.
+//! Tables: their columns, and how these store JSON values.
 
 use serde_json::{Map, Value};
 use sqlx::any::{AnyArguments, AnyRow};
@@ -130,7 +130,7 @@ impl Table {
     }
 
     /// A key as it is shown.
-    pub(crate) fn shown(&self, key: &[Value]) -> String {
+    pub(crate) fn key_text(&self, key: &[Value]) -> String {
         let parts = self
             .key
             .iter()
@@ -282,7 +282,9 @@ impl Table {
             kind: column.kind,
             value: value.clone(),
         })?;
-        Ok(column.kind.written(dialect, &dialect.place(arguments.len())))
+        Ok(column
+            .kind
+            .placeholder(dialect, &dialect.argument(arguments.len())))
     }
 
     /// Adds the place of a value to a statement.

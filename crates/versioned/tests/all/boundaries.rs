@@ -68,7 +68,7 @@ fn a_row_is_read_in_its_own_version_whatever_the_pin() {
     let stored = load(row_1_14());
     assert_eq!(stored.held.value.labels["rack"], "r7");
     assert_eq!(stored.held.value.notes.description.as_deref(), Some("old"));
-    assert_eq!(stored.held.came(), Some(version("1.14")));
+    assert_eq!(stored.held.stored_version(), Some(version("1.14")));
     // A column of a later version has no meaning in this row.
     let mut odd = row_1_14();
     odd.fields.insert("labels".to_owned(), json!({"rack": "wrong"}));
@@ -91,7 +91,7 @@ fn what_the_conversion_changed_is_written_by_the_next_save() {
 #[test]
 fn under_a_pin_a_row_that_was_only_read_is_not_written() {
     let write = nodes().save(&load(row_1_14()), &pin("newton")).unwrap();
-    assert!(write.is_nothing(), "{write:?}");
+    assert!(write.is_unchanged(), "{write:?}");
 }
 
 #[test]
@@ -319,7 +319,7 @@ fn an_object_that_was_received_newer_than_the_pin_keeps_its_version() {
     node.traits[0].note = Some("new".to_owned());
     let sent = nodes().send(&Held::new(node.clone()), &pin(""), None).unwrap();
     let received = nodes().receive(&sent.text).unwrap();
-    assert_eq!(received.came(), Some(version("1.16")));
+    assert_eq!(received.stored_version(), Some(version("1.16")));
     assert_eq!(
         nodes().send(&received, &pin("newton"), None).unwrap().version,
         version("1.16")
@@ -379,7 +379,7 @@ fn an_older_object_is_received_and_brought_up() {
     assert_eq!(sent.version, version("1.14"));
     let held = nodes().receive(&sent.text).unwrap();
     assert_eq!(held.value.facts["cpus"], "2");
-    assert_eq!(held.came(), Some(version("1.14")));
+    assert_eq!(held.stored_version(), Some(version("1.14")));
 }
 
 /// The dance of the design: a new service answers, the old one raises an eyebrow, and gets it again as it knows it.
@@ -490,7 +490,7 @@ proptest! {
         prop_assert!(Some(write.version) >= row.version);
         let after = load(written(row, write));
         prop_assert_eq!(&after.held.value, &before.held.value);
-        prop_assert!(nodes().save(&after, &pin(at)).unwrap().is_nothing());
+        prop_assert!(nodes().save(&after, &pin(at)).unwrap().is_unchanged());
     }
 
     /// Old, pinned and unpinned services take turns on one row, each changing what all of them know. Whoever can read the

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use stagger_versioned::{Held, Pin, Pins, Registry, Version};
 use stagger_versioned_rpc::{
     Authenticate, CallError, Caller, Client, ClientSettings, Denied, Handler, Interface, Method,
-    NotInterface, OrElse, Refusal, Request, Running, Server, anybody, code,
+    NotInterface, OrElse, Refusal, Request, Running, Server, anyone, code,
 };
 
 use crate::ironic::{Node1_14, manifest, nodes, nodes_1_14, registry};
@@ -23,21 +23,19 @@ fn v(text: &str) -> Version {
 /// The interface of the newest code, in the manner of Ironic's. 1.33 is that of newton.
 fn methods() -> Vec<Method> {
     vec![
-        Method::since("update_node", v("1.1")).takes("node").takes_since(
-            "reset_interfaces",
-            v("1.38"),
-            OrElse::Refuse,
-        ),
-        Method::since("destroy_node", v("1.9")).takes("node"),
+        Method::since("update_node", v("1.1"))
+            .argument("node")
+            .argument_since("reset_interfaces", v("1.38"), OrElse::Refuse),
+        Method::since("destroy_node", v("1.9")).argument("node"),
         Method::since("heartbeat", v("1.33"))
-            .takes("node_id")
-            .takes_since("agent_version", v("1.36"), OrElse::LeaveOut)
-            .takes_since("agent_token", v("1.40"), OrElse::Refuse),
+            .argument("node_id")
+            .argument_since("agent_version", v("1.36"), OrElse::LeaveOut)
+            .argument_since("agent_token", v("1.40"), OrElse::Refuse),
         Method::since("get_nodes", v("1.39"))
-            .takes("limit")
-            .or_instead("list_nodes"),
-        Method::since("list_nodes", v("1.20")).takes("limit"),
-        Method::since("inject_nmi", v("1.40")).takes("node_id"),
+            .argument("limit")
+            .fallback("list_nodes"),
+        Method::since("list_nodes", v("1.20")).argument("limit"),
+        Method::since("inject_nmi", v("1.40")).argument("node_id"),
     ]
 }
 
@@ -49,10 +47,10 @@ fn interface() -> Interface {
 fn interface_1_33() -> Interface {
     let known = ["update_node", "destroy_node", "heartbeat", "list_nodes"];
     let methods = [
-        Method::since(known[0], v("1.1")).takes("node"),
-        Method::since(known[1], v("1.9")).takes("node"),
-        Method::since(known[2], v("1.33")).takes("node_id"),
-        Method::since(known[3], v("1.20")).takes("limit"),
+        Method::since(known[0], v("1.1")).argument("node"),
+        Method::since(known[1], v("1.9")).argument("node"),
+        Method::since(known[2], v("1.33")).argument("node_id"),
+        Method::since(known[3], v("1.20")).argument("limit"),
     ];
     Interface::new(v("1.33"), methods).unwrap()
 }
@@ -109,7 +107,7 @@ fn old_registry() -> Registry {
 }
 
 pub(crate) async fn serve(conductor: &Conductor, release: &str) -> Running {
-    serve_for(conductor, release, anybody()).await
+    serve_for(conductor, release, anyone()).await
 }
 
 async fn serve_for(conductor: &Conductor, release: &str, authenticate: Authenticate) -> Running {
@@ -462,20 +460,20 @@ fn an_interface_that_contradicts_itself_is_none() {
             "a came with 2.0, and 1.40 is offered",
         ),
         (
-            vec![Method::since("a", v("1.1")).takes("x").takes("x")],
+            vec![Method::since("a", v("1.1")).argument("x").argument("x")],
             "\"x of a\" stands there twice",
         ),
         (
-            vec![Method::since("a", v("1.1")).takes_since("x", v("1.50"), OrElse::Refuse)],
+            vec![Method::since("a", v("1.1")).argument_since("x", v("1.50"), OrElse::Refuse)],
             "x of a came with 1.50, and 1.40 is offered",
         ),
         (
-            vec![Method::since("a", v("1.1")).or_instead("b")],
+            vec![Method::since("a", v("1.1")).fallback("b")],
             "a has b instead, which is not an older method",
         ),
         (
             vec![
-                Method::since("a", v("1.1")).or_instead("b"),
+                Method::since("a", v("1.1")).fallback("b"),
                 Method::since("b", v("1.1")),
             ],
             "a has b instead, which is not an older method",

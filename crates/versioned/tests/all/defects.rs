@@ -12,7 +12,7 @@ use stagger_versioned::store::migrate::{Batch, End, Failed, Limits, Migration, M
 use stagger_versioned::store::{Objects, RaiseRows, Store, StoreError};
 use stagger_versioned::{Held, Manifest, Pin, Pins, Registry, Version};
 use stagger_versioned_rpc::{
-    CallError, Client, ClientSettings, Handler, Interface, Method, Refusal, Request, Server, anybody, code,
+    CallError, Client, ClientSettings, Handler, Interface, Method, Refusal, Request, Server, anyone, code,
 };
 
 use crate::calls::{Conductor, block_on, body, client, node, old_client, raw, serve, update_by_old};
@@ -45,7 +45,7 @@ fn d1_what_is_inside_goes_out_in_the_version_that_the_release_lists() {
             let running = serve(&Conductor::default(), release).await;
             let held = update_by_old(&old_client(&running)).await;
             assert_eq!(
-                (held.came(), held.value.extra["seen"].as_str()),
+                (held.stored_version(), held.value.extra["seen"].as_str()),
                 (Some(v("1.14")), "yes")
             );
             running.stop().await;
@@ -116,11 +116,14 @@ fn d3_what_a_pinned_service_does_not_know_is_refused_and_not_dropped() {
     on_sqlite(|store| {
         Box::pin(async move {
             old_row(&store, "n1", Some("1.14")).await;
-            let interface = Interface::new(v("1.40"), [Method::since("update_node", v("1.1")).takes("node")]);
+            let interface = Interface::new(
+                v("1.40"),
+                [Method::since("update_node", v("1.1")).argument("node")],
+            );
             let interface = interface.unwrap();
             let pins = Arc::new(Pins::new(manifest(), "newton").unwrap());
             let writer = Writer(store.clone());
-            let server = Server::new(interface.clone(), registry(), pins, anybody(), writer);
+            let server = Server::new(interface.clone(), registry(), pins, anyone(), writer);
             let running = server.start("127.0.0.1:0".parse().unwrap()).await.unwrap();
             let url = format!("http://{}", running.address());
             let api = Client::new(&url, interface, &registry(), ClientSettings::default()).unwrap();
@@ -183,7 +186,7 @@ fn d4_a_service_that_stops_answers_all_that_it_has_taken() {
         let slow = Slow::default();
         let interface = Interface::new(v("1.1"), [Method::since("work", v("1.1"))]).unwrap();
         let pins = Arc::new(Pins::new(manifest(), "").unwrap());
-        let server = Server::new(interface.clone(), Registry::new(), pins, anybody(), slow.clone());
+        let server = Server::new(interface.clone(), Registry::new(), pins, anyone(), slow.clone());
         let running = server.start("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let url = format!("http://{}", running.address());
         let mut clients = Vec::new();
@@ -302,7 +305,7 @@ impl Migration for Idle {
     fn name(&self) -> &'static str {
         "idle"
     }
-    async fn left(&self, _: &Store) -> Result<u64, StoreError> {
+    async fn remaining(&self, _: &Store) -> Result<u64, StoreError> {
         Ok(50)
     }
     async fn batch(

@@ -293,7 +293,7 @@ proptest! {
         }
         racks().written(&mut stored, write);
         prop_assert_eq!(&stored, &read);
-        prop_assert!(racks().save(&stored, &pin(pinned)).unwrap().is_nothing());
+        prop_assert!(racks().save(&stored, &pin(pinned)).unwrap().is_unchanged());
     }
 }
 

@@ -295,7 +295,7 @@ fn each_statement_of_a_file_is_judged_in_its_line() {
     let lines: Vec<(u64, &str)> = report
         .findings
         .iter()
-        .map(|finding| (finding.line, finding.rule.word()))
+        .map(|finding| (finding.line, finding.rule.as_str()))
         .collect();
     assert_eq!(lines, [(5, "data-changed"), (7, "table-dropped-early")]);
 }
@@ -309,7 +309,7 @@ fn what_cannot_be_parsed_is_told_in_its_line() {
         ("SELECT 1;\nDROP INDEX CONCURRENTLY a b;", 3),
     ] {
         let report = judged(statement);
-        let unparsable = |finding: &&Finding| finding.rule.word() == "unparsable";
+        let unparsable = |finding: &&Finding| finding.rule.as_str() == "unparsable";
         let found = report.findings.iter().find(unparsable).unwrap();
         assert_eq!(found.line, line, "{statement}");
     }

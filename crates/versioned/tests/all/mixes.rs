@@ -14,7 +14,7 @@ use stagger_versioned::store::migrate::{End, Limits, Migrations};
 use stagger_versioned::store::{Objects, RaiseRows, Store};
 use stagger_versioned::{Chain, Pin, Pins, Registry, Version, Versioned};
 use stagger_versioned_rpc::{
-    Client, ClientSettings, Handler, Interface, Method, OrElse, Refusal, Request, Running, Server, anybody,
+    Client, ClientSettings, Handler, Interface, Method, OrElse, Refusal, Request, Running, Server, anyone,
 };
 
 use crate::ironic::{Node1_14, Node1_16, manifest, nodes, nodes_1_14, registry};
@@ -53,8 +53,8 @@ impl Code for Old {
     }
     fn interface() -> Interface {
         let count = Method::since("count", Version::new(1, 1))
-            .takes("uuid")
-            .takes("who");
+            .argument("uuid")
+            .argument("who");
         Interface::new(Version::new(1, 33), [count]).unwrap()
     }
     fn registry() -> Registry {
@@ -75,9 +75,9 @@ impl Code for New {
     }
     fn interface() -> Interface {
         let count = Method::since("count", Version::new(1, 1))
-            .takes("uuid")
-            .takes("who");
-        let count = count.takes_since("why", Version::new(1, 38), OrElse::LeaveOut);
+            .argument("uuid")
+            .argument("who");
+        let count = count.argument_since("why", Version::new(1, 38), OrElse::LeaveOut);
         Interface::new(Version::new(1, 40), [count]).unwrap()
     }
     fn registry() -> Registry {
@@ -119,13 +119,7 @@ async fn worker<C: Code>(store: &Store, pins: &Arc<Pins>) -> Running {
         store: store.clone(),
         code: PhantomData,
     };
-    let server = Server::new(
-        C::interface(),
-        C::registry(),
-        Arc::clone(pins),
-        anybody(),
-        handler,
-    );
+    let server = Server::new(C::interface(), C::registry(), Arc::clone(pins), anyone(), handler);
     server.start("127.0.0.1:0".parse().unwrap()).await.unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! The body of an answer: in memory, or as it comes.
+//! The body of an answer: in memory, or streamed.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,7 +13,7 @@ pub enum Body {
     Coming(Chunks),
 }
 
-/// An answer piece by piece. Whoever drops it before its end wants no more of it.
+/// An answer in pieces. Dropping it early cancels the rest.
 #[derive(Debug)]
 pub struct Chunks {
     coming: Receiver<io::Result<Vec<u8>>>,

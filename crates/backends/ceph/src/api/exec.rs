@@ -1,4 +1,4 @@
-//! One `ceph` process a question.
+//! One `ceph` process for each query.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::process::Command;
 
-use super::{Access, CephAnswer, CephApi, CephApiError, QueryTarget, words};
+use super::{Access, CephAnswer, CephApi, CephApiError, QueryTarget, command_line};
 
 /// How long after the polite end a process is killed, in seconds.
 const GRACE: u64 = 5;
@@ -68,7 +68,7 @@ impl Exec {
             QueryTarget::MonAt(rank) => line.extend(["tell".to_owned(), format!("mon.{rank}")]),
             QueryTarget::Osd(id) => line.extend(["tell".to_owned(), format!("osd.{id}")]),
         }
-        line.extend(words(command));
+        line.extend(command_line(command));
         line
     }
 }
@@ -76,7 +76,7 @@ impl Exec {
 #[async_trait]
 impl CephApi for Exec {
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let line = self.line(whom, &command);
         let via = self.access.ceph.join(" ");
         let start_failed = |source| CephApiError::Start {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, command_line};
 
 /// Answers from files as `ceph … -f json` prints them: `osd dump` from `osd_dump.json`, `health detail`
 /// from `health_detail.json`.
@@ -24,7 +24,7 @@ impl Recorded {
 
     /// Where the answer to that question stands: all but letters and digits becomes `_`.
     pub fn file(folder: &Path, command: &Value) -> PathBuf {
-        let name: String = words(command)
+        let name: String = command_line(command)
             .join(" ")
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -47,7 +47,7 @@ impl CephApi for Recorded {
                 })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(CephApiError::NotRecorded {
-                command: words(&command).join(" "),
+                command: command_line(&command).join(" "),
                 file,
             }),
             Err(source) => Err(CephApiError::Recording { file, source }),

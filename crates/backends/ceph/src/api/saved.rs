@@ -1,4 +1,4 @@
-//! All answers of one observation, as an inventory keeps them ([`stagger_engine::inventory`]).
+//! The answers of one observation, as an inventory keeps them ([`stagger_engine::inventory`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
+use super::{CephAnswer, CephApi, CephApiError, QueryTarget, command_line};
 
 /// The questions whose answers are kept: those that [`collect`](fn@crate::facts::collect) asks. None of
 /// them is answered with keys. Whatever else goes through the same connection is not kept.
@@ -87,7 +87,7 @@ impl FromSaved {
 #[async_trait]
 impl CephApi for FromSaved {
     async fn command(&self, _whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let Some(answer) = self.saved.0.get(&asked) else {
             return Err(CephApiError::NotSaved {
                 command: asked,
@@ -143,10 +143,10 @@ impl AnswerRecorder {
 impl CephApi for AnswerRecorder {
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
         let prefix = command["prefix"].as_str().unwrap_or_default();
-        let fact = FACTS.contains(&prefix).then(|| words(&command).join(" "));
+        let fact = FACTS.contains(&prefix).then(|| command_line(&command).join(" "));
         let answer = self.asked.command(whom, command).await;
         if let Some(asked) = fact
-            && let Some(kept) = keep(&answer)
+            && let Some(kept) = saved_answer(&answer)
         {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             answers.insert(asked, kept);
@@ -157,7 +157,7 @@ impl CephApi for AnswerRecorder {
 
 /// What is kept of an answer. That a manager gave none in time is a fact too; what ends the observation
 /// is none.
-fn keep(answer: &Result<CephAnswer, CephApiError>) -> Option<SavedAnswer> {
+fn saved_answer(answer: &Result<CephAnswer, CephApiError>) -> Option<SavedAnswer> {
     match answer {
         Ok(CephAnswer { rc, out, err }) => {
             let text = String::from_utf8_lossy(out).into_owned();

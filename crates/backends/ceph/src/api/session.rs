@@ -1,8 +1,8 @@
-//! One connection for many questions: about a millisecond each.
+//! One connection for many queries: about a millisecond each.
 //!
-//! The connection is held by a small Python process that uses the `rados` module, for two reasons: that
-//! module is there wherever the `ceph` program is, which is written in Python too, and it knows every
-//! release's protocol. Where it is missing, each question starts the `ceph` program instead.
+//! A small Python process with the `rados` module holds the connection, for two reasons: that module is
+//! installed wherever the `ceph` program is, which is written in Python too, and it speaks every release's
+//! protocol. Where it is missing, each query starts the `ceph` program instead.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::exec::Exec;
-use super::{Access, Body, CephAnswer, CephApi, CephApiError, Chunks, QueryTarget, words};
+use super::{Access, Body, CephAnswer, CephApi, CephApiError, Chunks, QueryTarget, command_line};
 
 const SCRIPT: &str = include_str!("session.py");
 /// By default the C library keeps a heap for each thread, and what was freed of a large answer.
@@ -71,7 +71,7 @@ struct Head {
 
 type Came = Result<(Head, Body), String>;
 
-/// Who waits for an answer.
+/// The waiting callers by query.
 #[derive(Debug)]
 struct Asker {
     answer: oneshot::Sender<Came>,
@@ -84,7 +84,7 @@ struct Asker {
 struct Waiting {
     answers: BTreeMap<u64, Asker>,
     last: u64,
-    /// Why no more questions are taken.
+    /// Why no more queries are accepted.
     closed: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Session {
             fell_back: OnceLock::new(),
         }
     }
-    fn via(&self) -> String {
+    fn transport(&self) -> String {
         let python = self.access.python.iter().flatten();
         python.cloned().collect::<Vec<_>>().join(" ") + " with rados"
     }
@@ -122,7 +122,7 @@ impl Session {
     fn unreachable(&self, asked: &str, why: impl Into<String>) -> CephApiError {
         CephApiError::Unreachable {
             command: asked.to_owned(),
-            via: self.via(),
+            via: self.transport(),
             why: why.into(),
         }
     }
@@ -130,7 +130,7 @@ impl Session {
     fn timed_out(&self, asked: &str) -> CephApiError {
         CephApiError::TimedOut {
             command: asked.to_owned(),
-            via: self.via(),
+            via: self.transport(),
             seconds: self.access.timeout.as_secs(),
         }
     }
@@ -185,7 +185,7 @@ impl Session {
         };
         let complaints = process.stderr.take();
         let (connection, hello) =
-            Connection::over(process).map_err(|error| self.unreachable(asked, error.to_string()))?;
+            Connection::connect_over(process).map_err(|error| self.unreachable(asked, error.to_string()))?;
         let hello = tokio::time::timeout(self.access.timeout + GRACE, received(hello))
             .await
             .map_err(|_| self.timed_out(asked))?;
@@ -193,7 +193,7 @@ impl Session {
             Ok((head, _)) => head,
             Err(why) => {
                 drop(connection);
-                return Err(self.unreachable(asked, format!("{why}: {}", said(complaints).await)));
+                return Err(self.unreachable(asked, format!("{why}: {}", stderr_text(complaints).await)));
             }
         };
         if let Some(why) = head.missing {
@@ -212,7 +212,7 @@ impl Session {
 }
 
 /// What a process that has ended wrote beside its answers.
-async fn said(complaints: Option<ChildStderr>) -> String {
+async fn stderr_text(complaints: Option<ChildStderr>) -> String {
     const LONGEST: u64 = 2_000;
     let read = tokio::task::spawn_blocking(move || {
         let mut text = Vec::new();
@@ -227,7 +227,7 @@ async fn said(complaints: Option<ChildStderr>) -> String {
 
 impl Connection {
     /// Over a process that was just started, and what will say whether it is connected.
-    fn over(mut process: Child) -> io::Result<(Self, oneshot::Receiver<Came>)> {
+    fn connect_over(mut process: Child) -> io::Result<(Self, oneshot::Receiver<Came>)> {
         let (Some(questions), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
             return Err(io::Error::other("its input and output are not there"));
         };
@@ -296,7 +296,7 @@ async fn received(answer: oneshot::Receiver<Came>) -> Came {
     answer.await.unwrap_or_else(|_| lost())
 }
 
-/// Gives each answer to who waits for it, until there are no more.
+/// Passes each answer to its caller, until there are no more.
 fn hand_out(mut answers: BufReader<ChildStdout>, waiting: &Mutex<Waiting>) {
     let why = loop {
         if let Err(why) = hand_on(&mut answers, waiting) {
@@ -332,7 +332,7 @@ fn hand_on(answers: &mut impl BufRead, waiting: &Mutex<Waiting>) -> Result<(), S
             by_chunks(answers, wanted, Some(to))
         }
         Some(Asker { answer, .. }) => {
-            let body = whole(answers, wanted);
+            let body = read_exactly(answers, wanted);
             let ended = body.as_ref().map(drop).map_err(Clone::clone);
             drop(answer.send(body.map(|body| (head, Body::Whole(body)))));
             ended
@@ -354,12 +354,12 @@ fn next_head(answers: &mut impl BufRead) -> Result<Head, String> {
     Ok(head)
 }
 
-fn whole(answers: &mut impl BufRead, wanted: u64) -> Result<Vec<u8>, String> {
+fn read_exactly(answers: &mut impl BufRead, wanted: u64) -> Result<Vec<u8>, String> {
     // Grown by doubling, it would take twice its place for a moment.
     let mut body = Vec::with_capacity(wanted.min(RESERVED) as usize);
     let got = answers.take(wanted).read_to_end(&mut body);
     if got.map_err(|e| e.to_string())? as u64 != wanted {
-        return Err(broke_off(body.len() as u64, wanted));
+        return Err(truncated_answer(body.len() as u64, wanted));
     }
     Ok(body)
 }
@@ -375,7 +375,7 @@ fn by_chunks(
         let mut chunk = Vec::with_capacity(missing.min(CHUNK as u64) as usize);
         let read = answers.take(missing.min(CHUNK as u64)).read_to_end(&mut chunk);
         let why = match read {
-            Ok(0) => broke_off(wanted - missing, wanted),
+            Ok(0) => truncated_answer(wanted - missing, wanted),
             Ok(got) => {
                 missing -= got as u64;
                 to = to.filter(|to| to.send(Ok(chunk)).is_ok());
@@ -391,7 +391,7 @@ fn by_chunks(
     Ok(())
 }
 
-fn broke_off(got: u64, wanted: u64) -> String {
+fn truncated_answer(got: u64, wanted: u64) -> String {
     format!("the answer broke off after {got} of {wanted} bytes")
 }
 
@@ -404,7 +404,7 @@ impl Session {
         command: Value,
         by_chunks: bool,
     ) -> Result<(Head, Body), CephApiError> {
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let whom = match whom {
             QueryTarget::Mon => json!("mon"),
             QueryTarget::Mgr => json!("mgr"),
@@ -430,12 +430,12 @@ impl Session {
 
 #[async_trait]
 impl CephApi for Session {
-    fn fell_back(&self) -> Option<&str> {
+    fn fallback_reason(&self) -> Option<&str> {
         self.fell_back.get().map(String::as_str)
     }
 
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
             return self.exec.command(whom, command).await;
         };
@@ -452,7 +452,7 @@ impl CephApi for Session {
 
     async fn ask_for_much(&self, whom: QueryTarget, mut command: Value) -> Result<Body, CephApiError> {
         command["format"] = Value::from("json");
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let Some(connection) = self.connection(&asked).await? else {
             return self.exec.ask(whom, command).await.map(Body::Whole);
         };

@@ -1,4 +1,4 @@
-//! Asks a cluster for all its facts, at one epoch of the OSD map.
+//! Collects all facts of a cluster, at one epoch of the OSD map.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::{CephFacts, DaemonMetadata, ParseError, read_metadata};
 use crate::api::{Body, CephApi, CephApiError, QueryTarget};
 use stagger_core::model::Fact;
 
-/// How much is asked.
+/// The extent of the queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CollectOptions {
     /// Up to so many placement groups are read in full, which is 2.2 KB each. Of more, the brief list is
@@ -287,11 +287,11 @@ async fn placement_groups(
     if !brief {
         return Ok(Fact::Yes(all));
     }
-    look_closer(api, options, osds, all).await
+    collect_full_pgs(api, options, osds, all).await
 }
 
 /// The brief list with what it leaves out, where that matters.
-async fn look_closer(
+async fn collect_full_pgs(
     api: &dyn CephApi,
     options: &CollectOptions,
     osds: &OsdMap,
@@ -348,7 +348,7 @@ async fn crashes(api: &dyn CephApi) -> Result<Fact<Vec<super::health::Crash>>, C
     }
 }
 
-/// The modules through which somebody else manages the daemons.
+/// The orchestrator modules.
 const ORCHESTRATORS: [&str; 2] = ["cephadm", "rook"];
 
 /// `orch status` is refused where no orchestrator is set. Where a module is on that could be one, only

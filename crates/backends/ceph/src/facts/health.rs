@@ -1,4 +1,4 @@
-//! What Ceph complains of.
+//! Ceph's health checks.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Health {
 pub struct HealthCheck {
     /// An error rather than a warning.
     pub error: bool,
-    /// Somebody has muted it.
+    /// It is muted.
     pub muted: bool,
     /// Ceph's words.
     pub message: String,
@@ -55,7 +55,7 @@ impl Health {
         let raw: Raw = from_json(bytes, origin)?;
         let checks = raw.checks.into_iter().map(|(code, check)| {
             let complaint = HealthCheck {
-                // What is not called a warning is taken for worse.
+                // A severity other than warning counts as an error.
                 error: check.severity != "HEALTH_WARN",
                 muted: check.muted,
                 message: check.summary.message,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ParseError, from_json, parse};
 
-/// The file systems, as `fs dump` tells. A metadata server that is stopped is in no list any more.
+/// The file systems, as `fs dump` lists them. A stopped metadata server is in no list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FsMap {
     /// The file systems, by name.
@@ -22,7 +22,7 @@ pub struct Filesystem {
     pub name: String,
     /// How many ranks it should have.
     pub max_mds: u32,
-    /// Ranks that nobody serves, and ranks whose data is damaged.
+    /// Ranks without a server, and ranks with damaged data.
     pub lost_ranks: u32,
     /// Whether a standby may follow a rank's journal.
     pub standby_replay: bool,
@@ -44,7 +44,7 @@ pub struct MetadataServer {
     pub name: String,
     /// `up:active`, `up:replay`, `up:standby-replay`.
     pub state: String,
-    /// Whether nobody has heard of it for a while.
+    /// Whether it has not been heard from for a while.
     pub laggy: bool,
 }
 

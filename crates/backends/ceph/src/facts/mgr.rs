@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ParseError, from_json, parse};
 
-/// The managers, as `mgr dump` tells. One that is stopped is in no list any more.
+/// The managers, as `mgr dump` lists them. A stopped one is in no list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MgrMap {
     /// Grows with every change of the map.
@@ -15,7 +15,7 @@ pub struct MgrMap {
     pub available: bool,
     /// Those that stand by, sorted.
     pub standbys: Vec<String>,
-    /// The modules that somebody switched on.
+    /// The enabled modules.
     pub modules: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ pub struct Pool {
     pub name: String,
     /// How many copies or shards there should be.
     pub size: u32,
-    /// With fewer than this nobody can read or write.
+    /// With fewer copies there is no I/O.
     pub min_size: u32,
     /// How many placement groups it has.
     pub pg_num: u32,
@@ -58,7 +58,7 @@ pub struct StretchMode {
     pub sites: u32,
     /// The level of the sites, by its number.
     pub level: u32,
-    /// A site is gone, and the other one goes on alone.
+    /// A site is down, and the other one continues alone.
     pub degraded: bool,
     /// A site has come back, and does not count yet.
     pub recovering: bool,
@@ -124,7 +124,7 @@ struct RawStretchMode {
 }
 
 impl RawStretchMode {
-    fn known(&self) -> Option<StretchMode> {
+    fn known_stretch_mode(&self) -> Option<StretchMode> {
         self.stretch_mode_enabled.then_some(StretchMode {
             sites: self.stretch_bucket_count,
             level: self.stretch_mode_bucket,
@@ -268,7 +268,7 @@ impl OsdMap {
                 .filter(|f| !f.is_empty())
                 .map(str::to_owned)
                 .collect(),
-            stretch_mode: raw.stretch_mode.known(),
+            stretch_mode: raw.stretch_mode.known_stretch_mode(),
             node_flags: raw.crush_node_flags,
             pools,
             osds,

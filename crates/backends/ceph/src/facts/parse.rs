@@ -1,4 +1,4 @@
-//! What all parsers share: the error, and the checks on names.
+//! Shared by all parsers: the error, and the checks on names.
 
 use serde::de::DeserializeOwned;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 pub struct ParseError {
     /// The file or the command that the answer is of.
     pub origin: String,
-    /// What is wrong with it, with line and column where there is one.
+    /// The error, with line and column where there is one.
     pub source: ParseCause,
 }
 

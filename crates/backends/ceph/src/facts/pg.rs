@@ -1,4 +1,4 @@
-//! Placement groups: which OSDs each lives on, and how it is.
+//! Placement groups: the OSDs of each, and its state.
 //!
 //! A million of them are normal, so they are kept in columns: some 40 bytes each.
 
@@ -132,9 +132,9 @@ impl PgMap {
     /// # Errors
     /// As [`PgMap::read`].
     pub fn read_slice(bytes: &[u8], origin: &str) -> Result<Self, ParseError> {
-        let read = match scan::plain(bytes) {
+        let read = match scan::scan(bytes) {
             Some(map) => Ok(Some(map)),
-            None => read::from_slice(bytes),
+            None => read::parse(bytes),
         };
         Self::finish(read, origin)
     }
@@ -282,7 +282,7 @@ impl PgMap {
     /// others are as they are. `None` where none recovers. `is_whole` says of a pool's number and a list of OSDs whether
     /// a group of that pool is complete on them.
     #[must_use]
-    pub fn recovered(&self, is_whole: impl Fn(u32, &[u32]) -> bool) -> Option<Self> {
+    pub fn after_recovery(&self, is_whole: impl Fn(u32, &[u32]) -> bool) -> Option<Self> {
         if self.up.is_empty() {
             return None;
         }

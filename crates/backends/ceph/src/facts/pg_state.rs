@@ -54,11 +54,11 @@ impl PgState {
     pub const CREATING: Self = Self(1);
     /// Some objects have fewer copies than they should.
     pub const DEGRADED: Self = Self(1 << 7);
-    /// Nobody has reported it for a while.
+    /// It has not been reported for a while.
     pub const STALE: Self = Self(1 << 14);
     /// Fewer OSDs than it should have.
     pub const UNDERSIZED: Self = Self(1 << 21);
-    /// Nobody has reported it to this manager.
+    /// It has never been reported to this manager.
     pub const UNKNOWN: Self = Self(1 << 33);
     /// A word that this program does not know.
     pub const STRANGE: Self = Self(1 << 63);
@@ -91,8 +91,8 @@ impl PgState {
         "wait",
     ];
 
-    /// From Ceph's words joined by `+`. A word that this program does not know is kept as
-    /// [`Self::STRANGE`]: what it means for safety, nobody here can tell.
+    /// From Ceph's words joined by `+`. An unknown word is kept as [`Self::STRANGE`]: its meaning for safety
+    /// is unknown.
     pub fn parse(text: &str) -> Self {
         if text == "active+clean" {
             // Nearly all of a million.
@@ -111,31 +111,31 @@ impl PgState {
         self.0 & other.0 == other.0
     }
 
-    /// Whether somebody has reported it in words that this program knows.
-    pub fn known(self) -> bool {
+    /// Whether it is reported, in words that this program knows.
+    pub fn is_known(self) -> bool {
         self.0 & (Self::UNKNOWN.0 | Self::STRANGE.0) == 0
     }
 
     /// Whether the report can be relied on: known, and neither stale nor still being made.
-    pub fn settled(self) -> bool {
-        self.known() && self.0 & (Self::STALE.0 | Self::CREATING.0) == 0
+    pub fn is_reliable(self) -> bool {
+        self.is_known() && self.0 & (Self::STALE.0 | Self::CREATING.0) == 0
     }
 
-    /// Whether it becomes clean without anybody's help, as long as the OSDs are there on which it belongs. One that has
-    /// lost objects, has no place, waits for an OSD that is down, or is in a state that nobody reports, does not.
+    /// Whether it becomes clean by itself, as long as its OSDs are up. A group that has lost objects, has no
+    /// place, waits for an OSD that is down, or is in an unreported state, does not.
     pub fn recovers(self) -> bool {
         let passing = |(bit, word): (usize, &&str)| self.0 & (1 << bit) == 0 || Self::PASSING.contains(word);
-        self.known() && WORDS.iter().enumerate().all(passing)
+        self.is_known() && WORDS.iter().enumerate().all(passing)
     }
 
     /// Active and clean; what scrubbing and the trimming of snapshots add does not count.
     pub fn clean(self) -> bool {
-        self.settled() && self.has(Self::ACTIVE) && self.has(Self::CLEAN) && !self.has(Self::DEGRADED)
+        self.is_reliable() && self.has(Self::ACTIVE) && self.has(Self::CLEAN) && !self.has(Self::DEGRADED)
     }
 
     /// Active with as many copies as there should be. Data may still move to other places.
-    pub fn whole(self) -> bool {
-        self.settled() && self.has(Self::ACTIVE) && self.0 & (Self::DEGRADED.0 | Self::UNDERSIZED.0) == 0
+    pub fn has_all_copies(self) -> bool {
+        self.is_reliable() && self.has(Self::ACTIVE) && self.0 & (Self::DEGRADED.0 | Self::UNDERSIZED.0) == 0
     }
 }
 
@@ -172,10 +172,10 @@ mod tests {
             ("active+clean+levitating", false, false),
         ] {
             let state = PgState::parse(text);
-            assert_eq!((state.clean(), state.whole()), (clean, whole), "{text}");
+            assert_eq!((state.clean(), state.has_all_copies()), (clean, whole), "{text}");
         }
         assert!(PgState::parse("unknown").has(PgState::UNKNOWN));
-        assert!(!PgState::parse("active+levitating").known());
+        assert!(!PgState::parse("active+levitating").is_known());
         assert!(PgState::parse("creating").has(PgState::CREATING));
         assert_eq!(
             PgState::parse("active+undersized+degraded").to_string(),

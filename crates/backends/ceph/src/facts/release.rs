@@ -16,7 +16,7 @@ const NAMES: [(u32, &str); 9] = [
 ];
 
 /// The major numbers of the releases that this program knows, oldest first.
-pub fn known() -> impl Iterator<Item = u32> {
+pub fn known_majors() -> impl Iterator<Item = u32> {
     NAMES.into_iter().map(|(major, _)| major)
 }
 

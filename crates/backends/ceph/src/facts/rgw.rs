@@ -1,4 +1,4 @@
-//! The object gateways, and the sizes that `status` tells beside them.
+//! The object gateways, and the sizes in `status`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Which database each monitor has.
+//! The database of each monitor.
 //!
-//! No metadata says so. A monitor has counters of its database, though, under the name of that.
+//! No metadata names it, but a monitor has performance counters under its database's name.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The CRUSH tree: where each OSD stands.
+//! The CRUSH tree: the location of each OSD.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +117,7 @@ impl CrushTree {
                 self.parents.entry(osd).or_default().push(parent);
             }
         }
-        match self.below_itself() {
+        match self.cycle() {
             Some(bucket) => Err(invalid(origin, format!("bucket {bucket} is below itself"))),
             None => Ok(()),
         }
@@ -125,7 +125,7 @@ impl CrushTree {
 
     /// A bucket that is below itself, if one does. It is looked for downwards: a bucket may stand in two places, and
     /// of those above it only one is its parent here.
-    fn below_itself(&self) -> Option<i64> {
+    fn cycle(&self) -> Option<i64> {
         let children = |id: i64| self.buckets.get(&id).map_or(&[][..], |bucket| &bucket.children);
         let mut done = BTreeSet::new();
         for start in self.buckets.keys() {
@@ -210,7 +210,7 @@ impl CrushTree {
     }
 
     /// All OSDs below a bucket, in the order of their numbers.
-    pub fn below(&self, bucket: i64) -> BTreeSet<u32> {
+    pub fn descendants(&self, bucket: i64) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut reached = BTreeSet::from([bucket]);
         let mut open = vec![bucket];

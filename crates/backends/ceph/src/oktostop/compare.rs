@@ -1,4 +1,4 @@
-//! Our answer beside Ceph's.
+//! Stagger's answer beside Ceph's.
 
 use std::fmt;
 
@@ -180,13 +180,13 @@ pub fn compare(oracle: &Oracle<'_>, ours: &OkToStopVerdict, theirs: &OkToStopAns
     };
     match (ours.ok(), theirs.ok) {
         (false, true) => Agreement::TheyApprove {
-            proofs: proofs(&ours.bad()),
+            proofs: proofs(&ours.blocking_groups()),
         },
         (true, false) => Agreement::TheyRefuse {
             proofs: proofs(&theirs.bad),
         },
         (true, true) | (false, false) => {
-            let mut groups = ours.bad();
+            let mut groups = ours.blocking_groups();
             groups.retain(|id| !ours.also_unsafe.contains(id));
             groups.extend(&ours.ok_become_degraded);
             groups.extend(&ours.ok_become_more_degraded);

@@ -1,4 +1,4 @@
-//! The largest set that may stop: Ceph's own walk, ours, and how large one could be at most.
+//! The largest set that may stop: by Ceph's own walk, by stagger's search, and an upper bound.
 
 use std::collections::BTreeSet;
 
@@ -68,11 +68,11 @@ impl Oracle<'_> {
         let parent = seed.first().and_then(|osd| self.tree.parents.get(osd)?.first());
         for (bucket, _) in parent.into_iter().flat_map(|bucket| self.tree.upwards(*bucket)) {
             let mut failed = false;
-            for osd in self.tree.below(bucket) {
+            for osd in self.tree.descendants(bucket) {
                 if set.members.len() >= max {
                     return set.members.into_iter().collect();
                 }
-                if self.up(osd) && !set.members.contains(&osd) {
+                if self.is_up(osd) && !set.members.contains(&osd) {
                     failed |= !set.try_add(osd);
                 }
             }
@@ -89,7 +89,7 @@ impl Oracle<'_> {
         let others = candidates
             .iter()
             .copied()
-            .filter(|osd| seed.binary_search(osd).is_err() && self.up(*osd) && alone.may_add(*osd));
+            .filter(|osd| seed.binary_search(osd).is_err() && self.is_up(*osd) && alone.may_add(*osd));
         let others: Vec<u32> = others.collect();
         let mut bound = seed.len() + others.len();
         for pool in self.osds.pools.keys() {
@@ -127,13 +127,13 @@ const FREE: i32 = i32::MAX / 2;
 
 impl<'a> Growing<'a> {
     fn new(oracle: &'a Oracle<'a>, seed: &[u32]) -> Self {
-        let count = |members: &[u32]| split(members, |osd| oracle.up(osd)).0.cast_signed();
+        let count = |members: &[u32]| split(members, |osd| oracle.is_up(osd)).0.cast_signed();
         let (mut spare, mut spare_complete) = (Vec::new(), Vec::new());
         for pg in oracle.pgs.iter() {
             let pool = oracle.pool(&pg).filter(|_| {
                 let degraded = pg.state.has(PgState::DEGRADED);
                 let incomplete = degraded && pg.complete.unwrap_or_default().is_empty();
-                pg.state.settled() && pg.state.has(PgState::ACTIVE) && !incomplete
+                pg.state.is_reliable() && pg.state.has(PgState::ACTIVE) && !incomplete
             });
             let Some(pool) = pool else {
                 spare.push(BLOCKED);
@@ -196,7 +196,7 @@ impl<'a> Growing<'a> {
         if self.members.contains(&osd) {
             return true;
         }
-        let may = self.oracle.up(osd) && self.may_add(osd);
+        let may = self.oracle.is_up(osd) && self.may_add(osd);
         if may {
             self.add(osd);
         }
@@ -205,7 +205,7 @@ impl<'a> Growing<'a> {
 
     fn add(&mut self, osd: u32) {
         self.members.insert(osd);
-        if !self.oracle.up(osd) {
+        if !self.oracle.is_up(osd) {
             return;
         }
         let roles: Vec<_> = self.roles(osd).collect();

@@ -62,13 +62,13 @@ impl<'a> Oracle<'a> {
             .collect();
         let mut plain = Vec::with_capacity(pgs.len());
         for (at, pg) in pgs.iter().enumerate() {
-            if !pg.state.known() {
+            if !pg.state.is_known() {
                 unknown.push(at as u32);
             }
             let pool = osds.pools.get(&pg.id.pool);
             plain.push(
                 pool.is_none_or(|pool| pool.stretch.is_none())
-                    && pg.state.settled()
+                    && pg.state.is_reliable()
                     && pg.state.has(PgState::ACTIVE)
                     && !pg.state.has(PgState::DEGRADED)
                     && pg.live().all(|osd| up[place(osd)]),
@@ -99,12 +99,12 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether somebody knows how each group of the cluster is.
+    /// Whether the state of every group is known.
     pub(super) fn all_known(&self) -> bool {
         self.unknown.is_empty()
     }
 
-    pub(super) fn up(&self, osd: u32) -> bool {
+    pub(super) fn is_up(&self, osd: u32) -> bool {
         self.osds.osds.get(&osd).is_some_and(|osd| osd.up)
     }
 
@@ -202,10 +202,10 @@ impl<'a> Oracle<'a> {
 
     /// Whether the group goes on by our rules, see [`super`].
     fn safe(&self, pg: &Pg<'_>, set: &[u32]) -> bool {
-        let stops = |osd: u32| self.up(osd) && set.binary_search(&osd).is_ok();
+        let stops = |osd: u32| self.is_up(osd) && set.binary_search(&osd).is_ok();
         let enough = |members: &[u32], min_size: u32| {
             let (stopping, _) = split(members, stops);
-            let (_, left) = split(members, |osd| stops(osd) || !self.up(osd));
+            let (_, left) = split(members, |osd| stops(osd) || !self.is_up(osd));
             stopping == 0 || left >= min_size
         };
         let complete = pg.complete.unwrap_or_default();
@@ -220,7 +220,7 @@ impl<'a> Oracle<'a> {
         let Some(pool) = self.pool(pg) else {
             return false;
         };
-        if !pg.state.settled() || !pg.state.has(PgState::ACTIVE) || !enough(pg.acting, pool.min_size) {
+        if !pg.state.is_reliable() || !pg.state.has(PgState::ACTIVE) || !enough(pg.acting, pool.min_size) {
             return false;
         }
         if pg.state.has(PgState::DEGRADED) && (complete.is_empty() || !enough(complete, pool.min_size)) {
@@ -236,7 +236,7 @@ impl<'a> Oracle<'a> {
             return true;
         };
         let can_peer = |members: &[u32]| {
-            let mut up = members.iter().filter(|osd| self.up(**osd));
+            let mut up = members.iter().filter(|osd| self.is_up(**osd));
             if !up.any(|osd| asked(*osd)) {
                 return true;
             }
@@ -258,7 +258,7 @@ impl<'a> Oracle<'a> {
     /// Below which buckets of the barrier's level members are left. A group peers with as many as its pool asks, the
     /// mandatory one among them: `PeeringState::stretch_set_can_peer` of Ceph.
     fn sites(&self, members: &[u32], stretch: Stretch, asked: impl Fn(u32) -> bool) -> BTreeSet<i64> {
-        let left = members.iter().filter(|osd| self.up(**osd) && !asked(**osd));
+        let left = members.iter().filter(|osd| self.is_up(**osd) && !asked(**osd));
         left.filter_map(|osd| self.tree.above(*osd, stretch.barrier))
             .collect()
     }

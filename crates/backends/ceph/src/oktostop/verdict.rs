@@ -10,17 +10,17 @@ use crate::facts::pg::PgId;
 pub struct OkToStopVerdict {
     /// The set asked about, sorted.
     pub osds: Vec<u32>,
-    /// Groups of the whole cluster of which nobody knows how they are. One is enough for a no.
+    /// Groups of the whole cluster with an unknown state. One is enough for a refusal.
     pub unknown: Vec<PgId>,
     /// Groups of the set whose pool is gone.
     pub bad_no_pool: Vec<PgId>,
     /// Groups of the set that do not serve now.
     pub bad_already_inactive: Vec<PgId>,
-    /// Groups that would have fewer members than their pool's `min_size`.
+    /// Groups that would continue with fewer copies.
     pub bad_become_inactive: Vec<PgId>,
     /// Groups that would go on with fewer copies.
     pub ok_become_degraded: Vec<PgId>,
-    /// Groups that have fewer copies already, and would go on with still fewer.
+    /// Groups that have fewer copies already, and would continue with still fewer.
     pub ok_become_more_degraded: Vec<PgId>,
     /// Groups that forbid the set by our rules and not by Ceph's, see [`super`].
     pub also_unsafe: Vec<PgId>,
@@ -28,7 +28,7 @@ pub struct OkToStopVerdict {
 
 impl OkToStopVerdict {
     /// Whether the set may stop by Ceph's rules alone.
-    pub fn ok_by_ceph(&self) -> bool {
+    pub fn ok_by_ceph_rules(&self) -> bool {
         self.unknown.is_empty()
             && self.bad_no_pool.is_empty()
             && self.bad_already_inactive.is_empty()
@@ -37,11 +37,11 @@ impl OkToStopVerdict {
 
     /// Whether the set may stop.
     pub fn ok(&self) -> bool {
-        self.ok_by_ceph() && self.also_unsafe.is_empty()
+        self.ok_by_ceph_rules() && self.also_unsafe.is_empty()
     }
 
     /// All groups that forbid it, sorted.
-    pub fn bad(&self) -> Vec<PgId> {
+    pub fn blocking_groups(&self) -> Vec<PgId> {
         let Self {
             osds: _,
             unknown,

@@ -1,8 +1,9 @@
-//! A host's turn: what is active on it is handed over, it is rebooted, and its next boot is waited for. Around that are the
-//! commands of whoever runs the cluster: before it, in the place of a host that does not come back, and after it.
+//! A host's visit: active daemons are handed over, the host is rebooted, and its next boot is awaited. Around
+//! that run the operator's commands: before the reboot, instead of it for a host that does not come back, and
+//! after it.
 //!
-//! All of it is one phase. The command that reboots is begun on a word of both judges that is still fresh: where the hand-over
-//! took too long nothing was begun, they are asked once more, and the next time there is nothing left to hand over.
+//! All of it is one phase. The reboot command starts only on a fresh approval. If the hand-over took too
+//! long, nothing has started: both checks are repeated, and the next time there is nothing left to hand over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -14,7 +15,7 @@ use stagger_engine::cluster::{BackendError, Call};
 use stagger_engine::hosts::{Hosts, last_words};
 use stagger_engine::template::filled;
 
-use super::ask;
+use super::host_queries;
 use crate::api::{CephApi, QueryTarget};
 use crate::config::{Reboot, SoftwareByKind};
 use crate::effects::api_error;
@@ -67,7 +68,7 @@ enum Power {
 }
 
 impl Power {
-    fn told(self) -> &'static str {
+    fn annotation(self) -> &'static str {
         match self {
             Self::Untouched => "",
             Self::Cycled => ", once its power was cut",
@@ -127,14 +128,14 @@ impl HostVisit<'_> {
         let mut silent = String::new();
         let mut power = Power::Untouched;
         loop {
-            match ask::boot(self.shell, self.reboot, host).await {
+            match host_queries::boot(self.shell, self.reboot, host).await {
                 Ok(now) if now != before => {
                     let took = begun.elapsed().as_secs();
                     let told = match (sent, self.task.boots()) {
                         (true, false) => format!("done after {took} s"),
-                        (true, true) => format!("back after {took} s{}", power.told()),
+                        (true, true) => format!("back after {took} s{}", power.annotation()),
                         (false, false) => "it was done already".to_owned(),
-                        (false, true) => format!("it has booted already{}", power.told()),
+                        (false, true) => format!("it has booted already{}", power.annotation()),
                     };
                     self.check_after(host).await?;
                     return Ok((now, told));
@@ -178,7 +179,7 @@ impl HostVisit<'_> {
                 let why = format!(
                     "{host} {not_yet} after {} s{}: {silent}{how}",
                     elapsed.as_secs(),
-                    power.told()
+                    power.annotation()
                 );
                 return Err(BackendError::permanent(tried, why).hint(format!(
                     "check {host}; once it is back and its daemons serve, `stagger resume` continues. [reboot] timeout is \
@@ -235,7 +236,7 @@ impl HostVisit<'_> {
         let line = filled(command, &[("host", host)])?;
         let begun = Instant::now();
         loop {
-            let why = match ask::within(self.shell, host, &line, ask::LOOKS).await {
+            let why = match host_queries::run_with_limit(self.shell, host, &line, host_queries::LOOKS).await {
                 Ok(ran) if ran.code == 0 => return Ok(()),
                 Ok(ran) => format!("`after` ends with {}: {}", ran.code, last_words(&ran.output)),
                 Err(error) => error.why,
@@ -264,10 +265,15 @@ impl HostVisit<'_> {
         let mut shell = tokio::process::Command::new("sh");
         shell.arg("-c").arg(&line).stdin(Stdio::null()).kill_on_drop(true);
         let failed = |why: String| BackendError::permanent(&tried, format!("`{line}` {why}"));
-        let output = match tokio::time::timeout(ask::LOOKS, shell.output()).await {
+        let output = match tokio::time::timeout(host_queries::LOOKS, shell.output()).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) => return Err(failed(format!("cannot be started: {error}"))),
-            Err(_) => return Err(failed(format!("did not end within {} s", ask::LOOKS.as_secs()))),
+            Err(_) => {
+                return Err(failed(format!(
+                    "did not end within {} s",
+                    host_queries::LOOKS.as_secs()
+                )));
+            }
         };
         if output.status.success() {
             return Ok(());
@@ -317,8 +323,8 @@ impl HostVisit<'_> {
     }
 
     /// Whether a daemon goes down with the wave; `None`: it is not known on which host it is.
-    fn goes_down(&self, kind: &str, name: &str) -> Option<bool> {
-        if !self.task.stops(kind) {
+    fn is_stopped(&self, kind: &str, name: &str) -> Option<bool> {
+        if !self.task.may_stop_kind(kind) {
             return Some(false);
         }
         let unit = UnitId::new(format!("{kind}.{name}")).ok()?;
@@ -333,9 +339,9 @@ impl HostVisit<'_> {
             let map = self.ask(json!({ "prefix": "mgr dump" })).await?;
             let map = MgrMap::read(&map, "mgr dump")
                 .map_err(|error| BackendError::transient(TRIED, error.to_string()))?;
-            let stays = |name: &&String| self.goes_down("mgr", name) == Some(false);
+            let stays = |name: &&String| self.is_stopped("mgr", name) == Some(false);
             match &map.active {
-                Some(active) if self.goes_down("mgr", active) != Some(true) => {
+                Some(active) if self.is_stopped("mgr", active) != Some(true) => {
                     if map.available {
                         return Ok(());
                     }
@@ -382,12 +388,12 @@ impl HostVisit<'_> {
             let next = servers.find(|server| {
                 server.active()
                     && !failed.contains(&server.name)
-                    && self.goes_down("mds", &server.name) == Some(true)
+                    && self.is_stopped("mds", &server.name) == Some(true)
             });
             let elsewhere = map
                 .standbys
                 .iter()
-                .any(|name| self.goes_down("mds", name) == Some(false));
+                .any(|name| self.is_stopped("mds", name) == Some(false));
             match next {
                 Some(server) if elsewhere && is_settled => {
                     failed.insert(server.name.clone());

@@ -1,4 +1,4 @@
-//! Why nothing is begun: all reasons at once.
+//! Why a run is refused: all reasons at once.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::facts::CephFacts;
 use crate::facts::osd::{Pool, StretchMode};
 use crate::facts::release::{self, Version};
 use crate::facts::stores::NO_LEVELDB;
-use crate::going_back::going_back;
+use crate::rollback_table::rollback_support;
 use crate::translate::{CAUSED, of_monitors, unaccepted};
 
 /// Upgrades may pass over one release, and no more.
@@ -68,7 +68,7 @@ fn known_release(release: &str, units: &[Unit], reasons: &mut Vec<Reason>) -> Op
              `versions` in [software.all], and the newest that every host can install is taken"
         )
     } else {
-        let known = release::known();
+        let known = release::known_majors();
         let known: Vec<String> = known
             .map(|major| format!("{major} ({})", release::name(major).unwrap_or_default()))
             .collect();
@@ -178,7 +178,7 @@ fn stretch(facts: &CephFacts) -> Option<Reason> {
         let pools = facts.osds.pools.values().filter(|pool| pool.stretch.is_some());
         let pools: Vec<&str> = pools.map(|pool| pool.name.as_str()).collect();
         return (!pools.is_empty()).then(|| {
-            unproven(&format!(
+            untested_refusal(&format!(
                 "the groups of these pools need OSDs of several sites, outside stretch mode: {}",
                 pools.join(", ")
             ))
@@ -189,10 +189,10 @@ fn stretch(facts: &CephFacts) -> Option<Reason> {
                    relies on the other site alone. Restore that site, and wait for HEALTH_OK";
         return Some(Reason::of_backend("site-missing", why));
     }
-    odd_stretch(facts, mode).map(|what| unproven(&what))
+    unknown_stretch_mode(facts, mode).map(|what| untested_refusal(&what))
 }
 
-fn unproven(what: &str) -> Reason {
+fn untested_refusal(what: &str) -> Reason {
     let why = format!(
         "{what}. Ceph's own answer to ok-to-stop counts only min_size there, and approves what leaves groups that cannot \
          peer; upgrade such a cluster site by site, by hand"
@@ -201,7 +201,7 @@ fn unproven(what: &str) -> Reason {
 }
 
 /// How a cluster in stretch mode differs from those that are known.
-fn odd_stretch(facts: &CephFacts, mode: StretchMode) -> Option<String> {
+fn unknown_stretch_mode(facts: &CephFacts, mode: StretchMode) -> Option<String> {
     if mode.sites != SITES {
         return Some(format!(
             "it is in stretch mode over {} sites, not {SITES}",
@@ -329,7 +329,7 @@ fn releases(
         .filter(|unit| {
             version_of(unit).is_some_and(|now| {
                 now.major > major
-                    && going_back(unit.kind.as_str(), now.major, major, false) != GoingBack::Restart
+                    && rollback_support(unit.kind.as_str(), now.major, major, false) != GoingBack::Restart
             })
         })
         .map(|unit| unit.id.as_str())

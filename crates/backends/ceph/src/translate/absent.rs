@@ -1,4 +1,4 @@
-//! OSDs that the map names and nothing counts on.
+//! OSDs in the map that nothing counts on.
 
 use stagger_core::model::{Absent, IdError, Kind, Reason, UnitId};
 

@@ -1,4 +1,4 @@
-//! What was before a run: the measure for what is worse now.
+//! The state before a run, as the measure of what is worse now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::facts::CephFacts;
 const DOCUMENT: &str = "ceph-baseline";
 const VERSION: u32 = 1;
 
-/// What was before a run, as stored.
+/// The state before a run, as stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Document", into = "Document")]
 pub struct Baseline {

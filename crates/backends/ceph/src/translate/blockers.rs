@@ -1,4 +1,4 @@
-//! Which daemons alone keep a condition from being so: were they up, it would be.
+//! The daemons that alone keep a condition from holding: it would hold if they were up.
 
 use stagger_core::model::{Condition, Fact, IdError, Unit, UnitId, UnitState, Verdict};
 
@@ -7,7 +7,7 @@ use crate::facts::CephFacts;
 use crate::facts::pg_state::PgState;
 
 /// Says it of the conditions of which that can be told.
-pub(super) fn tell(
+pub(super) fn add_blockers(
     facts: &CephFacts,
     units: &[Unit],
     baseline: Option<&Baseline>,
@@ -27,7 +27,7 @@ pub(super) fn tell(
         condition.but_for = match condition.name.as_str() {
             "daemons-running" => running(units, baseline),
             "osds-up-in" if all_are_in(facts, baseline) => down.clone(),
-            "pgs-clean" | "pgs-not-degraded" if only_lack_osds(facts) => down.clone(),
+            "pgs-clean" | "pgs-not-degraded" if only_undersized(facts) => down.clone(),
             _ => Vec::new(),
         };
     }
@@ -58,7 +58,7 @@ fn running(units: &[Unit], baseline: Option<&Baseline>) -> Vec<UnitId> {
 
 /// Whether every placement group that is not clean serves and has fewer OSDs than it should, and nothing else ails it. Whichever
 /// it lacks is down then: one that is up again takes part, and the group peers or recovers for it.
-fn only_lack_osds(facts: &CephFacts) -> bool {
+fn only_undersized(facts: &CephFacts) -> bool {
     let Fact::Yes(pgs) = &facts.pgs else { return false };
     let lacking = [
         PgState::parse("active+undersized+degraded"),

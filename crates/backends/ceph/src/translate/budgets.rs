@@ -1,4 +1,4 @@
-//! What may be down together.
+//! Budgets: what may be down together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ use crate::facts::rgw::Gateway;
 /// Groups of one pool with the same members and limit are one budget, named after the first.
 /// Where the placement groups are not known, no OSD may stop.
 pub fn budgets(facts: &CephFacts, places: &BTreeMap<&str, u32>, permitted: &Permitted) -> Budgets {
-    of(facts, known(facts), places, permitted)
+    of(facts, known_pg_map(facts), places, permitted)
 }
 
 /// The snapshot with the budgets once recovery is finished, where any placement group recovers by itself: on OSDs that
@@ -49,7 +49,7 @@ pub fn with_recovered(
         let pool = facts.osds.pools.get(&pool);
         pool.is_some_and(|pool| up.len() == pool.size as usize) && up.iter().all(serves)
     };
-    let Some(pgs) = known(facts).and_then(|pgs| pgs.recovered(is_whole)) else {
+    let Some(pgs) = known_pg_map(facts).and_then(|pgs| pgs.after_recovery(is_whole)) else {
         return Ok(snapshot);
     };
     let sorted = snapshot.units().iter().enumerate();
@@ -58,7 +58,7 @@ pub fn with_recovered(
     snapshot.with_recovered(budgets)
 }
 
-fn known(facts: &CephFacts) -> Option<&PgMap> {
+fn known_pg_map(facts: &CephFacts) -> Option<&PgMap> {
     match &facts.pgs {
         Fact::Yes(pgs) => Some(pgs),
         Fact::No(_) => None,
@@ -126,7 +126,7 @@ fn daemons(
             .map(|at| (Ix(*at), 1))
             .collect();
         let name = format!("ranks of {}", fs.name);
-        let spare = match lone_server(fs, &facts.fs) {
+        let spare = match single_server(fs, &facts.fs) {
             Some(server) => u32::from(permitted.has("mds", &format!("mds.{server}"))),
             // Before any of them stops, all but one of the ranks have: their servers stand by then.
             None if fs.ranks() > 1 => (standbys as u32).max(1),
@@ -206,7 +206,7 @@ fn placement_groups(
         let of_pool = OfPool {
             pool,
             may_be_interrupted: pool
-                .is_some_and(|pool| is_thin(pool) && permitted.has("pool", &pool_name(pool))),
+                .is_some_and(|pool| serves_only_when_clean(pool) && permitted.has("pool", &pool_name(pool))),
             sites: pool
                 .and_then(|pool| pool.stretch)
                 .map(|stretch| Sites::new(facts, stretch, |osd| place.of(osd))),
@@ -372,7 +372,8 @@ fn rows_of(
     place.existing(pg.acting, acting);
     place.existing(pg.complete.unwrap_or_default(), complete);
     let degraded = pg.state.has(PgState::DEGRADED);
-    let serves = pg.state.settled() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
+    let serves =
+        pg.state.is_reliable() && pg.state.has(PgState::ACTIVE) && !(degraded && complete.is_empty());
     let Some(pool) = of_pool.pool.filter(|_| serves) else {
         acting.append(complete);
         acting.sort_unstable();

@@ -1,4 +1,4 @@
-//! Ceph's health codes that a run brings about itself.
+//! Ceph's health codes that a run itself causes.
 
 /// A complaint that a run causes, and what says whether all is well in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const fn passing(code: &'static str, why: &'static str) -> Cause {
     }
 }
 
-const fn half_way(code: &'static str, why: &'static str) -> Cause {
+const fn cause_in_transition(code: &'static str, why: &'static str) -> Cause {
     Cause {
         code,
         why,
@@ -33,7 +33,7 @@ const fn half_way(code: &'static str, why: &'static str) -> Cause {
     }
 }
 
-const fn asked_since(major: u32, code: &'static str) -> Cause {
+const fn cause_since(major: u32, code: &'static str) -> Cause {
     Cause {
         code,
         why: "the new release asks what older ones did not; nothing has changed",
@@ -46,7 +46,7 @@ const fn asked_since(major: u32, code: &'static str) -> Cause {
 /// speak of is well is asked more exactly by the conditions named here. `SLOW_OPS` is not among them: it
 /// goes by itself when peering is over, and a wave may well wait for that.
 pub const CAUSED: &[Cause] = &[
-    half_way(
+    cause_in_transition(
         "DAEMON_OLD_VERSION",
         "several versions run while an upgrade goes on; each unit's revision is looked at",
     ),
@@ -83,25 +83,25 @@ pub const CAUSED: &[Cause] = &[
     ),
     passing("RECENT_MGR_MODULE_CRASH", "seen apart, by `no-crash-loop`"),
     passing("RECENT_CRASH", "seen apart, by `no-crash-loop`"),
-    half_way(
+    cause_in_transition(
         "OSD_UPGRADE_FINISHED",
         "all OSDs are new and `require-osd-release` is still to come",
     ),
-    asked_since(20, "AUTH_INSECURE_CLIENT_KEY_TYPE"),
-    asked_since(20, "AUTH_INSECURE_SERVICE_KEY_TYPE"),
-    asked_since(20, "AUTH_INSECURE_KEYS_ALLOWED"),
-    asked_since(20, "AUTH_INSECURE_KEYS_CREATABLE"),
-    asked_since(20, "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE"),
-    asked_since(20, "AUTH_INSECURE_SERVICE_TICKETS"),
-    half_way(
+    cause_since(20, "AUTH_INSECURE_CLIENT_KEY_TYPE"),
+    cause_since(20, "AUTH_INSECURE_SERVICE_KEY_TYPE"),
+    cause_since(20, "AUTH_INSECURE_KEYS_ALLOWED"),
+    cause_since(20, "AUTH_INSECURE_KEYS_CREATABLE"),
+    cause_since(20, "AUTH_INSECURE_ROTATING_SERVICE_KEY_TYPE"),
+    cause_since(20, "AUTH_INSECURE_SERVICE_TICKETS"),
+    cause_in_transition(
         "AUTH_INSECURE_GLOBAL_ID_RECLAIM",
         "clients of an older release, as before",
     ),
-    half_way(
+    cause_in_transition(
         "AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED",
         "a newer release asks what older ones did not",
     ),
-    half_way(
+    cause_in_transition(
         "MON_MSGR2_NOT_ENABLED",
         "a newer release asks what older ones did not",
     ),

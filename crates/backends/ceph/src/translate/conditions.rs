@@ -68,23 +68,23 @@ pub fn conditions(
         all.push(condition(SITES_WHOLE, sites_whole(mode))?);
     }
     let running = Running::of(facts);
-    for major in release::known().filter(|major| *major >= OLDEST) {
+    for major in release::known_majors().filter(|major| *major >= OLDEST) {
         let require = facts.osds.require_osd_release;
-        let why = format!("require_osd_release is {}", named(require));
+        let why = format!("require_osd_release is {}", release_label(require));
         let verdict = require.map_or(Verdict::Unknown, |now| yes(now >= major));
         all.push(condition(
             &format!("require-osd-release-{major}"),
             (verdict, why),
         )?);
         let now = facts.mons.min_mon_release;
-        let why = format!("min_mon_release is {}", named(Some(now)));
+        let why = format!("min_mon_release is {}", release_label(Some(now)));
         all.push(condition(
             &format!("min-mon-release-{major}"),
             (yes(now >= major), why),
         )?);
         all.push(condition(&format!("osds-run-{major}"), running.osds_run(major))?);
     }
-    blockers::tell(facts, units, baseline, &mut all)?;
+    blockers::add_blockers(facts, units, baseline, &mut all)?;
     Ok(all)
 }
 
@@ -111,7 +111,7 @@ fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     }
 }
 
-fn named(major: Option<u32>) -> String {
+fn release_label(major: Option<u32>) -> String {
     match major {
         None | Some(0) => "unknown".to_owned(),
         Some(major) => format!("{major} {}", release::name(major).unwrap_or_default())

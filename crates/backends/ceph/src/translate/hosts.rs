@@ -1,8 +1,9 @@
-//! Hosts as units: a host goes down with every daemon that it carries.
+//! Hosts as units: a host goes down with all its daemons.
 //!
-//! The snapshot of hosts is derived from that of daemons, so that what holds for a set of daemons holds for hosts: a host
-//! costs on every budget what its daemons cost together, and its state is that of the worst of them. A set of hosts is
-//! permitted exactly when all daemons of it are, beside every daemon of a host that does not wholly serve.
+//! The snapshot of hosts is derived from that of daemons, so that constraints of daemons hold for hosts: a
+//! host costs on every budget what its daemons cost together, and its state is that of the worst of them. A
+//! set of hosts is permitted exactly when all their daemons are, beside every daemon of a host that does not
+//! fully serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +82,7 @@ pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, Ceph
     for (host, daemons) in of_host {
         units.push(of_daemons(host, &daemons, carried)?);
     }
-    units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
+    units.sort_by(|a, b| a.id.natural_key().cmp(&b.id.natural_key()));
     let found: BTreeMap<&UnitId, Ix> = (0_u32..)
         .zip(&units)
         .map(|(at, unit)| (&unit.id, Ix(at)))
@@ -107,7 +108,7 @@ pub fn hosts(daemons: &Snapshot, carried: &Carried<'_>) -> Result<Snapshot, Ceph
     let names = |all: &[UnitId]| -> Result<Vec<UnitId>, IdError> {
         let names: BTreeSet<UnitId> = all.iter().map(unit_of).collect::<Result<_, _>>()?;
         let mut names: Vec<UnitId> = names.into_iter().collect();
-        names.sort_by(|a, b| a.natural().cmp(&b.natural()));
+        names.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
         Ok(names)
     };
     let mut conditions = Vec::new();

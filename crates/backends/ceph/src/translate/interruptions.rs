@@ -1,4 +1,4 @@
-//! Who is without what while a daemon restarts that nothing stands in for.
+//! Services that are interrupted while a daemon without a standby restarts.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ impl FromIterator<String> for Permitted {
 }
 
 /// Where a pool's groups serve only with all their copies: each of its OSDs interrupts it.
-pub(super) fn is_thin(pool: &Pool) -> bool {
+pub(super) fn serves_only_when_clean(pool: &Pool) -> bool {
     pool.size == pool.min_size
 }
 
@@ -59,7 +59,7 @@ pub(super) fn on_one_line(name: &str) -> Cow<'_, str> {
 }
 
 /// The server of a file system that nothing stands in for, once it has one rank.
-pub(super) fn lone_server<'a>(fs: &'a Filesystem, map: &FsMap) -> Option<&'a str> {
+pub(super) fn single_server<'a>(fs: &'a Filesystem, map: &FsMap) -> Option<&'a str> {
     let [only] = &fs.servers[..] else { return None };
     map.standbys.is_empty().then_some(only.name.as_str())
 }
@@ -128,7 +128,7 @@ pub fn interruptions(
         add("mgr", only.to_owned(), vec![UnitId::new(only)?], what);
     }
     for fs in &facts.fs.filesystems {
-        if let Some(server) = lone_server(fs, &facts.fs) {
+        if let Some(server) = single_server(fs, &facts.fs) {
             let name = format!("mds.{server}");
             let what = format!(
                 "while {name} restarts clients of the file system {} wait: there is no standby",
@@ -153,7 +153,7 @@ pub fn interruptions(
         .osds
         .pools
         .iter()
-        .filter(|(_, pool)| is_thin(pool))
+        .filter(|(_, pool)| serves_only_when_clean(pool))
         .map(|(id, pool)| (*id, pool))
         .collect();
     for (pool, osds) in osds_of(facts, &thin) {

@@ -1,7 +1,7 @@
 //! Clusters that span sites.
 //!
-//! A group of a stretch pool peers only with OSDs below several buckets, sites, whatever its `min_size`. And in stretch mode
-//! a site whose monitors are all gone is one whose OSDs Ceph may give up.
+//! A group of a stretch pool peers only with OSDs in several buckets (sites), whatever its `min_size`. In
+//! stretch mode, Ceph may give up the OSDs of a site whose monitors are all gone.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use stagger_core::model::{HostName, IdError, Kind, Reason, Revision, Unit, UnitId, UnitState, plain};
+use stagger_core::model::{HostName, IdError, Kind, Reason, Revision, Unit, UnitId, UnitState, check_plain};
 
 use super::{Baseline, is_absent};
 use crate::facts::{CephFacts, DaemonMetadata};
@@ -39,7 +39,7 @@ pub fn units(facts: &CephFacts, baseline: Option<&Baseline>) -> Result<Vec<Unit>
         // An OSD or a monitor that is in no map any more was removed by somebody.
         if ["mgr", "mds", "rgw"].contains(&daemon.kind.as_str())
             && units
-                .binary_search_by(|unit| unit.id.natural().cmp(&id.natural()))
+                .binary_search_by(|unit| unit.id.natural_key().cmp(&id.natural_key()))
                 .is_err()
         {
             gone.push(Unit {
@@ -60,7 +60,7 @@ pub fn units(facts: &CephFacts, baseline: Option<&Baseline>) -> Result<Vec<Unit>
 
 /// As people count. Those of one name stay in their order.
 fn sort(units: &mut [Unit]) {
-    units.sort_by(|a, b| a.id.natural().cmp(&b.id.natural()));
+    units.sort_by(|a, b| a.id.natural_key().cmp(&b.id.natural_key()));
 }
 
 struct DaemonFacts<'a> {
@@ -90,13 +90,13 @@ fn unit(seen: DaemonFacts<'_>) -> Result<Unit, IdError> {
         revision,
         domains,
         precedence: if last { LAST } else { 0 },
-        untouchable: bad_name(name, host),
+        untouchable: unsafe_name(name, host),
     })
 }
 
 /// Commands hold both names, and each daemon tells its own: what would be more than a word there is not touched.
-fn bad_name(name: &str, host: Option<&str>) -> Option<Reason> {
-    let named = plain(name).map_err(|why| format!("a command cannot hold its name {name:?}: {why}"));
+fn unsafe_name(name: &str, host: Option<&str>) -> Option<Reason> {
+    let named = check_plain(name).map_err(|why| format!("a command cannot hold its name {name:?}: {why}"));
     let placed = host.map_or(Ok(()), |host| match HostName::new(host) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),

@@ -10,7 +10,7 @@ use stagger_core::check::check;
 use stagger_core::model::{
     ClusterName, ConditionName, Fact, Growth, Limit, Policy, Snapshot, Terms, UnitId, UnitState, Verdict,
 };
-use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, blocking_reasons, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -112,7 +112,10 @@ fn a_dead_osd_that_is_out_is_told_and_keeps_nobody_from_the_target() {
                 .map(|a| (a.unit.as_str(), a.reason.code.code()))
                 .collect();
             assert_eq!(told, [("osd.5", slug)]);
-            assert_eq!(out_of_reach(&made, &policy, snapshot(&facts, None).terms()), []);
+            assert_eq!(
+                blocking_reasons(&made, &policy, snapshot(&facts, None).terms()),
+                []
+            );
         }
         let snapshot = snapshot(&facts, None);
         for gate in ["daemons-running", "osds-up-in", "osds-run-18", "pgs-clean"] {
@@ -148,7 +151,7 @@ fn a_plan_that_cannot_reach_its_target_says_so_before_anything_is_begun() {
     };
     let made = planned(&facts, "20.2.4", &policy);
     let terms = Terms::default();
-    let refused = out_of_reach(&made, &policy, &terms);
+    let refused = blocking_reasons(&made, &policy, &terms);
     assert_eq!(
         refused.iter().map(|r| r.code.code()).collect::<Vec<_>>(),
         ["target-out-of-reach"]
@@ -161,13 +164,13 @@ fn a_plan_that_cannot_reach_its_target_says_so_before_anything_is_begun() {
         ..policy.clone()
     };
     assert_eq!(
-        out_of_reach(&made, &partial, &terms),
+        blocking_reasons(&made, &partial, &terms),
         [],
         "a person asked for what can be done"
     );
     // Nothing comes after the OSDs of a minor update: what can be done is all that there is.
     let minor = planned(&facts, "18.2.8", &policy);
-    assert_eq!(out_of_reach(&minor, &policy, &terms), []);
+    assert_eq!(blocking_reasons(&minor, &policy, &terms), []);
     assert_eq!(minor.left_alone.len(), 1);
 }
 
@@ -184,7 +187,7 @@ fn a_limit_that_is_used_up_by_what_is_down_stands_in_the_way_and_not_in_the_boun
         made.waves(),
         "only what is planned is counted"
     );
-    let causes = out_of_reach(&made, &narrow(), snapshot(&dead(true), None).terms());
+    let causes = blocking_reasons(&made, &narrow(), snapshot(&dead(true), None).terms());
     assert_eq!(causes.len(), 2, "one reason for the eleven: {causes:?}");
 }
 

@@ -156,7 +156,7 @@ fn one_connection_answers_all_questions_and_is_made_anew_when_it_breaks() {
         assert_eq!(ask("osd dump").await.unwrap().out, br#"{"prefix": "osd dump"}"#);
         assert_eq!(connections(), 3);
     });
-    assert_eq!(api.fell_back(), None);
+    assert_eq!(api.fallback_reason(), None);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
     fs::write(dir.path().join("rados.py"), "raise ImportError('not here')").unwrap();
     let api = Session::new(access(dir.path(), Some(python(dir.path()))));
     assert_eq!(ask(&api, "osd ok-to-stop").unwrap().rc, 16);
-    assert!(api.fell_back().unwrap().contains("not here"));
+    assert!(api.fallback_reason().unwrap().contains("not here"));
 
     fs::write(dir.path().join("rados.py"), RADOS).unwrap();
     fs::write(dir.path().join("unreachable"), "").unwrap();
@@ -236,7 +236,7 @@ fn without_the_module_the_program_is_asked_and_without_the_cluster_nobody() {
         matches!(&error, CephApiError::Unreachable { why, .. } if why.contains("no monitors")),
         "{error}"
     );
-    assert_eq!(api.fell_back(), None);
+    assert_eq!(api.fallback_reason(), None);
 }
 
 /// Answers whatever is asked, or not in time.

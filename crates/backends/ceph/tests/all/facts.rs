@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use serde_json::Value;
 use stagger_ceph::api::recorded::Recorded;
-use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget, words};
+use stagger_ceph::api::{CephAnswer, CephApi, CephApiError, QueryTarget, command_line};
 use stagger_ceph::facts::CollectError;
 use stagger_core::model::Fact;
 
@@ -87,7 +87,7 @@ impl Changed {
 #[async_trait]
 impl CephApi for Changed {
     async fn command(&self, whom: QueryTarget, command: Value) -> Result<CephAnswer, CephApiError> {
-        let asked = words(&command).join(" ");
+        let asked = command_line(&command).join(" ");
         let before = {
             let mut all = self.asked.lock().unwrap();
             all.push(asked.clone());

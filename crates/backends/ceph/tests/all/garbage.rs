@@ -146,6 +146,6 @@ fn a_bucket_below_itself_is_found_also_where_another_holds_it_too() {
     // In two places and in no circle: it is below both.
     let two_places = tree("-3").unwrap();
     for bucket in [-1, -2, -3] {
-        assert_eq!(two_places.below(bucket), [0].into(), "below {bucket}");
+        assert_eq!(two_places.descendants(bucket), [0].into(), "below {bucket}");
     }
 }

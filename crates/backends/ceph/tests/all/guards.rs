@@ -193,7 +193,7 @@ fn balancer_and_autoscaler_are_paused_unless_somebody_says_otherwise_and_scrubs_
         let of_stage = osd.guards.iter().filter(|guard| guard.scope == GuardScope::Stage);
         of_stage.map(|guard| guard.name.to_string()).collect()
     };
-    assert_eq!(guards(Disturbance::usual()), ["no-balancer", "no-autoscale"]);
+    assert_eq!(guards(Disturbance::defaults()), ["no-balancer", "no-autoscale"]);
     assert_eq!(guards(BTreeSet::new()), [""; 0]);
     assert_eq!(guards(BTreeSet::from([Disturbance::Scrubs])), ["no-scrubs"]);
 }

@@ -15,7 +15,7 @@ use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::check;
 use stagger_core::model::{ClusterName, Policy, Snapshot, UnitId};
-use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, blocking_reasons, plan};
 use stagger_core::run::Answer;
 use stagger_engine::cluster::Executor as _;
 
@@ -50,7 +50,7 @@ fn planned(facts: &CephFacts, words: &[&str]) -> (Plan, Vec<String>) {
     };
     let made = plan(&ask);
     assert_eq!(check(&ask, &made), []);
-    let refused = out_of_reach(&made, &policy, snapshot.terms());
+    let refused = blocking_reasons(&made, &policy, snapshot.terms());
     let told = refused
         .iter()
         .map(|reason| format!("{}: {}", reason.code, reason.detail));

@@ -12,8 +12,8 @@ use stagger_ceph::config::{CephConfig, CephSettings};
 use stagger_conformance::lock;
 use stagger_core::model::{GuardName, RunId, UnitId};
 use stagger_core::run::Action;
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{Call, Executor as _, Lock, LockError, LockRecord};
+use stagger_engine::heartbeats::Heartbeats;
 use stagger_engine::supervisor::Identity;
 
 /// Monitors that keep keys and flags, and one map.
@@ -90,7 +90,7 @@ fn named(monitors: &Arc<Monitors>, name: &str, expires: u64) -> CephBackend {
 fn claim(incarnation: &str) -> LockRecord {
     let who = Identity {
         incarnation: incarnation.to_owned(),
-        ..Identity::of_this_process()
+        ..Identity::current_process()
     };
     who.claim(&RunId::new("r1").unwrap(), jiff::Timestamp::UNIX_EPOCH)
 }

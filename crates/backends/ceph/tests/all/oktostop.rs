@@ -93,7 +93,7 @@ fn what_20_2_4_approves_wrongly_is_refused_with_proof() {
 
     // What happened when the two were stopped: each group that we named had stopped serving.
     let after = PgMap::read(read("pgs_brief_after.json"), "after").unwrap();
-    for id in ours.bad() {
+    for id in ours.blocking_groups() {
         let pg = after.at(after.find(id).unwrap());
         assert!(!pg.state.to_string().contains("active"), "{id} was {}", pg.state);
     }
@@ -182,7 +182,7 @@ fn what_ceph_passes_over_is_refused_apart() {
         ),
     ] {
         let verdict = maps.oracle().ask(&set).unwrap();
-        assert!(verdict.ok_by_ceph() && !verdict.ok(), "{why}: {verdict:?}");
+        assert!(verdict.ok_by_ceph_rules() && !verdict.ok(), "{why}: {verdict:?}");
         assert_eq!(verdict.also_unsafe.len(), 1, "{why}");
     }
     let fine = small("active+recovery_wait+degraded", "[0, 1, 2]", r#"["0", "1"]"#, &[]);

@@ -451,6 +451,6 @@ fn commands_that_would_reboot_this_machine_are_refused() {
         "ssh -oBatchMode=yes {host} systemctl reboot"
     );
     assert_eq!(usual.command(&there), "systemctl reboot");
-    let words: BTreeSet<String> = [usual.boot_id(&there), usual.needed(&there)].into();
+    let words: BTreeSet<String> = [usual.boot_id(&there), usual.reboot_check_command(&there)].into();
     assert!(words.iter().all(|command| !command.contains("ssh")), "{words:?}");
 }

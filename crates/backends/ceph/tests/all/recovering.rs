@@ -10,7 +10,7 @@ use stagger_ceph::target::{TargetPolicy, target};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
 use stagger_core::check::{check, may_stop};
 use stagger_core::model::{ClusterName, Fact, Policy, Snapshot, UnitId};
-use stagger_core::plan::{Plan, PlanningInput, out_of_reach, plan};
+use stagger_core::plan::{Plan, PlanningInput, blocking_reasons, plan};
 
 use crate::cluster::{recorded, text};
 
@@ -93,7 +93,7 @@ proptest! {
         });
         let (now, made) = planned(&facts);
         let (_, once) = planned(&recorded("18.2.7"));
-        prop_assert_eq!(out_of_reach(&made, &Policy::default(), now.terms()), Vec::new());
+        prop_assert_eq!(blocking_reasons(&made, &Policy::default(), now.terms()), Vec::new());
         prop_assert_eq!(made.parts, once.parts);
         prop_assert_eq!(made.left_alone, once.left_alone);
     }
@@ -128,7 +128,7 @@ fn what_waits_for_somebody_is_told_as_it_is() {
         "down",
     ] {
         let (now, made) = planned(&changed(|pgs| without_its_last(&mut pgs[0], state)));
-        let told = out_of_reach(&made, &Policy::default(), now.terms());
+        let told = blocking_reasons(&made, &Policy::default(), now.terms());
         assert!(!told.is_empty(), "{state}");
     }
     // The OSD on which it belongs is down, and nobody has said yet that it is out.
@@ -136,5 +136,5 @@ fn what_waits_for_somebody_is_told_as_it_is() {
         without_its_last(&mut pgs[0], "active+undersized+degraded");
         pgs[0]["up"] = pgs[0]["acting"].clone();
     }));
-    assert!(!out_of_reach(&made, &Policy::default(), now.terms()).is_empty());
+    assert!(!blocking_reasons(&made, &Policy::default(), now.terms()).is_empty());
 }

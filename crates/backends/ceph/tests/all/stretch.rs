@@ -116,7 +116,7 @@ fn a_whole_site_stops_every_group_and_ceph_approves_it() {
     assert!(theirs.ok, "Ceph counts sites by now");
     let oracle = Oracle::new(groups(&whole), &whole.osds, &whole.tree);
     let ours = oracle.ask(&SITE).unwrap();
-    assert!(!ours.ok() && ours.ok_by_ceph());
+    assert!(!ours.ok() && ours.ok_by_ceph_rules());
     assert_eq!(ours.also_unsafe.len(), groups(&whole).len());
     let Agreement::TheyApprove { proofs } = compare(&oracle, &ours, &theirs) else {
         panic!("they agree");

@@ -1,4 +1,4 @@
-//! The cluster as its RAPI tells it now.
+//! Collects the facts of a cluster from its RAPI.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl Rapi {
         .await
         .map(|(at, answers)| {
             let answers = RapiAnswers { jobs, ..answers };
-            (at, answers.to_keep())
+            (at, answers.without_secrets())
         })
     }
 

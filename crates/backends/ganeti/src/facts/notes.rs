@@ -1,16 +1,18 @@
-//! What a visit notes on its node, in tags, before it changes anything: whoever leaves the node later, also
-//! another process after a crash, knows from there what was taken away from it, by which run, and since when.
+//! Notes of a visit: tags on its node, written before a change. Whoever leaves the node later, also another
+//! process after a crash, learns from them what was taken, by which run, and since when.
 //!
-//! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since 1970. Releases
-//! before this one wrote no run into the note: such a note is of the last run that is noted on its node without a time.
+//! A note is `stagger:WHAT:OF@RUN`; `stagger:run:RUN@SECONDS` says when the visit began, in seconds since
+//! 1970. Earlier releases wrote no run into the note: such a note belongs to the last run that is noted on
+//! its node without a time.
 //!
-//! `stagger:waits:CALL@RUN` says that a node is empty, and that its visit goes on once a person says that it is done.
+//! `stagger:waits:CALL@RUN` says that a node is empty, and that its visit continues once an operator marks it
+//! as done.
 //!
-//! `stagger:sent:BOOT@RUN` says that a reboot, or a command for the node, was about to be sent while it had that boot id: until it
-//! has another one, or has answered long enough, it may be on its way down.
+//! `stagger:sent:BOOT@RUN` says that a reboot, or a command for the node, was about to be sent while it had
+//! that boot id: until it has another one, or has answered long enough, it may be going down.
 //!
-//! `stagger:done:CALL` is no note of a visit: it stays, and says that the last maintenance other than a reboot was carried out by
-//! that call. Like a boot id it is only compared with what stood there before a run.
+//! `stagger:done:CALL` is no note of a visit: it stays, and says that the last maintenance other than a
+//! reboot was done by that call. Like a boot id, it is only compared with its value before a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -109,7 +111,7 @@ impl Notes {
     }
 
     /// Whose visit it is, in words.
-    pub fn whose(&self) -> String {
+    pub fn owner_text(&self) -> String {
         match &self.run {
             Some(run) => format!("run {run}"),
             None => "a run that is not named".to_owned(),
@@ -128,7 +130,7 @@ impl Notes {
 
     /// What of these is not noted yet.
     #[must_use]
-    pub fn missing_in(&self, noted: &Self) -> Self {
+    pub fn difference(&self, noted: &Self) -> Self {
         Self {
             run: self.run.clone(),
             since: self.since.filter(|_| noted.since.is_none()),
@@ -263,7 +265,7 @@ impl NodeNotes {
     }
 
     /// Those of other runs than that.
-    pub fn of_others<'a>(&'a self, run: Option<&'a RunId>) -> impl Iterator<Item = &'a Notes> {
+    pub fn of_other_runs<'a>(&'a self, run: Option<&'a RunId>) -> impl Iterator<Item = &'a Notes> {
         self.visits().filter(move |notes| notes.run.as_ref() != run)
     }
 }
@@ -325,9 +327,9 @@ mod tests {
             let read = NodeNotes::read(&tags);
             prop_assert_eq!(read.boots.len(), 1, "it outlives the visit");
             prop_assert_eq!(read.of(Some(&run)), Notes { written, boot: None, ..notes.clone() });
-            prop_assert_eq!(read.of_others(Some(&run)).count(), 0);
-            prop_assert!(notes.missing_in(&notes).is_empty());
-            prop_assert_eq!(notes.missing_in(&Notes::default()), notes);
+            prop_assert_eq!(read.of_other_runs(Some(&run)).count(), 0);
+            prop_assert!(notes.difference(&notes).is_empty());
+            prop_assert_eq!(notes.difference(&Notes::default()), notes);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Where Ganeti's hroller would have answered something else, and why: only what concerns this answer.
+//! Differences from the answer of Ganeti's hroller, and why: only those that concern this answer.
 
 use stagger_core::check::{Fault, check};
 use stagger_core::model::{Part, Spare, Target};
@@ -35,7 +35,7 @@ pub(super) fn differences(
             "where instances go: hroller takes the first node with free memory; here the load stays balanced, and ratios of processors and spindles, exclusion tags, and what other nodes keep for a failure (N+1) are kept".to_owned(),
         );
     }
-    words.extend(spent(question, made));
+    words.extend(reserve_used(question, made));
     words
 }
 
@@ -110,7 +110,7 @@ pub(super) fn listed(names: &[&str]) -> String {
 
 /// Not a difference to hroller, but to our own plans, and nobody should take one for the other: under its rules the
 /// instances of one node may use up what their secondary keeps for another.
-fn spent(question: &HrollerInput, made: &Plan) -> Option<String> {
+fn reserve_used(question: &HrollerInput, made: &Plan) -> Option<String> {
     let mut keeps: Target = question.target.clone();
     for part in &mut keeps.parts {
         if let Part::Stage(stage) = part

@@ -1,11 +1,11 @@
 //! Ganeti's own answer, group for group and move for move: for scripts that depend on it.
 //!
-//! [`super::answer`] plans better and refuses what is unsafe. Here is what the `hroller` of Ganeti 3.0 and 3.1 plans, with
-//! its defects: it moves what does not run, and what cannot be migrated, and it counts no memory for DRBD instances. What
-//! of an answer is unsafe is told by [`dangers`](Colouring::dangers).
+//! [`super::answer`] plans better and refuses what is unsafe. This module plans what the `hroller` of Ganeti
+//! 3.0 and 3.1 plans, with its defects: it moves instances that do not run or cannot be migrated, and it
+//! counts no memory for DRBD instances. [`dangers`](Colouring::dangers) lists what is unsafe in an answer.
 //!
-//! The steps, in its order: [`StrictInput`] (the master, nodes set offline), the [`graph`], three greedy colourings of it, the
-//! [`placement`] of what has to move, and the order of the groups.
+//! The steps, in its order: [`StrictInput`] (the master, nodes set offline), the [`graph`], three greedy
+//! colourings of it, the [`placement`] of what has to move, and the order of the groups.
 
 mod dangers;
 mod graph;
@@ -88,7 +88,7 @@ impl<'a> StrictInput<'a> {
         Ok(Self {
             cluster,
             options,
-            online: cluster.nodes.iter().map(GanetiNode::takes_instances).collect(),
+            online: cluster.nodes.iter().map(GanetiNode::accepts_instances).collect(),
             no_master,
         })
     }
@@ -178,7 +178,7 @@ impl<'a> StrictInput<'a> {
                     .to_owned(),
             ];
         }
-        super::skipped(self.cluster, with_others)
+        super::skipped_nodes(self.cluster, with_others)
     }
 }
 

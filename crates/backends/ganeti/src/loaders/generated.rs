@@ -135,7 +135,7 @@ impl Shape {
     };
 
     /// A shape for a small cluster: two to nine nodes.
-    pub fn small(rng: &mut ClusterRng) -> Self {
+    pub fn small_cluster(rng: &mut ClusterRng) -> Self {
         let nodes = 2 + rng.below(8);
         let mixed = rng.percent(60);
         Self {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 use stagger_core::model::UnitId;
 
-use crate::loaders::rapi::{IpolicyBody, KVM, Ndparams, RapiError, within_reason, wrong};
+use crate::loaders::rapi::{IpolicyBody, KVM, Ndparams, RapiError, check_limits, invalid};
 use crate::model::{
     AllocPolicy, GanetiCluster, GanetiNode, GroupIx, Instance, NodeGroup, NodeIx, Resources, Status, Template,
 };
@@ -49,7 +49,7 @@ pub fn read(request: &str, kvm_node_memory: u64) -> Result<GanetiCluster, Reques
             .insert(name.clone(), NodeIx(cluster.nodes.len() as u32))
             .is_some()
         {
-            return Err(wrong("node", &name, "it is listed twice").into());
+            return Err(invalid("node", &name, "it is listed twice").into());
         }
         cluster.nodes.push(node.read(name, &groups)?);
     }
@@ -63,7 +63,7 @@ pub fn read(request: &str, kvm_node_memory: u64) -> Result<GanetiCluster, Reques
     {
         cluster.keep_for_nodes(kvm_node_memory);
     }
-    Ok(within_reason(cluster)?)
+    Ok(check_limits(cluster)?)
 }
 
 /// An object in the order in which it is written: hroller lists nodes in that order.
@@ -199,9 +199,9 @@ struct DiskPart {
 
 impl GroupPart {
     fn read(self, uuid: String) -> Result<NodeGroup, RapiError> {
-        let alloc_policy = AllocPolicy::of_word(&self.alloc_policy).ok_or_else(|| {
+        let alloc_policy = AllocPolicy::parse(&self.alloc_policy).ok_or_else(|| {
             let why = format!("{:?} is no allocation policy", self.alloc_policy);
-            wrong("group", &self.name, why)
+            invalid("group", &self.name, why)
         })?;
         Ok(NodeGroup {
             ipolicy: Some(self.ipolicy.read("group", &self.name)?),
@@ -216,10 +216,10 @@ impl GroupPart {
 
 impl NodePart {
     fn read(self, name: String, groups: &BTreeMap<String, GroupIx>) -> Result<GanetiNode, RapiError> {
-        UnitId::new(name.as_str()).map_err(|error| wrong("node", &name, error.why))?;
+        UnitId::new(name.as_str()).map_err(|error| invalid("node", &name, error.why))?;
         let group = *groups.get(&self.group).ok_or_else(|| {
             let why = format!("there is no group with the UUID {:?}", self.group);
-            wrong("node", &name, why)
+            invalid("node", &name, why)
         })?;
         Ok(GanetiNode {
             resources: self.resources(),
@@ -257,7 +257,7 @@ impl NodePart {
 
 impl InstancePart {
     fn read(self, name: String, nodes: &BTreeMap<String, NodeIx>) -> Result<Instance, RapiError> {
-        let wrong = |why: String| wrong("instance", &name, why);
+        let wrong = |why: String| invalid("instance", &name, why);
         UnitId::new(name.as_str()).map_err(|error| wrong(error.why.to_owned()))?;
         let node = |named: &String| {
             let known = nodes.get(named).copied();

@@ -1,7 +1,8 @@
-//! What the master's own daemon says: `luxid`, on a socket of the master.
+//! Loads a cluster from `luxid`, the master's daemon, over its socket.
 //!
-//! A question is one JSON object, as is an answer, each ended by the byte 3 (`gnt-master(8)`, "Communication
-//! protocol"). The fields of a query are those of RAPI's bulk bodies, so its rows are made into such.
+//! A request is one JSON object, as is an answer, each terminated by the byte 3 (`gnt-master(8)`,
+//! "Communication protocol"). The fields of a query are those of RAPI's bulk bodies, so its rows are
+//! converted to those.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -106,7 +107,7 @@ pub fn bodies_at(socket: &Path) -> Result<Bodies, LuxiError> {
     });
     let mut stream = connected.map_err(failed("cluster"))?;
     let mut query = |what: &'static str, kind: &str, fields: &[&str]| {
-        let said = talk(&mut stream, "Query", &json!([kind, fields, null])).map_err(failed(what))?;
+        let said = exchange(&mut stream, "Query", &json!([kind, fields, null])).map_err(failed(what))?;
         rows(what, fields, &said)
     };
     Ok(Bodies {
@@ -114,14 +115,14 @@ pub fn bodies_at(socket: &Path) -> Result<Bodies, LuxiError> {
         nodes: query("nodes", "node", NODES)?,
         instances: query("instances", "instance", INSTANCES)?,
         info: {
-            let said = talk(&mut stream, "QueryClusterInfo", &json!([])).map_err(failed("cluster"))?;
+            let said = exchange(&mut stream, "QueryClusterInfo", &json!([])).map_err(failed("cluster"))?;
             result::<Value>("cluster", &said)?.to_string()
         },
     })
 }
 
 /// One question and its answer.
-fn talk(stream: &mut (impl Read + Write), method: &str, args: &Value) -> io::Result<Vec<u8>> {
+fn exchange(stream: &mut (impl Read + Write), method: &str, args: &Value) -> io::Result<Vec<u8>> {
     let mut question = json!({ "method": method, "args": args }).to_string().into_bytes();
     question.push(END);
     stream.write_all(&question)?;
@@ -216,7 +217,7 @@ mod tests {
                 }
                 asked[..read].to_vec()
             });
-            let said = talk(&mut ours, "QueryClusterInfo", &json!([]));
+            let said = exchange(&mut ours, "QueryClusterInfo", &json!([]));
             (daemon.join().unwrap(), said)
         };
         let (asked, said) = ask(&[b"{\"success\": ", b"true}\x03"]);

@@ -1,7 +1,7 @@
-//! What Ganeti's remote API answers, as a cluster.
+//! Loads a cluster from Ganeti's remote API.
 //!
 //! Four bodies make a cluster: those of `/2/groups?bulk=1`, `/2/nodes?bulk=1`, `/2/instances?bulk=1` and
-//! `/2/info`. Only the fields that planning needs are read; a node that does not answer has none of its numbers.
+//! `/2/info`. Only the fields that planning needs are read; a node that does not answer has no numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -140,7 +140,7 @@ impl Bodies {
         for group in groups {
             let ix = GroupIx(cluster.groups.len() as u32);
             if by_uuid.insert(group.uuid.clone(), ix).is_some() {
-                return Err(wrong("group", &group.name, "another group has its UUID"));
+                return Err(invalid("group", &group.name, "another group has its UUID"));
             }
             cluster.groups.push(group.read()?);
         }
@@ -150,7 +150,7 @@ impl Bodies {
             let name = node.name.clone();
             cluster.nodes.push(node.read(&by_uuid, &info.master)?);
             if by_name.insert(name.clone(), ix).is_some() {
-                return Err(wrong("node", &name, "it is listed twice"));
+                return Err(invalid("node", &name, "it is listed twice"));
             }
         }
         for instance in instances {
@@ -159,7 +159,7 @@ impl Bodies {
         if info.default_hypervisor == KVM {
             cluster.keep_for_nodes(kvm_node_memory);
         }
-        within_reason(cluster)
+        check_limits(cluster)
     }
 }
 
@@ -167,7 +167,7 @@ fn body<T: DeserializeOwned>(what: &'static str, text: &str) -> Result<T, RapiEr
     serde_json::from_str(text).map_err(|source| RapiError::Body { what, source })
 }
 
-pub(crate) fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> RapiError {
+pub(crate) fn invalid(what: &'static str, name: &str, why: impl Into<String>) -> RapiError {
     RapiError::Contradiction {
         what,
         name: name.to_owned(),
@@ -176,9 +176,9 @@ pub(crate) fn wrong(what: &'static str, name: &str, why: impl Into<String>) -> R
 }
 
 /// A cluster whose numbers can be added up.
-pub(crate) fn within_reason(cluster: GanetiCluster) -> Result<GanetiCluster, RapiError> {
-    if let Some((what, name, why)) = cluster.beyond() {
-        return Err(wrong(what, name, why));
+pub(crate) fn check_limits(cluster: GanetiCluster) -> Result<GanetiCluster, RapiError> {
+    if let Some((what, name, why)) = cluster.oversized() {
+        return Err(invalid(what, name, why));
     }
     Ok(cluster)
 }
@@ -226,7 +226,7 @@ struct NodeBody {
     name: String,
     offline: bool,
     drained: bool,
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     vm_capable: bool,
     #[serde(rename = "group.uuid")]
     group: String,
@@ -248,7 +248,7 @@ struct NodeBody {
 pub(crate) struct Ndparams {
     #[serde(default)]
     pub(crate) exclusive_storage: bool,
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     pub(crate) spindle_count: u64,
     #[serde(default = "full_speed")]
     pub(crate) cpu_speed: f64,
@@ -279,15 +279,15 @@ struct Beparams {
     maxmem: Option<u64>,
     vcpus: u64,
     auto_balance: bool,
-    #[serde(default = "one")]
+    #[serde(default = "default_one")]
     spindle_use: u64,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-fn one() -> u64 {
+fn default_one() -> u64 {
     1
 }
 
@@ -297,9 +297,9 @@ fn full_speed() -> f64 {
 
 impl GroupBody {
     fn read(self) -> Result<NodeGroup, RapiError> {
-        let alloc_policy = AllocPolicy::of_word(&self.alloc_policy).ok_or_else(|| {
+        let alloc_policy = AllocPolicy::parse(&self.alloc_policy).ok_or_else(|| {
             let why = format!("{:?} is no allocation policy", self.alloc_policy);
-            wrong("group", &self.name, why)
+            invalid("group", &self.name, why)
         })?;
         Ok(NodeGroup {
             ipolicy: Some(self.ipolicy.read("group", &self.name)?),
@@ -319,13 +319,13 @@ impl IpolicyBody {
             for (size, key) in spec.iter_mut().zip(SpecKey::ALL) {
                 *size = *from
                     .get(key.word())
-                    .ok_or_else(|| wrong(what, name, format!("its policy has no {key}")))?;
+                    .ok_or_else(|| invalid(what, name, format!("its policy has no {key}")))?;
             }
             Ok(spec)
         };
         let templates = self.templates.iter().map(|word| {
             Template::of_word(word)
-                .ok_or_else(|| wrong(what, name, format!("{word:?} in its policy is no disk template")))
+                .ok_or_else(|| invalid(what, name, format!("{word:?} in its policy is no disk template")))
         });
         Ok(Ipolicy {
             standard: spec(&self.std)?,
@@ -343,9 +343,9 @@ impl IpolicyBody {
 
 impl NodeBody {
     fn read(self, groups: &BTreeMap<String, GroupIx>, master: &str) -> Result<GanetiNode, RapiError> {
-        HostName::new(self.name.as_str()).map_err(|error| wrong("node", &self.name, error.why))?;
+        HostName::new(self.name.as_str()).map_err(|error| invalid("node", &self.name, error.why))?;
         let group = *groups.get(&self.group).ok_or_else(|| {
-            wrong(
+            invalid(
                 "node",
                 &self.name,
                 format!("there is no group with the UUID {:?}", self.group),
@@ -389,7 +389,7 @@ impl NodeBody {
 
 impl InstanceBody {
     fn read(self, nodes: &BTreeMap<String, NodeIx>) -> Result<Instance, RapiError> {
-        let wrong = |why: String| wrong("instance", &self.name, why);
+        let wrong = |why: String| invalid("instance", &self.name, why);
         HostName::new(self.name.as_str()).map_err(|error| wrong(error.why.to_owned()))?;
         let node = |name: &str| {
             nodes

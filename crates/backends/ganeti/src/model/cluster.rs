@@ -1,4 +1,4 @@
-//! A whole cluster, and what in it does not add up.
+//! A whole cluster, and its inconsistencies.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ impl GanetiCluster {
     }
 
     /// The first node or instance with more of something than [`MOST`]: what it is, its name, and why not.
-    pub fn beyond(&self) -> Option<(&'static str, &str, String)> {
+    pub fn oversized(&self) -> Option<(&'static str, &str, String)> {
         let why = |what: &str, amount: &dyn fmt::Display| {
             format!("its {what} of {amount} is more than any node has, which is at most {MOST}")
         };

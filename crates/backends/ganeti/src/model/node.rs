@@ -40,7 +40,7 @@ pub enum AllocPolicy {
 
 impl AllocPolicy {
     /// Ganeti's word.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Preferred => "preferred",
             Self::LastResort => "last_resort",
@@ -49,10 +49,10 @@ impl AllocPolicy {
     }
 
     /// From Ganeti's word.
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn parse(word: &str) -> Option<Self> {
         [Self::Preferred, Self::LastResort, Self::Unallocable]
             .into_iter()
-            .find(|policy| policy.word() == word)
+            .find(|policy| policy.as_str() == word)
     }
 }
 
@@ -87,7 +87,7 @@ impl GanetiNode {
     }
 
     /// Whether instances may be moved to it.
-    pub fn takes_instances(&self) -> bool {
+    pub fn accepts_instances(&self) -> bool {
         self.is_up() && !self.drained && self.vm_capable
     }
 }

@@ -1,4 +1,4 @@
-//! How the disks of an instance are stored.
+//! Disk templates.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Asks RAPI: finds the master among the candidates, repeats reads, and never repeats a write that may
+//! The RAPI client: finds the master among the candidates, repeats reads, and never repeats a write that may
 //! have been carried out.
 
 use std::sync::{Mutex, PoisonError};
@@ -74,7 +74,7 @@ impl RapiClientError {
             Self::Refused { code, why: said } if code >= 500 => {
                 let error = BackendError::transient(tried, why);
                 // 502: the master's daemon went away, maybe after it had the job.
-                if writes && !takes_no_jobs(code, &said) {
+                if writes && !is_queue_drained(code, &said) {
                     error.outcome_unknown()
                 } else {
                     error
@@ -87,7 +87,7 @@ impl RapiClientError {
     /// What RAPI says where it takes no jobs, as its queue is full or drained. Nothing was submitted then.
     pub fn queue_is_closed(&self) -> Option<String> {
         match self {
-            Self::Refused { code, why } if takes_no_jobs(*code, why) => Some(format!("{code}, {why}")),
+            Self::Refused { code, why } if is_queue_drained(*code, why) => Some(format!("{code}, {why}")),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ impl RapiClientError {
 
 /// Whether that answer says that the queue takes no jobs. RAPI has 503 for it; but of a drained queue `luxid` says so in words alone
 /// (`handleCall` in `Ganeti.Query.Server`, 3.0.2), which RAPI passes on with 500.
-fn takes_no_jobs(code: u16, why: &str) -> bool {
+fn is_queue_drained(code: u16, why: &str) -> bool {
     code == 503 || (code == 500 && why == "Queue drained")
 }
 
@@ -116,7 +116,7 @@ struct ErrorBody {
 
 impl ErrorBody {
     /// Its words as they were before RAPI escaped them for a page.
-    fn words(self) -> String {
+    fn unescaped(self) -> String {
         let escaped = [
             ("&lt;", "<"),
             ("&gt;", ">"),
@@ -186,7 +186,7 @@ impl Rapi {
         &self.wire.pace
     }
 
-    pub(crate) fn waits(&self) -> &Semaphore {
+    pub(crate) fn wait_permits(&self) -> &Semaphore {
         &self.waits
     }
 
@@ -207,7 +207,7 @@ impl Rapi {
     ) -> Result<Value, RapiClientError> {
         let mut tries = 1;
         loop {
-            match self.once(method, path, body).await {
+            match self.send_once(method, path, body).await {
                 Err(error) if error.may_pass() && tries < READS => {
                     tracing::debug!(path, %error, "asked again");
                     tokio::time::sleep(self.wire.pace.again * tries).await;
@@ -236,13 +236,13 @@ impl Rapi {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, RapiClientError> {
-        match self.once(method, path, body).await {
-            Err(RapiClientError::Unreachable(_)) => self.once(method, path, body).await,
+        match self.send_once(method, path, body).await {
+            Err(RapiClientError::Unreachable(_)) => self.send_once(method, path, body).await,
             answer => answer,
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
         method: HttpMethod,
         path: &str,
@@ -323,7 +323,7 @@ fn value_of(answer: RapiResponse) -> Result<Value, RapiClientError> {
         return serde_json::from_slice(&body).map_err(|error| RapiClientError::Unreadable(error.to_string()));
     }
     let why = match serde_json::from_slice::<ErrorBody>(&body) {
-        Ok(said) => said.words(),
+        Ok(said) => said.unescaped(),
         Err(_) => String::from_utf8_lossy(&body).chars().take(200).collect(),
     };
     Err(RapiClientError::Refused { code, why })

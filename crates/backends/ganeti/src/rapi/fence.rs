@@ -1,8 +1,8 @@
-//! Who is no longer the one writer is refused, by the job queue itself.
+//! Fencing in the job queue itself.
 //!
-//! Every job of ours carries its sender's token in its reason. For each token that is given out there is a
-//! filter that rejects all older ones: a request of a holder before that lands late becomes a job that is
-//! cancelled before it begins.
+//! Every job of stagger carries its sender's token in its reason. For each token that is given out, a filter
+//! rejects all older ones: a late request of an earlier holder becomes a job that is cancelled before it
+//! starts.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub async fn raise(rapi: &Rapi, token: u64) -> Result<(), BackendError> {
         record: Fence::Older { token },
     };
     rapi.put_filter(&filter).await.map_err(failed)?;
-    let filters = seen(rapi, &id).await?;
+    let filters = wait_until_listed(rapi, &id).await?;
     for older in all(&filters) {
         if matches!(older.record, Fence::Older { token: other } if other < token) {
             rapi.delete_filter(&older.id).await.map_err(failed)?;
@@ -152,7 +152,7 @@ pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &JobReason) -> Result<
     rapi.put_filter(&filter)
         .await
         .map_err(|error| error.of(tried, true))?;
-    seen(rapi, &id).await.map(|_| ())
+    wait_until_listed(rapi, &id).await.map(|_| ())
 }
 
 /// Reads the filters until that one is among them: then the queue knows it too. What was written before it
@@ -160,7 +160,7 @@ pub async fn refuse_one(rapi: &Rapi, call: &Call, reason: &JobReason) -> Result<
 ///
 /// # Errors
 /// The cluster cannot be asked, or does not show it.
-pub async fn seen(rapi: &Rapi, id: &str) -> Result<Vec<ListedFilter>, BackendError> {
+pub async fn wait_until_listed(rapi: &Rapi, id: &str) -> Result<Vec<ListedFilter>, BackendError> {
     const LOOKS: u32 = 40;
     let tried = format!("see the filter {id}");
     for _ in 0..LOOKS {
@@ -177,7 +177,7 @@ pub async fn seen(rapi: &Rapi, id: &str) -> Result<Vec<ListedFilter>, BackendErr
 }
 
 /// The filters that refuse one submission each. One that was watched for [`REFUSED_FOR`] is not needed any more.
-pub fn refused(filters: &[ListedFilter]) -> Vec<RecordedFilter<Fence>> {
+pub fn refusing_filters(filters: &[ListedFilter]) -> Vec<RecordedFilter<Fence>> {
     all(filters)
         .filter(|found| matches!(found.record, Fence::One { .. }))
         .collect()

@@ -1,8 +1,8 @@
-//! Job filters: rules in the cluster's configuration that say which jobs run.
+//! Job filters: rules in the cluster's configuration that decide which jobs run.
 //!
-//! A filter is written without a job, at once and also while the queue stands, and survives a change of the
-//! master. It may carry a text of ours, its record; and its id may be chosen, so that writing it twice is
-//! writing it once.
+//! A filter is written without a job, at once and also while the queue is drained, and survives a change of
+//! the master. It may carry a record as text; and its id may be chosen, so that a repeated write has no
+//! further effect.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The certificate that RAPI presents, for whoever wants to compare and pin it.
+//! The certificate that RAPI presents, to compare and pin it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use stagger_engine::cluster::BackendError;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::rapi::tls::written;
+use crate::rapi::tls::fingerprint_text;
 use crate::rapi::wire::RapiAddress;
 
 /// How long it may take.
@@ -46,7 +46,7 @@ pub async fn presented_fingerprint(address: &str) -> Result<String, BackendError
     let connected = tokio::time::timeout(PATIENCE, connect).await;
     let found = *seen.sha256.lock().unwrap_or_else(PoisonError::into_inner);
     match (found, connected) {
-        (Some(found), _) => Ok(written(&found)),
+        (Some(found), _) => Ok(fingerprint_text(&found)),
         (None, Ok(Err(error))) => Err(failed(error.to_string())),
         (None, Ok(Ok(_))) => Err(failed("no certificate was presented".to_owned())),
         (None, Err(_)) => Err(failed(format!("no answer within {} s", PATIENCE.as_secs()))),

@@ -53,7 +53,7 @@ struct JobDocument {
 
 impl JobDocument {
     /// Which sort of move it was, if it was one alone and succeeded.
-    fn how(&self) -> Option<MoveKind> {
+    fn move_kind(&self) -> Option<MoveKind> {
         let [summary] = self.summary.as_slice() else {
             return None;
         };
@@ -82,7 +82,7 @@ impl JobHistory {
             let Ok(job) = JobDocument::deserialize(job) else {
                 continue;
             };
-            let Some((how, time)) = job.how().zip(job.took()) else {
+            let Some((how, time)) = job.move_kind().zip(job.took()) else {
                 continue;
             };
             let Ok(kind) = Kind::new(how.name()) else { continue };
@@ -118,13 +118,13 @@ impl JobHistory {
 }
 
 /// Of listed jobs what an inventory keeps: how long those took that tell something. What jobs were given may hold secrets.
-pub(crate) fn kept(jobs: &Value) -> Value {
+pub(crate) fn recorded_jobs(jobs: &Value) -> Value {
     let Value::Array(all) = jobs else {
         return Value::Null;
     };
     let telling = all
         .iter()
-        .filter(|job| JobDocument::deserialize(*job).is_ok_and(|job| job.how().is_some()));
+        .filter(|job| JobDocument::deserialize(*job).is_ok_and(|job| job.move_kind().is_some()));
     telling
         .map(|job| {
             json!({
@@ -184,7 +184,7 @@ mod tests {
             .collect();
         assert_eq!(told, [("migrate", 10, 6, 10), ("replace-standby", 1, 900, 900)]);
         // What is kept tells the same, and nothing of what jobs were given.
-        let kept = kept(&jobs);
+        let kept = recorded_jobs(&jobs);
         assert_eq!(JobHistory::of(&kept), history);
         assert!(!kept.to_string().contains("geheim"), "{kept}");
         assert_eq!(JobHistory::of(&Value::Null), JobHistory::default());

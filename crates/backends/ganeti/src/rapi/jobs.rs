@@ -10,7 +10,7 @@ use stagger_engine::cluster::{BackendError, Call};
 
 use crate::rapi::client::{HttpMethod, Rapi, RapiClientError, encoded};
 use crate::rapi::fence;
-use crate::rapi::opcode::named_in;
+use crate::rapi::opcode::names;
 use crate::rapi::reason::JobReason;
 
 /// So often a job is submitted whose answers were lost.
@@ -104,7 +104,7 @@ impl From<&JobDocument> for GanetiJob {
             status: document.status,
             summary: document.summary.join(", "),
             reason: texts.into_iter().find_map(|(_, text, _)| JobReason::parse(text)),
-            names: document.ops.iter().flat_map(|op| named_in(&op.fields)).collect(),
+            names: document.ops.iter().flat_map(|op| names(&op.fields)).collect(),
         }
     }
 }
@@ -122,7 +122,7 @@ pub struct Ended {
 
 impl Ended {
     /// Its error in words.
-    pub fn why(&self) -> String {
+    pub fn error_text(&self) -> String {
         // An error is [["OpExecError", ["what happened", "its kind"]]].
         let said = &self.result[0][1];
         let text = match said {
@@ -213,7 +213,7 @@ impl Rapi {
             | JobStatus::Canceling
             | JobStatus::Running => Err(BackendError::permanent(
                 &work.what,
-                format!("job {id} failed: {}", ended.why()),
+                format!("job {id} failed: {}", ended.error_text()),
             )),
         }
     }
@@ -324,7 +324,7 @@ impl Rapi {
     /// What has changed in a job, as soon as something has. RAPI keeps a child for each question of that kind, and has no more
     /// than twenty for everybody: jobs beyond a few are looked at from time to time.
     async fn change_of(&self, id: u64, before: &Value, serial: &Value) -> Result<Value, RapiClientError> {
-        if let Ok(_permit) = self.waits().try_acquire() {
+        if let Ok(_permit) = self.wait_permits().try_acquire() {
             let body = json!({
                 "fields": ["status"],
                 "previous_job_info": before,
@@ -433,10 +433,10 @@ mod tests {
             result,
         };
         assert_eq!(
-            ended(json!([["OpPrereqError", ["Node is drained", "wrong_state"]]])).why(),
+            ended(json!([["OpPrereqError", ["Node is drained", "wrong_state"]]])).error_text(),
             "Node is drained"
         );
-        assert_eq!(ended(json!([["OpExecError", "no"]])).why(), "no");
-        assert_eq!(ended(json!([null])).why(), "[null]");
+        assert_eq!(ended(json!([["OpExecError", "no"]])).error_text(), "no");
+        assert_eq!(ended(json!([null])).error_text(), "[null]");
     }
 }

@@ -13,7 +13,7 @@ pub const FIELDS: [&str; 6] = [
 ];
 
 /// What an opcode names in these fields.
-pub fn named_in(opcode: &Value) -> impl Iterator<Item = String> {
+pub fn names(opcode: &Value) -> impl Iterator<Item = String> {
     FIELDS
         .iter()
         .filter_map(|field| opcode[field].as_str().map(str::to_owned))

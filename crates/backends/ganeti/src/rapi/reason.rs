@@ -1,9 +1,9 @@
-//! The reason that every job of ours carries, and the ranges of reasons that filters match.
+//! The reason that every job of stagger carries, and the ranges of reasons that filters match.
 //!
-//! RAPI takes one text a request, `?reason=`, and puts it into the job's reason trail as
-//! `["gnt:user", TEXT, NANOSECONDS]`. A job filter compares texts by their characters (`=`, `<`, `>=`; a
-//! regular expression never matches: `src/Ganeti/JQScheduler/Filtering.hs`). So the fencing token stands
-//! first and has a fixed width: all jobs of older tokens are one range.
+//! RAPI takes one text per request, `?reason=`, and puts it into the job's reason trail as `["gnt:user",
+//! TEXT, NANOSECONDS]`. A job filter compares texts by their characters (`=`, `<`, `>=`; a regular expression
+//! never matches: `src/Ganeti/JQScheduler/Filtering.hs`). So the fencing token comes first and has a fixed
+//! width: all jobs of older tokens are one range.
 
 use stagger_engine::cluster::Call;
 
@@ -86,7 +86,7 @@ pub struct Range {
 
 impl Range {
     /// All of ours.
-    pub fn ours() -> Self {
+    pub fn all_ours() -> Self {
         Self {
             from: PREFIX.to_owned(),
             below: BEYOND.to_owned(),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_a_person_says_passes_and_is_never_refused() {
-        assert!(Range::ours().has(BY_A_PERSON));
+        assert!(Range::all_ours().has(BY_A_PERSON));
         assert!(!Range::older_than(999_999_999_999).has(BY_A_PERSON));
         assert_eq!(JobReason::parse(BY_A_PERSON), None);
     }
@@ -152,14 +152,14 @@ mod tests {
         #[test]
         fn a_range_has_the_older_tokens_and_no_others(one in 0..999_999_999_999_u64, other in 0..999_999_999_999_u64) {
             let text = reason(one).to_string();
-            prop_assert!(Range::ours().has(&text));
+            prop_assert!(Range::all_ours().has(&text));
             prop_assert_eq!(Range::older_than(other).has(&text), one < other);
         }
 
         #[test]
         fn a_text_of_others_is_in_no_range(text in "[a-z:;0-9]{0,12}") {
             prop_assume!(!text.starts_with(PREFIX));
-            prop_assert!(!Range::ours().has(&text));
+            prop_assert!(!Range::all_ours().has(&text));
             prop_assert!(!Range::older_than(77).has(&text));
         }
     }

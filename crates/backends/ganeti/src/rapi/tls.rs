@@ -1,8 +1,8 @@
-//! Whom we believe to be RAPI.
+//! Authentication of RAPI.
 //!
 //! By an authority (a given one, or the system's), or by the fingerprint of the one certificate. Ganeti
-//! makes its own certificates with version 1 of X.509 and without a name that could be checked
-//! (`lib/utils/x509.py` sets neither), which the verifier of rustls does not read: they can only be pinned.
+//! creates its own certificates with version 1 of X.509 and without a verifiable name (`lib/utils/x509.py`
+//! sets neither), which the verifier of rustls does not read: they can only be pinned.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
 }
 
 /// A fingerprint as `openssl x509 -fingerprint` writes it.
-pub(crate) fn written(sha256: &[u8; 32]) -> String {
+pub(crate) fn fingerprint_text(sha256: &[u8; 32]) -> String {
     let pairs: Vec<String> = sha256.iter().map(|byte| format!("{byte:02X}")).collect();
     pairs.join(":")
 }
@@ -150,7 +150,7 @@ impl ServerCertVerifier for Pinned {
         }
         Err(Error::General(format!(
             "the certificate's fingerprint is {}, not the one that is pinned",
-            written(&found)
+            fingerprint_text(&found)
         )))
     }
 

@@ -1,7 +1,6 @@
-//! One request over one connection of its own, so that it is always known whether it was sent.
+//! One request per connection, so that it is always known whether it was sent.
 //!
-//! RAPI has no key by which a repeated request would be known as the same, so a write is never repeated
-//! unless it was certainly not sent.
+//! RAPI has no idempotency key, so a write is never repeated unless it was certainly not sent.
 
 use std::path::Path;
 use std::sync::Arc;

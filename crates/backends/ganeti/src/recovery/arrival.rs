@@ -1,5 +1,5 @@
-//! A reboot or a command that a dead process has sent may still be on its way to its node: nothing is brought back there before that
-//! is certain.
+//! A reboot or a command of a dead process may still be on its way to its node: nothing is restored there
+//! before that is ruled out.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn arrival(facts: &GanetiFacts, visit: &VisitLeftover) -> Arrival {
 impl GanetiBackend {
     /// For how long a node is watched that answers as before something was sent to it. Of commands that a process of this machine
     /// has begun nothing is left by then; those of another may run for as long as any command.
-    pub(super) fn patience_with_arrivals(&self, all_are_of_here: bool) -> Duration {
+    pub(super) fn arrival_timeout(&self, all_are_of_here: bool) -> Duration {
         let pace = self.settings().pace;
         let arrives = pace.reboot / ARRIVES;
         if all_are_of_here {
@@ -55,7 +55,7 @@ impl GanetiBackend {
         let begun = Instant::now();
         let mut answered: BTreeSet<&str> = BTreeSet::new();
         loop {
-            let (facts, _) = self.look().await?;
+            let (facts, _) = self.observe_cluster().await?;
             let (mut may_come, mut is_awaited) = (false, false);
             for visit in visits {
                 match arrival(&facts, visit) {

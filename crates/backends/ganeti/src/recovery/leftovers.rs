@@ -1,8 +1,9 @@
-//! What runs have left in a cluster, and how it is given back: pure functions of what the cluster itself says.
+//! Leftovers of runs in a cluster, and how they are cleared: pure functions of the cluster's own answers.
 //!
-//! No journal is needed for it. Notes on nodes tell what was taken away, by which run and since when; filters tell which
-//! guards are held, and what the lock remembers. The way back is that of a visit ([`visit::leave`]), played on a copy of the
-//! facts until nothing is left to do, so what is shown is what is done.
+//! No journal is needed. Notes on nodes say what was taken, by which run and since when; filters say which
+//! guards are held, and what the lock remembers. The steps are those of a visit ([`visit::leave`]), simulated
+//! on a copy of the facts until nothing is left to do, so that the shown steps are those that are carried
+//! out.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +103,7 @@ pub enum InstanceChange {
 
 impl InstanceChange {
     /// In words, after the instance's name.
-    pub fn words(self) -> &'static str {
+    pub fn text(self) -> &'static str {
         match self {
             Self::Away => "was moved away",
             Self::Copied => "has its second copy elsewhere",
@@ -131,7 +132,7 @@ impl GanetiLeftovers {
         let visits = noted
             .into_iter()
             .map(|(node, notes)| {
-                let (plan, refused) = way_back(&mut after, node, notes);
+                let (plan, refused) = simulate_leave(&mut after, node, notes);
                 let this = &facts.nodes[node];
                 VisitLeftover {
                     node: node.to_owned(),
@@ -177,13 +178,13 @@ impl GanetiLeftovers {
     }
 
     /// Whether nothing of a cluster is out of its place: neither a node nor a guard. Records take nothing from anybody.
-    pub fn nothing_is_away(&self) -> bool {
+    pub fn is_restored(&self) -> bool {
         self.visits.is_empty() && self.guards.is_empty()
     }
 
     /// Whether there is nothing at all.
     pub fn is_empty(&self) -> bool {
-        self.nothing_is_away() && self.unknown.is_empty() && self.records == FilterRecords::default()
+        self.is_restored() && self.unknown.is_empty() && self.records == FilterRecords::default()
     }
 
     /// The runs that have left something, in their order.
@@ -196,7 +197,7 @@ impl GanetiLeftovers {
 
 impl FilterRecords {
     fn of(filters: &[ListedFilter]) -> Self {
-        let refused = fence::refused(filters)
+        let refused = fence::refusing_filters(filters)
             .into_iter()
             .filter_map(|found| match found.record {
                 Fence::One { reason, until } => Some(RefusedRequest {
@@ -259,7 +260,7 @@ pub fn may_give_back(facts: &GanetiFacts, node: &str, notes: &Notes) -> Result<(
 }
 
 /// Plays a visit's end on these facts: what is done, and why it ends before all is.
-fn way_back(facts: &mut GanetiFacts, node: &str, notes: &Notes) -> (Vec<JobBatch>, Option<String>) {
+fn simulate_leave(facts: &mut GanetiFacts, node: &str, notes: &Notes) -> (Vec<JobBatch>, Option<String>) {
     let mut plan = Vec::new();
     if let Err(refusal) = may_give_back(facts, node, notes) {
         return (plan, Some(refusal.0));
@@ -320,7 +321,7 @@ fn play(facts: &mut GanetiFacts, node: &str, notes: &Notes, batch: &JobBatch, le
         }
         JobBatch::Forget(_) => {
             if let Some(this) = facts.nodes.get_mut(node) {
-                let of_others = this.notes.of_others(notes.run.as_ref());
+                let of_others = this.notes.of_other_runs(notes.run.as_ref());
                 let tags: Vec<String> = of_others.flat_map(Notes::tags).collect();
                 this.notes = NodeNotes::read(&tags);
             }
@@ -334,7 +335,7 @@ fn play(facts: &mut GanetiFacts, node: &str, notes: &Notes, batch: &JobBatch, le
 }
 
 /// A batch of a visit's end in words, as an order: `move web back from node4`.
-pub fn words(batch: &JobBatch) -> String {
+pub fn batch_text(batch: &JobBatch) -> String {
     match batch {
         JobBatch::Return(was) => format!("make it {} again", was.as_role()),
         JobBatch::Replace(copies) => {

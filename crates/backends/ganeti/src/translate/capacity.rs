@@ -25,14 +25,14 @@ pub fn capacity(cluster: &GanetiCluster, ignore_ipolicy: bool) -> Result<Capacit
     for (at, node) in (0_u32..).zip(&cluster.nodes) {
         order.push((UnitId::new(node.name.as_str())?, NodeIx(at)));
     }
-    order.sort_by(|a, b| a.0.natural().cmp(&b.0.natural()));
+    order.sort_by(|a, b| a.0.natural_key().cmp(&b.0.natural_key()));
     let mut place = vec![0_u32; cluster.nodes.len()];
     for (at, (_, node)) in (0_u32..).zip(&order) {
         place[node.0 as usize] = at;
     }
     let mut used = vec![[0_i64; 4]; cluster.nodes.len()];
     for instance in running(cluster) {
-        for (sum, more) in used[instance.primary.0 as usize].iter_mut().zip(takes(instance)) {
+        for (sum, more) in used[instance.primary.0 as usize].iter_mut().zip(demand(instance)) {
             *sum += more;
         }
     }
@@ -44,7 +44,7 @@ pub fn capacity(cluster: &GanetiCluster, ignore_ipolicy: bool) -> Result<Capacit
     let (prefixes, mut tags) = (prefixes(cluster), Vec::new());
     let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
     let mut guests = Vec::with_capacity(cluster.instances.len());
-    for (name, instance) in named(cluster) {
+    for (name, instance) in guests_by_name(cluster) {
         let mut apart: Vec<u32> = instance
             .tags
             .iter()
@@ -70,9 +70,9 @@ pub fn capacity(cluster: &GanetiCluster, ignore_ipolicy: bool) -> Result<Capacit
             runs: instance.status.may_run(),
             // As Ganeti and htools have it: what is down may be started, but for what is taken out of service.
             reserved: instance.auto_balance && instance.status != Status::AdminOffline,
-            takes: takes(instance),
+            takes: demand(instance),
             apart,
-            stuck: stuck(cluster, instance, ignore_ipolicy),
+            stuck: unmovable_reason(cluster, instance, ignore_ipolicy),
             elsewhere: match instance.status {
                 Status::ErrorWrongNode => true,
                 Status::ErrorNodeDown => storage == Storage::Copied,
@@ -91,7 +91,7 @@ pub fn capacity(cluster: &GanetiCluster, ignore_ipolicy: bool) -> Result<Capacit
 }
 
 /// Instances by the names of the guests that they are. Files made by hand may have two instances of one name.
-pub(crate) fn named(cluster: &GanetiCluster) -> impl Iterator<Item = (String, &Instance)> {
+pub(crate) fn guests_by_name(cluster: &GanetiCluster) -> impl Iterator<Item = (String, &Instance)> {
     let mut names: BTreeMap<&str, u32> = BTreeMap::new();
     let instances = cluster.instances.iter().filter(|instance| !instance.forthcoming);
     instances.map(move |instance| {
@@ -142,13 +142,13 @@ fn host(cluster: &GanetiCluster, unit: UnitId, ix: NodeIx, used: Amounts) -> Hos
     Host {
         unit,
         pool: node.group.0,
-        takes: node.takes_instances(),
+        takes: node.accepts_instances(),
         size,
         free,
     }
 }
 
-fn takes(instance: &Instance) -> Amounts {
+fn demand(instance: &Instance) -> Amounts {
     [
         instance.memory,
         instance.vcpus,
@@ -168,7 +168,7 @@ fn prefixes(cluster: &GanetiCluster) -> Vec<&str> {
 }
 
 /// Why an instance cannot be moved.
-fn stuck(cluster: &GanetiCluster, instance: &Instance, ignore_ipolicy: bool) -> Option<String> {
+fn unmovable_reason(cluster: &GanetiCluster, instance: &Instance, ignore_ipolicy: bool) -> Option<String> {
     match instance.status {
         Status::ErrorWrongNode => {
             return Some("it runs on another node than Ganeti has noted (ERROR_wrongnode)".to_owned());

@@ -1,7 +1,7 @@
-//! The snapshot of a cluster that answers, with what is so now beside how things were when the run began.
+//! The snapshot of a live cluster, compared with the start of the run.
 //!
-//! What a node "runs" is its boot: one with another boot id than at the run's start has had its reboot. Where the maintenance is no
-//! reboot, it is what a visit has noted there ([`notes`](crate::facts::notes)).
+//! What a node "runs" is its boot: a node with another boot id than at the run's start has been rebooted. For
+//! other maintenance it is what a visit has noted there ([`notes`](crate::facts::notes)).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,7 +154,7 @@ fn untouchable(node: &NodeFacts, memory: Option<&GanetiMemory>, visits: &Visits)
             "node-left-by-run",
             format!(
                 "{name} is still drained by {}: `stagger ganeti recover {name}` restores it",
-                notes.whose()
+                notes.owner_text()
             ),
         ));
     }

@@ -1,4 +1,4 @@
-//! A node's visit that waits until a person says that the node is done.
+//! A node's visit that waits until an operator marks the node as done.
 
 use stagger_engine::cluster::{BackendError, Retryability};
 

@@ -1,4 +1,4 @@
-//! How much is done at once, and who must not disturb whom.
+//! Limits on concurrent work, and mutual exclusion.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -56,7 +56,7 @@ impl MigrationLimits {
     }
 
     /// May look at an instance's disks.
-    pub(crate) async fn look(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn disk_query_permit(&self) -> Option<SemaphorePermit<'_>> {
         // It is never closed.
         self.looks.acquire().await.ok()
     }

@@ -1,4 +1,4 @@
-//! Maintenance of a node other than a reboot, while the node is empty: by a command, or by a person.
+//! Maintenance of a node other than a reboot, while the node is empty: by a command, or by an operator.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,17 +34,19 @@ impl Visitor<'_> {
             self.note_sending(node, boot).await?;
         }
         let names = [("node", node)];
-        let ran = commands::ran(self.rapi, self.settings, self.call, "maintain", command, &names).await?;
+        let ran =
+            commands::run_with_outcome(self.rapi, self.settings, self.call, "maintain", command, &names)
+                .await?;
         let is_lost = [SSH_LOST, CUT_OFF].contains(&ran.code);
         if is_lost || ran.code == 0 {
             let part = if is_lost { ARRIVES } else { FALLS };
             let limit = self.rapi.pace().reboot / part;
             let falls = self.falls_within(node, boot.as_deref(), limit).await?;
             if !(is_lost && falls) {
-                ran.whole()?;
+                ran.output()?;
             }
         } else {
-            ran.whole()?;
+            ran.output()?;
         }
         self.answers_again(node, &tried).await?;
         let _stays = self.limits.master.read().await;
@@ -86,7 +88,7 @@ impl Visitor<'_> {
         let _stays = self.limits.master.read().await;
         self.predecessors().await?;
         let facts = self.facts().await?;
-        self.goes_on_without(node)?;
+        self.check_not_own_node(node)?;
         let visits = &self.settings.cluster.visits;
         visit::may_reboot(&facts, node, visits, self.planned)
             .map_err(|refusal| BackendError::permanent(tried, refusal.0))?;

@@ -1,10 +1,10 @@
-//! The master's turn: another node becomes master before it is rebooted.
+//! The master's visit: another node becomes master before it is rebooted.
 //!
-//! RAPI has no word for that, so it is a command. Where stagger itself runs on the master, the run goes on on
-//! the successor: its journal is copied there first, then the cluster is told that the run goes on there and
-//! the fencing token goes up. From then on this process is refused, and so is who resumes the run from the
-//! journal that stayed behind; so exactly one of the two goes on. Where the master certainly did not change, all of that is taken
-//! back, and the run goes on here.
+//! RAPI cannot do that, so it is a command. Where stagger itself runs on the master, the run continues on the
+//! successor: its journal is copied there first, then the handover is recorded in the cluster and the fencing
+//! token goes up. From then on this process is refused, and so is a resume from the journal that stayed
+//! behind; so exactly one of the two continues. Where the master certainly did not change, all of that is
+//! revoked, and the run continues here.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -61,8 +61,8 @@ pub(crate) async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Re
         // It may still become master: then the run goes on there, and not here.
         Err(error) if error.outcome_unknown => error,
         // It certainly did not: nobody else goes on with this run.
-        Err(error) => match lock::take_back(visitor.rapi, run, visitor.call.fence).await {
-            Ok(()) => stays_here(error, from),
+        Err(error) => match lock::revoke_handover(visitor.rapi, run, visitor.call.fence).await {
+            Ok(()) => handover_failed(error, from),
             Err(mut stranded) => {
                 stranded.why = format!("{error}; and then: {}", stranded.why);
                 stranded
@@ -73,7 +73,7 @@ pub(crate) async fn fail_over(visitor: &Visitor<'_>, from: &str, to: &str) -> Re
     Err(handed_over)
 }
 
-fn stays_here(error: BackendError, master: &str) -> BackendError {
+fn handover_failed(error: BackendError, master: &str) -> BackendError {
     let stays = format!("{master} is still the master, and the run continues here");
     let hint = match &error.hint {
         Some(hint) => format!("{hint}; {stays}"),
@@ -95,12 +95,13 @@ async fn change(
     let limit = visitor.settings.cluster.visits.failover_timeout;
     let mut settings = visitor.settings.clone();
     settings.hosts.timeout = settings.hosts.timeout.min(limit);
-    let ran = commands::ran(visitor.rapi, &settings, visitor.call, "failover", failover, names).await?;
+    let ran = commands::run_with_outcome(visitor.rapi, &settings, visitor.call, "failover", failover, names)
+        .await?;
     // Cut off, or its connection lost: it may go on over there.
     let is_cut = [CUT_OFF, SSH_LOST].contains(&ran.code);
-    let said = ran.said();
+    let said = ran.outcome_text();
     if !is_cut {
-        ran.whole()?;
+        ran.output()?;
     }
     let waited = wait_for(visitor, to, begun, tried).await;
     if is_cut && let Err(mut error) = waited {

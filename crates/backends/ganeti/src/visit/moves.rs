@@ -1,4 +1,4 @@
-//! What a visit does with instances and their disks, one by one, and waits for.
+//! The moves of instances and their disks in a visit, one by one, with their waits.
 
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ impl Visitor<'_> {
         } = each;
         let what = format!("migrate-{instance}-to-{to}");
         let _permits = self.limits.take(from, to).await;
-        if done_before(before, &what) && self.runs_on(instance, to).await? {
+        if finished_before(before, &what) && self.runs_on(instance, to).await? {
             return Ok(());
         }
         let Some(now) = self.instance(instance).await? else {
@@ -55,7 +55,7 @@ impl Visitor<'_> {
             return Err(BackendError::transient(what, why));
         }
         let rule = self.settings.cluster.visits.migration_of(instance);
-        let mut how = json!({ "mode": rule.map_or(MigrationMode::Live, |rule| rule.mode).word() });
+        let mut how = json!({ "mode": rule.map_or(MigrationMode::Live, |rule| rule.mode).as_str() });
         if let Some(rule) = rule {
             how["allow_failover"] = json!(rule.allow_failover);
             how["ignore_hvversions"] = json!(rule.ignore_hvversions);
@@ -79,7 +79,7 @@ impl Visitor<'_> {
                 let migrated = self
                     .job(&JobRequest::new(&what, HttpMethod::Put, path).body(body))
                     .await;
-                migrated.map_err(|error| match what_would_let_it_go(instance, rule) {
+                migrated.map_err(|error| match permitting_rule(instance, rule) {
                     Some(hint) if error.retryability == Retryability::Permanent && error.hint.is_none() => {
                         error.hint(hint)
                     }
@@ -126,7 +126,7 @@ impl Visitor<'_> {
             JobStatus::Success => Ok(()),
             _ => Err(BackendError::permanent(
                 what,
-                format!("job {} failed: {}", job.id, ended.why()),
+                format!("job {} failed: {}", job.id, ended.error_text()),
             )),
         }
     }
@@ -165,7 +165,7 @@ impl Visitor<'_> {
 
     /// What Ganeti knows of an instance's disks, by a job.
     async fn disks(&self, name: &str) -> Result<Result<(), String>, BackendError> {
-        let _permit = self.limits.look().await;
+        let _permit = self.limits.disk_query_permit().await;
         let path = format!("/2/instances/{}/info", encoded(name));
         let work = JobRequest::new(format!("look-at-{name}"), HttpMethod::Get, path);
         let ended = self.rapi.carry_out(self.call, &work).await?;
@@ -201,7 +201,7 @@ impl Visitor<'_> {
         node: &str,
     ) -> Result<(), BackendError> {
         let mirrored = facts.instances.values().filter(|instance| {
-            instance.storage == Storage::Copied && instance.touches(node) && instance.doing == RunState::Up
+            instance.storage == Storage::Copied && instance.uses_node(node) && instance.doing == RunState::Up
         });
         let looks = mirrored.map(|instance| async move {
             self.disks(&instance.name).await?.map_err(|why| {
@@ -214,7 +214,7 @@ impl Visitor<'_> {
 }
 
 /// What may be permitted beside what is permitted already.
-fn what_would_let_it_go(instance: &str, rule: Option<&MigrationRule>) -> Option<String> {
+fn permitting_rule(instance: &str, rule: Option<&MigrationRule>) -> Option<String> {
     let ways = [
         (
             "`mode = \"non-live\"`",
@@ -249,7 +249,7 @@ fn what_would_let_it_go(instance: &str, rule: Option<&MigrationRule>) -> Option<
     ))
 }
 
-pub(crate) fn done_before(jobs: &[GanetiJob], what: &str) -> bool {
+pub(crate) fn finished_before(jobs: &[GanetiJob], what: &str) -> bool {
     jobs.iter().any(|job| {
         job.status == JobStatus::Success && job.reason.as_ref().is_some_and(|reason| reason.what == what)
     })

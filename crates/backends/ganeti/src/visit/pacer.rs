@@ -1,4 +1,4 @@
-//! Lets no batch be carried out twice, and no visit go on for ever.
+//! Prevents that a batch is carried out twice, and that a visit lasts for ever.
 
 use stagger_engine::cluster::BackendError;
 

@@ -1,7 +1,7 @@
 //! Carries visits out: batch after batch, each by jobs.
 //!
-//! Every batch is decided on fresh facts, and no batch is carried out twice by one call: where the same comes
-//! again, the cluster has not yet told of what was done, and it is looked again.
+//! Every batch is decided on fresh facts, and one call carries no batch out twice: where the same batch
+//! recurs, the cluster does not show the result yet, and it is observed again.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::facts::notes::Notes;
 use crate::rapi::client::HttpMethod;
 use crate::rapi::jobs::{GanetiJob, JobRequest};
 use crate::visit::master::fail_over;
-use crate::visit::moves::{all_of, done_before};
+use crate::visit::moves::{all_of, finished_before};
 use crate::visit::pacer::Pacer;
 use crate::visit::visitor::{CUT_OFF, SSH_LOST, Visitor};
 use crate::visit::{self, JobBatch, LeaveProgress, VisitRefusal};
@@ -38,7 +38,7 @@ enum RebootDelivery {
     Lost(String),
 }
 
-fn refused(tried: &str, refusal: VisitRefusal) -> BackendError {
+fn refusal_error(tried: &str, refusal: VisitRefusal) -> BackendError {
     BackendError::permanent(tried, refusal.0)
 }
 
@@ -63,7 +63,8 @@ impl Visitor<'_> {
                         names_of(&self.facts().await?, &[this])
                     }
                 };
-                self.patient(|| self.rapi.wait_for_others(names.as_ref())).await?;
+                self.retry_while_unavailable(|| self.rapi.wait_for_others(names.as_ref()))
+                    .await?;
             }
             before
         };
@@ -93,10 +94,10 @@ impl Visitor<'_> {
                 .get(node)
                 .is_some_and(|node| node.role != NodeRole::Master)
             {
-                self.goes_on_without(node)?;
+                self.check_not_own_node(node)?;
             }
-            let next =
-                visit::enter(&facts, node, visits, self.planned).map_err(|error| refused(&tried, error))?;
+            let next = visit::enter(&facts, node, visits, self.planned)
+                .map_err(|error| refusal_error(&tried, error))?;
             let Some(batch) = next else {
                 self.hook("enter", node).await?;
                 return Ok(match moved {
@@ -164,16 +165,16 @@ impl Visitor<'_> {
                     });
                 }
                 // By a process before, for this very intent.
-                Some(_) if sent.is_none() && done_before(&predecessors, &powercycle(node)) => {
+                Some(_) if sent.is_none() && finished_before(&predecessors, &powercycle(node)) => {
                     sent = Some(RebootDelivery::Whole);
                 }
                 Some(_) if sent.is_none() => {
                     let facts = self.facts().await?;
                     // It may have gone away since.
                     if facts.nodes.get(node).is_some_and(|node| node.boot.is_some()) {
-                        self.goes_on_without(node)?;
+                        self.check_not_own_node(node)?;
                         visit::may_reboot(&facts, node, &self.settings.cluster.visits, self.planned)
-                            .map_err(|error| refused(&tried, error))?;
+                            .map_err(|error| refusal_error(&tried, error))?;
                         // They were when it was entered; all that it carried was moved since.
                         self.disks_are_in_sync(&facts, node).await?;
                         let noted = facts
@@ -233,11 +234,13 @@ impl Visitor<'_> {
     async fn send_reboot(&self, node: &str) -> Result<RebootDelivery, BackendError> {
         if let RebootMethod::Command(command) = self.settings.cluster.visits.reboot_method() {
             let names = [("node", node)];
-            let ran = commands::ran(self.rapi, self.settings, self.call, "reboot", command, &names).await?;
+            let ran =
+                commands::run_with_outcome(self.rapi, self.settings, self.call, "reboot", command, &names)
+                    .await?;
             return match ran.code {
                 // So ssh ends where the connection does, which a reboot takes away; or it waits for an answer that never comes.
-                SSH_LOST | CUT_OFF => Ok(RebootDelivery::Lost(ran.said())),
-                _ => ran.whole().map(|_| RebootDelivery::Whole),
+                SSH_LOST | CUT_OFF => Ok(RebootDelivery::Lost(ran.outcome_text())),
+                _ => ran.output().map(|_| RebootDelivery::Whole),
             };
         }
         let work = JobRequest::new(
@@ -263,11 +266,11 @@ impl Visitor<'_> {
             .nodes
             .get(node)
             .is_some_and(|node| node.boot.as_deref() == Some(before));
-        if is_as_before && !done_before(&predecessors, &powercycle(node)) {
+        if is_as_before && !finished_before(&predecessors, &powercycle(node)) {
             let visits = &self.settings.cluster.visits;
             if let Err(refusal) = visit::may_reboot(&facts, node, visits, self.planned) {
                 self.leave(node).await?;
-                return Err(refused(&format!("reboot {node}"), refusal).hint(format!(
+                return Err(refusal_error(&format!("reboot {node}"), refusal).hint(format!(
                     "{node} was returned and not rebooted; `stagger abort` ends the run, and a new run reboots it"
                 )));
             }
@@ -295,14 +298,19 @@ impl Visitor<'_> {
         let mut leaving = LeaveProgress::default();
         let mut back = 0;
         let mut pacer = Pacer::new(&tried);
-        if self.patient(|| self.rapi.boot(node)).await?.is_some() {
+        if self
+            .retry_while_unavailable(|| self.rapi.boot(node))
+            .await?
+            .is_some()
+        {
             self.hook("leave", node).await?;
         }
         drop(stays);
         loop {
             let _stays = self.limits.master.read().await;
             let facts = self.facts().await?;
-            let next = visit::leave(&facts, node, run, &leaving).map_err(|error| refused(&tried, error))?;
+            let next =
+                visit::leave(&facts, node, run, &leaving).map_err(|error| refusal_error(&tried, error))?;
             let Some(batch) = next else {
                 return Ok(match back {
                     0 => "it is back".to_owned(),

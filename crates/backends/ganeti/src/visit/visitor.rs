@@ -1,4 +1,4 @@
-//! One call on a node, with all that it is carried out with.
+//! One call on a node, with its context.
 
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub struct Visitor<'a> {
 impl Visitor<'_> {
     /// Asks again what may pass, for as long as a change of the master may take: RAPI is away then, and so it is while it is
     /// restarted. Nothing is changed by what is asked.
-    pub(crate) async fn patient<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
+    pub(crate) async fn retry_while_unavailable<T, F>(&self, ask: impl Fn() -> F) -> Result<T, BackendError>
     where
         F: Future<Output = Result<T, BackendError>>,
     {
@@ -58,19 +58,20 @@ impl Visitor<'_> {
     }
 
     pub(crate) async fn facts(&self) -> Result<GanetiFacts, BackendError> {
-        self.patient(|| self.rapi.facts()).await
+        self.retry_while_unavailable(|| self.rapi.facts()).await
     }
 
     pub(crate) async fn predecessors(&self) -> Result<Vec<GanetiJob>, BackendError> {
-        self.patient(|| self.rapi.wait_for_predecessors(self.call)).await
+        self.retry_while_unavailable(|| self.rapi.wait_for_predecessors(self.call))
+            .await
     }
 
     pub(crate) async fn instance(&self, name: &str) -> Result<Option<InstanceFacts>, BackendError> {
-        self.patient(|| self.rapi.instance(name)).await
+        self.retry_while_unavailable(|| self.rapi.instance(name)).await
     }
 
     /// Nobody would go on if the node went away on which this process is. A master is no such node: it hands over.
-    pub(crate) fn goes_on_without(&self, node: &str) -> Result<(), BackendError> {
+    pub(crate) fn check_not_own_node(&self, node: &str) -> Result<(), BackendError> {
         if self.host.is_none_or(|host| !same_host(host, node)) {
             return Ok(());
         }

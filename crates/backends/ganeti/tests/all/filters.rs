@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use stagger_conformance::guards::{Guard, what_a_later_run_holds_is_left, what_is_taken_is_released};
 use stagger_core::model::GuardName;
 use stagger_core::run::Action;
-use stagger_engine::beats::Heartbeats;
 use stagger_engine::cluster::{Call, Executor as _};
+use stagger_engine::heartbeats::Heartbeats;
 use stagger_ganeti::config::Watcher;
 use stagger_ganeti::guards;
 

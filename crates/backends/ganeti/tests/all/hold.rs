@@ -71,7 +71,7 @@ async fn person(setup: &Setup, done: &mut Vec<String>) {
     loop {
         for waiting in someone_waits(setup).await {
             is_empty(&setup.world(), &waiting.node);
-            setup.backend(None).done(&waiting).await.unwrap();
+            setup.backend(None).mark_done(&waiting).await.unwrap();
             done.push(waiting.node);
         }
     }
@@ -112,7 +112,7 @@ async fn each_node_stays_empty_until_a_person_says_that_it_is_done() {
         "{done:?}"
     );
     all_is_well(&setup.world());
-    assert!(setup.backend(None).leftovers().await.unwrap().nothing_is_away());
+    assert!(setup.backend(None).leftovers().await.unwrap().is_restored());
 }
 
 /// Jobs of others do not wait for a person, and no node waits for jobs of others.
@@ -168,7 +168,7 @@ async fn what_a_person_says_while_nobody_lives_is_heard_by_the_next_process() {
         };
         for node in waiting {
             is_empty(&setup.world(), &node.node);
-            setup.backend(None).done(&node).await.unwrap();
+            setup.backend(None).mark_done(&node).await.unwrap();
             done.push(node.node);
         }
     };
@@ -190,7 +190,7 @@ async fn a_node_that_is_away_while_it_waits_is_waited_for() {
     let node = waiting[0].node.clone();
     setup.world().now.nodes.get_mut(&node).unwrap().up = false;
     setup.world().changed();
-    setup.backend(None).done(&waiting[0]).await.unwrap();
+    setup.backend(None).mark_done(&waiting[0]).await.unwrap();
     let early = tokio::time::timeout(Duration::from_millis(300), lives.live()).await;
     assert!(early.is_err(), "{early:?}");
     is_empty(&setup.world(), &node);

@@ -328,7 +328,7 @@ proptest! {
         prop_assert!(may_reboot(&facts, &node, &visits(), &plans[&node]).is_ok());
         prop_assert!(facts.instances.values().all(|of| of.primary != node || of.doing != RunState::Up));
         prop_assert_ne!(&facts.master, &node);
-        let stays = |of: &InstanceFacts| of.doing == RunState::Up && of.touches(&node);
+        let stays = |of: &InstanceFacts| of.doing == RunState::Up && of.uses_node(&node);
         for of in facts.instances.values().filter(|of| stays(of)) {
             let leaves = |of_plan: &Move| of_plan.guest == of.name && of_plan.how == MoveKind::ReplaceStandby;
             let evacuated = plans[&node].moves.iter().any(leaves);
@@ -397,7 +397,7 @@ proptest! {
         prop_assert_eq!(snapshot.digest(), again.digest());
         let ix = |at: usize| snapshot.find(&unit(&name(at))).unwrap();
         let paired = facts.instances.values().any(|of| {
-            of.secondary.is_some() && of.touches(&name(one)) && of.touches(&name(other))
+            of.secondary.is_some() && of.uses_node(&name(one)) && of.uses_node(&name(other))
         });
         let candidates = facts.nodes.values().filter(|node| node.role != NodeRole::Regular).count();
         let both_candidates = [one, other].iter().all(|at| facts.nodes[&name(*at)].role != NodeRole::Regular);

@@ -75,7 +75,7 @@ async fn a_command_is_run_once_for_each_empty_node_and_again_by_the_next_run() {
     assert_eq!(lines(&file), each(1));
     all_is_maintained(&setup.world(), "once");
     let left = setup.backend(None).leftovers().await.unwrap();
-    assert!(left.nothing_is_away(), "{left:?}");
+    assert!(left.is_restored(), "{left:?}");
 
     // What was noted by the run before is not taken for a turn in this one.
     let journal = lives.processes.journal.clone();

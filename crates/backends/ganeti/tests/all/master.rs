@@ -203,7 +203,7 @@ async fn a_host_knows_its_node_by_the_address() {
     address("n2", "127.0.0.1");
     let there = setup.backend(Some(memory));
     let run = stagger_core::model::RunId::new("run-1").unwrap();
-    let handed_over = stagger_ganeti::succession::Succession::HandedOver { run };
+    let handed_over = stagger_ganeti::takeover::Succession::HandedOver { run };
     assert_eq!(there.succession("gnt02").await.unwrap()[0], handed_over);
     let me = claim("cccc", "gnt02");
     let token = there.lock(&me, token).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_host_knows_its_node_by_the_address() {
     assert!(
         matches!(
             elsewhere.as_slice(),
-            [stagger_ganeti::succession::Succession::NotMaster { .. }]
+            [stagger_ganeti::takeover::Succession::NotMaster { .. }]
         ),
         "{elsewhere:?}"
     );

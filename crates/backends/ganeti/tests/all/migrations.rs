@@ -128,7 +128,7 @@ async fn an_instance_that_always_fails_over_keeps_its_node_until_a_rule_permits_
     let goal = EvacuationGoal::default();
     let untouchable = async |setup: &crate::common::Setup| {
         let backend = setup.backend(Some(memory.clone()));
-        let (facts, cluster) = backend.look().await.unwrap();
+        let (facts, cluster) = backend.observe_cluster().await.unwrap();
         let snapshot = backend.snapshot(&facts, &cluster, &goal).unwrap();
         let of = |name: &str| {
             let unit = snapshot.unit(snapshot.find(&UnitId::new(name).unwrap()).unwrap());
@@ -181,7 +181,7 @@ async fn downtime_that_a_rule_permits_is_told() {
             ..rule("^[cd]$")
         },
     ];
-    let (facts, _) = setup.backend(None).look().await.unwrap();
+    let (facts, _) = setup.backend(None).observe_cluster().await.unwrap();
     let told = downtimes(&facts, &setup.settings.cluster.visits);
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(

@@ -121,7 +121,7 @@ pub(crate) fn with(moving: EvacuationPolicy) -> GanetiRebootGoal {
 fn the_judge_finds_nothing_in_plans_for_random_clusters() {
     for seed in 0..400 {
         let mut rng = ClusterRng(seed);
-        let shape = Shape::small(&mut rng);
+        let shape = Shape::small_cluster(&mut rng);
         let cluster = cluster(&mut rng, &shape);
         let wish = with(EvacuationPolicy {
             as_if_down: rng.percent(10),

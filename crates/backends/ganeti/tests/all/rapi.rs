@@ -59,8 +59,8 @@ fn a_drained_node_takes_nothing() {
         .nodes
         .replacen("\"drained\": false", "\"drained\": true", 1);
     let cluster = bodies.cluster().unwrap();
-    assert!(cluster.nodes[0].is_up() && !cluster.nodes[0].takes_instances());
-    assert!(!text::read(&text::write(&cluster)).unwrap().nodes[0].takes_instances());
+    assert!(cluster.nodes[0].is_up() && !cluster.nodes[0].accepts_instances());
+    assert!(!text::read(&text::write(&cluster)).unwrap().nodes[0].accepts_instances());
 }
 
 /// As htools 3.0 have it (`hroller -S` writes these numbers): a node of KVM reports what is active there, and that is

@@ -8,7 +8,7 @@ use stagger_engine::cluster::Lock as _;
 use stagger_engine::cluster::LockError;
 use stagger_ganeti::backend::GanetiBackend;
 use stagger_ganeti::recovery::Recovered;
-use stagger_ganeti::recovery::leftovers::{InstanceChange, words};
+use stagger_ganeti::recovery::leftovers::{InstanceChange, batch_text};
 
 use crate::common::{Setup, claim, setup};
 use crate::double::queue::Op;
@@ -88,7 +88,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
         visit.refused.as_ref().unwrap().contains("does not answer"),
         "{visit:?}"
     );
-    let snapshot = backend.look().await.unwrap();
+    let snapshot = backend.observe_cluster().await.unwrap();
     let snapshot = backend
         .snapshot(
             &snapshot.0,
@@ -115,7 +115,7 @@ async fn what_an_aborted_run_has_left_is_listed_and_given_back_without_its_journ
 
     comes_back(&setup);
     let left = backend.leftovers().await.unwrap();
-    let plan: Vec<String> = left.visits[0].plan.iter().map(words).collect();
+    let plan: Vec<String> = left.visits[0].plan.iter().map(batch_text).collect();
     assert_eq!(left.visits[0].refused, None);
     assert_eq!(
         plan,
@@ -389,7 +389,7 @@ async fn brought_back(every: usize) {
                 setup.world().tick();
             }
         }
-        left_something += u32::from(!setup.backend(None).leftovers().await.unwrap().nothing_is_away());
+        left_something += u32::from(!setup.backend(None).leftovers().await.unwrap().is_restored());
         let recovered = recovered(&setup, None).await;
         assert!(recovered.failed.is_empty(), "{what}: {recovered:?}");
         for _ in 0..20 {

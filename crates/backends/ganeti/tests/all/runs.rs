@@ -78,7 +78,7 @@ async fn the_first_run_on_a_cluster_waits_for_nobody_before_it() {
 async fn an_instance_that_is_not_where_it_ran_before_is_named() {
     let setup = setup(mixed()).await;
     let memory = setup.memory().await;
-    let away = async || memory.not_at_home(&setup.rapi().facts().await.unwrap());
+    let away = async || memory.displaced_instances(&setup.rapi().facts().await.unwrap());
     assert_eq!(away().await, [""; 0]);
     {
         let mut world = setup.world();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, Lock as _};
 use stagger_ganeti::lock::hand_over;
-use stagger_ganeti::succession::Succession;
+use stagger_ganeti::takeover::Succession;
 
 use crate::common::{Setup, claim, setup};
 use crate::double::World;

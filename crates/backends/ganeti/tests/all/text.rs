@@ -22,7 +22,7 @@ proptest! {
         seed: u64, cut in 0_usize..4000, at in 0_usize..4000, with in "[|,;?\\n0-9a-zA-Z-]",
     ) {
         let mut rng = ClusterRng(seed);
-        let shape = Shape::small(&mut rng);
+        let shape = Shape::small_cluster(&mut rng);
         let text = write(&cluster(&mut rng, &shape));
         read(&text[..cut.min(text.len())]).ok();
         let at = at % text.len();

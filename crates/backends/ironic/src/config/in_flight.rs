@@ -1,4 +1,4 @@
-//! What is done about nodes that Ironic is working on.
+//! The policy for nodes that Ironic is working on.
 
 use serde::{Deserialize, Serialize};
 

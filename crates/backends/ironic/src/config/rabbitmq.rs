@@ -1,4 +1,4 @@
-//! RabbitMQ, where conductors are called over it.
+//! RabbitMQ, if conductors are called over it.
 
 use std::path::PathBuf;
 use std::time::Duration;

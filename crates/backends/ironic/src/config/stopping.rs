@@ -1,4 +1,4 @@
-//! How conductors are stopped without failing requests.
+//! How conductors are stopped without failed requests.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,12 @@
 use super::*;
 
 fn place(text: &str) -> Place {
-    Releases::known().find(text).unwrap().place
+    Releases::built_in().find(text).unwrap().place
 }
 
 #[test]
 fn the_table_is_read_and_answers_as_ironic_was_seen_to() {
-    let table = Releases::known();
+    let table = Releases::built_in();
     let (old, new) = (place("26.1.6"), place("2025.1"));
     assert_eq!(
         (table.name(old), table.number(old)),
@@ -39,7 +39,7 @@ fn the_table_is_read_and_answers_as_ironic_was_seen_to() {
 #[test]
 fn d11_the_highest_version_that_a_release_lists_is_the_one_that_it_writes() {
     let declared: Declared = toml::from_str(TABLE).unwrap();
-    let (table, mut several) = (Releases::known(), 0);
+    let (table, mut several) = (Releases::built_in(), 0);
     for release in declared.releases {
         let written = table.objects(place(&release.number.to_string()), None);
         for (object, versions) in release.objects {
@@ -52,7 +52,7 @@ fn d11_the_highest_version_that_a_release_lists_is_the_one_that_it_writes() {
 
 #[test]
 fn which_release_may_follow_which() {
-    let table = Releases::known();
+    let table = Releases::built_in();
     let upgrade = |from: &str, to: &str| table.upgrade(table.find(from).unwrap(), table.find(to).unwrap());
     for (from, to) in [
         ("26.1.6", "29.0.6"),
@@ -74,7 +74,7 @@ fn which_release_may_follow_which() {
 
 #[test]
 fn pins_are_those_that_the_code_lists() {
-    let table = Releases::known();
+    let table = Releases::built_in();
     let old = place("2025.2");
     assert_eq!(table.pin(place("35.0"), "2025.2"), Some(old));
     assert_eq!(table.pin(place("32.0"), "2025.2"), None, "forgotten in 32.0");
@@ -96,7 +96,7 @@ const OF_32: &str = include_str!("../code/32.0.1.json");
 
 #[test]
 fn the_code_of_39_lists_what_this_program_does_not_know() {
-    let table = Releases::known();
+    let table = Releases::built_in();
     assert!(table.find("39.0.0").is_err());
     let table = table.with(&code(OF_39)).unwrap();
     let find = |text: &str| table.find(text).unwrap();
@@ -122,7 +122,7 @@ fn the_code_of_39_lists_what_this_program_does_not_know() {
 
 #[test]
 fn named_and_intermediate_releases_follow_each_other_by_the_rules_of_openstack() {
-    let table = Releases::known().with(&code(OF_39)).unwrap();
+    let table = Releases::built_in().with(&code(OF_39)).unwrap();
     let upgrade = |from: &str, to: &str| table.upgrade(table.find(from).unwrap(), table.find(to).unwrap());
     for (from, to) in [
         ("35.0.1", "39.0.0"),
@@ -146,7 +146,7 @@ fn named_and_intermediate_releases_follow_each_other_by_the_rules_of_openstack()
 
 #[test]
 fn what_a_code_lists_of_itself_goes_before_what_this_program_has_written_down() {
-    let table = Releases::known().with(&code(OF_32)).unwrap();
+    let table = Releases::built_in().with(&code(OF_32)).unwrap();
     let own = table.find("32.0.1").unwrap().place;
     // Its name was added later.
     assert_eq!(table.name(own), "2025.2");
@@ -159,7 +159,7 @@ fn what_a_code_lists_of_itself_goes_before_what_this_program_has_written_down() 
 
 #[test]
 fn this_program_has_written_down_what_the_codes_list() {
-    let known = Releases::known();
+    let known = Releases::built_in();
     for said in [OF_39, OF_32] {
         let table = known.with(&code(said)).unwrap();
         for place in known.manifest.places() {
@@ -179,7 +179,7 @@ fn this_program_has_written_down_what_the_codes_list() {
 
 #[test]
 fn what_is_known_to_fail_is_known_by_versions() {
-    let table = Releases::known().with(&code(OF_39)).unwrap();
+    let table = Releases::built_in().with(&code(OF_39)).unwrap();
     let place = |text: &str| table.find(text).unwrap().place;
     for (from, to, fails) in [
         ("29.0", "32.0", true),
@@ -206,14 +206,14 @@ fn an_object_that_a_later_code_has_no_more_is_forgotten() {
         .find(|listed| listed.names[0] == "39.0")
         .unwrap();
     own.objects.remove("VolumeTarget");
-    let table = Releases::known().with(&code).unwrap();
+    let table = Releases::built_in().with(&code).unwrap();
     let old = table.find("35.0").unwrap().place;
     assert!(!table.writes(old, None).contains_key("volume_targets"));
 }
 
 #[test]
 fn a_stable_branch_grows_in_its_second_number_and_stays_its_release() {
-    let table = Releases::known();
+    let table = Releases::built_in();
     let named = |text: &str| table.find(text).unwrap();
     assert_eq!(named("29.1.0").place, named("29.0").place);
     for (from, to) in [("29.0.6", "29.1.0"), ("29.1.0", "29.1.2"), ("29.1.0", "32.1.0")] {
@@ -232,7 +232,7 @@ fn a_stable_branch_grows_in_its_second_number_and_stays_its_release() {
     // 39.1.0 has not been made; its code would list what 39.0.0 lists.
     let mut code = code(OF_39);
     code.version = "39.1.0".to_owned();
-    let table = Releases::known().with(&code).unwrap();
+    let table = Releases::built_in().with(&code).unwrap();
     let own = table.find("39.1.0").unwrap().place;
     assert_eq!(
         (table.number(own), table.head(own)),
@@ -246,7 +246,7 @@ fn a_code_that_has_forgotten_itself_is_what_comes_after_all_that_it_lists() {
     let mut code = code(OF_39);
     code.version = "39.0.0".to_owned();
     code.releases.retain(|listed| listed.names[0] != "39.0");
-    let table = Releases::known().with(&code).unwrap();
+    let table = Releases::built_in().with(&code).unwrap();
     let own = table.find("39.0.0").unwrap().place;
     assert_eq!(
         (table.name(own), table.api(own, None).to_string()),

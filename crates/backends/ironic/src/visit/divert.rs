@@ -1,4 +1,4 @@
-//! Takes conductors out that are called over RabbitMQ, and gives them back.
+//! Drains conductors that are called over RabbitMQ, and undrains them.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::balancer::ServerState;
 use crate::config::{Conductor, IronicConfig, PROMPT, Service, ServiceRole};
 use crate::facts::IronicFacts;
 use crate::rabbitmq::{Exchange, Routing, RoutingChange};
-use crate::rings::{goes_by_word, rings, stand_ins};
+use crate::rings::{absence_permitted, rings, stand_ins};
 use crate::visit::perform::Performer;
 use stagger_core::model::Fact;
 
@@ -17,7 +17,7 @@ use stagger_core::model::Fact;
 const TRIES: u32 = 3;
 
 /// The conductors that may get the calls of that one: its stand-ins that take calls.
-pub(crate) fn may_stand_in<'a>(
+pub(crate) fn accepting_stand_ins<'a>(
     facts: &'a IronicFacts,
     config: &'a IronicConfig,
     name: &str,
@@ -63,7 +63,7 @@ impl<'a> Performer<'a> {
             loop {
                 self.call.may_begin(tried)?;
                 // RabbitMQ knows no fencing tokens: whoever has the lock now waits for longer than both of these may take.
-                match self.rerouted(change).await {
+                match self.try_reroute(change).await {
                     Ok(()) => break,
                     Err(why) if tries == TRIES => return Err(BackendError::transient(tried, why)),
                     Err(_) => tries += 1,
@@ -74,23 +74,23 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    async fn rerouted(&self, change: &RoutingChange) -> Result<(), String> {
-        self.book.still_holds(self.call, PROMPT).await?;
+    async fn try_reroute(&self, change: &RoutingChange) -> Result<(), String> {
+        self.book.check_holder(self.call, PROMPT).await?;
         self.client.reroute(change).await
     }
 
     /// Its calls go to a stand-in. What it had been sent before is with it some moments later. Those of one without a stand-in, which
     /// is away by a person's word, wait in its queue until it is back.
     pub(crate) async fn divert(&self, conductor: &Conductor, tried: &str) -> Result<(), BackendError> {
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let config = &self.settings.cluster;
         let of = (ServiceRole::Conductor, conductor.name.as_str());
-        if goes_by_word(&facts, config, &self.permitted, of) {
+        if absence_permitted(&facts, config, &self.permitted, of) {
             return Ok(());
         }
         let own = conductor.registered.as_str();
         let routing = self.routing(tried).await?;
-        let candidates = may_stand_in(&facts, config, &conductor.name);
+        let candidates = accepting_stand_ins(&facts, config, &conductor.name);
         // One that is bound already was chosen by a try before.
         let bound = routing.stand_ins.get(own);
         let is_bound = |other: &&&Conductor| bound.is_some_and(|bound| bound.contains(&other.registered));
@@ -101,7 +101,7 @@ impl<'a> Performer<'a> {
         };
         self.reroute(tried, &routing.before_diverting(own, stand_in))
             .await?;
-        self.is_in_force(own, stand_in, tried).await?;
+        self.wait_until_in_force(own, stand_in, tried).await?;
         let unbind = RoutingChange::Unbind {
             exchange: Exchange::Ironic,
             conductor: own.to_owned(),
@@ -114,7 +114,7 @@ impl<'a> Performer<'a> {
 
     /// Waits until RabbitMQ says that what no queue is bound for goes to the stand-in: a policy is in force some moments after it was
     /// set. Before that a call would be lost.
-    async fn is_in_force(&self, own: &str, stand_in: &str, tried: &str) -> Result<(), BackendError> {
+    async fn wait_until_in_force(&self, own: &str, stand_in: &str, tried: &str) -> Result<(), BackendError> {
         let begun = Instant::now();
         loop {
             let routing = self.routing(tried).await?;

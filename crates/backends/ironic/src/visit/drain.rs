@@ -1,4 +1,4 @@
-//! Takes services out of service at the balancer, and gives them back.
+//! Drains services at the balancer, and undrains them.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,8 @@ use crate::config::{BalancerServer, Conductor, InFlight, IronicTiming, Service, 
 use crate::facts::DatabaseFacts;
 use crate::in_flight;
 use crate::observe::balancer;
-use crate::rings::goes_by_word;
-use crate::runs::serves;
+use crate::rings::absence_permitted;
+use crate::running_releases::serves;
 use crate::visit::perform::Performer;
 
 /// So often the balancer is told a state before it counts as refused.
@@ -102,7 +102,12 @@ impl<'a> Performer<'a> {
         // Never both: with nobody left a request fails at once.
         let of = (service.role, service.name);
         let by_word = !self.permitted.is_empty()
-            && goes_by_word(&self.look().await, &self.settings.cluster, &self.permitted, of);
+            && absence_permitted(
+                &self.collect_facts().await,
+                &self.settings.cluster,
+                &self.permitted,
+                of,
+            );
         for server in service.servers {
             if !by_word && shown.peers(server).next().is_none() {
                 let why = format!("no other server in {} gets requests", server.backend);
@@ -197,7 +202,7 @@ impl<'a> Performer<'a> {
         }
         let begun = Instant::now();
         loop {
-            let facts = self.look().await;
+            let facts = self.collect_facts().await;
             let (state, why) = serves(service, &facts, &self.settings.cluster);
             if state == UnitState::Serving {
                 return Ok("it serves".to_owned());
@@ -228,7 +233,7 @@ fn nodes_in_flight(conductor: &Conductor, database: &DatabaseFacts, config: &InF
     if !conductor.reserves_as().iter().any(is_online) {
         return None;
     }
-    let waited_for = in_flight::waited_for(&database.in_flight, config);
+    let waited_for = in_flight::blocking_nodes(&database.in_flight, config);
     let nodes = in_flight::listed(&in_flight::of_conductor(waited_for, conductor))?;
     Some(format!(
         "it has nodes in flight: {nodes}; `[cluster.in_flight]` says which are waited for"

@@ -1,8 +1,8 @@
 //! The online data migrations, batch after batch to the end.
 //!
-//! `ironic-dbsync online_data_migrations` ends with 1 where there is more to do, and with 1 as well where it was broken
-//! off by any error, as by a database that is away. So the code alone is not believed: what it printed is, and the rows
-//! are counted by ourselves.
+//! `ironic-dbsync online_data_migrations` exits with 1 when more is left to do, and also when any error ended
+//! it, such as an unreachable database. So the exit code alone does not count: the output does, and stagger
+//! counts the rows itself.
 
 use std::time::Instant;
 
@@ -40,7 +40,7 @@ pub fn judge(ran: &Ran) -> MigrationBatch {
     match ran.code {
         0 => MigrationBatch::Done,
         1 => match migrated(&ran.output) {
-            Some(migrated) if came_to_its_end(&ran.output) => MigrationBatch::More { migrated },
+            Some(migrated) if ended_with_more(&ran.output) => MigrationBatch::More { migrated },
             Some(_) | None => MigrationBatch::BrokenOff(said()),
         },
         2 => MigrationBatch::Incompatible(said()),
@@ -51,7 +51,7 @@ pub fn judge(ran: &Ran) -> MigrationBatch {
 }
 
 /// Whether it has ended by itself, with more to do: warnings in its log are no error.
-fn came_to_its_end(output: &str) -> bool {
+fn ended_with_more(output: &str) -> bool {
     let broken = output.contains("Traceback") || output.contains("Error while running");
     output.contains("Please re-run") || !broken
 }
@@ -157,7 +157,7 @@ impl Performer<'_> {
         let begun = Instant::now();
         loop {
             match self.client.database().await {
-                Fact::Yes(database) => return Ok(database.left_over(&current).values().sum()),
+                Fact::Yes(database) => return Ok(database.outdated_rows(&current).values().sum()),
                 Fact::No(why) if begun.elapsed() > self.settings.pace.drain => {
                     return Err(BackendError::transient("count rows", why));
                 }

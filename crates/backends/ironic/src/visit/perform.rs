@@ -1,4 +1,4 @@
-//! Carries visits out: drained, changed, given back, each part as an ensure.
+//! Carries visits out: drain, change, undrain, each as an idempotent step.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,10 +11,10 @@ use crate::commands::{self, filled};
 use crate::config::{IronicSettings, Service, ServiceRole};
 use crate::facts::{ApiReport, IronicFacts};
 use crate::goal::UpgradeGoal;
-use crate::observe::{look, pin};
+use crate::observe::{collect_facts, pin};
 use crate::records::{Record, RecordState, RecordStore};
 use crate::releases::Releases;
-use crate::runs::{registered, release_of, runs, serves};
+use crate::running_releases::{registered, release_of, runs, serves};
 use crate::services::statuses;
 
 /// What is written down when pins begin to be taken away.
@@ -46,8 +46,8 @@ impl<'a> Performer<'a> {
             .ok_or_else(|| BackendError::permanent("change Ironic", "the run keeps no memory of its goal"))
     }
 
-    pub(crate) async fn look(&self) -> IronicFacts {
-        look(self.client, self.book, &self.settings.cluster).await
+    pub(crate) async fn collect_facts(&self) -> IronicFacts {
+        collect_facts(self.client, self.book, &self.settings.cluster).await
     }
 
     pub(crate) async fn command(
@@ -91,7 +91,7 @@ impl<'a> Performer<'a> {
     async fn change(&self, service: &Service<'_>, revision: &Revision) -> Result<String, BackendError> {
         let (release, held_to) = release_of(revision);
         let goal = self.goal()?;
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let is_unpin = self.is_unpin(goal, release, held_to);
         if is_unpin {
             self.may_be_unpinned(service, &facts)?;
@@ -176,7 +176,7 @@ impl<'a> Performer<'a> {
                 );
                 return Err(BackendError::permanent(tried, why));
             }
-            let held = other_runs.held_to().is_some() && other.role == ServiceRole::Conductor;
+            let held = other_runs.pinned_to().is_some() && other.role == ServiceRole::Conductor;
             if held && service.role == ServiceRole::Api {
                 let why = format!(
                     "{} is still pinned: it would drop in silence what this API takes",
@@ -251,7 +251,7 @@ impl<'a> Performer<'a> {
         let tried = format!("wait until {} serves", service.name);
         let begun = Instant::now();
         loop {
-            let mut facts = self.look().await;
+            let mut facts = self.collect_facts().await;
             if let Fact::Yes(records) = &mut facts.records {
                 records.services.insert(service.name.to_owned(), record.clone());
             }
@@ -285,10 +285,10 @@ impl<'a> Performer<'a> {
         let service = self.service(unit)?;
         let tried = format!("start {} again", service.name);
         let goal = self.goal()?;
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let records = facts
             .records
-            .known()
+            .as_result()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
         let meant = if let Some(record) = records.services.get(service.name) {
             record.clone()
@@ -321,10 +321,10 @@ impl<'a> Performer<'a> {
         let service = self.service(unit)?;
         let tried = format!("bring {} back to {revision}", service.name);
         let goal = self.goal()?;
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let records = facts
             .records
-            .known()
+            .as_result()
             .map_err(|why| BackendError::transient(&tried, why.to_owned()))?;
         if records.is_marked(&goal.to, UNPIN) {
             let why = format!(

@@ -1,4 +1,4 @@
-//! Stops services and starts them. A conductor is stopped in one of three ways, so that no request fails.
+//! Stops and starts services. A conductor is stopped in one of three ways, so that no request fails.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use stagger_engine::cluster::BackendError;
 use crate::commands::{self, filled};
 use crate::config::{IronicTiming, Service, ServiceRole, StopMode};
 use crate::facts::IronicFacts;
-use crate::runs::registered;
+use crate::running_releases::registered;
 use crate::visit::perform::Performer;
 
 impl Performer<'_> {
@@ -25,7 +25,7 @@ impl Performer<'_> {
                 self.start(service).await
             }
             (ServiceRole::Conductor, StopMode::Mute) => {
-                self.stop_muted(service, facts).await?;
+                self.silence_then_stop(service, facts).await?;
                 self.start(service).await
             }
             (ServiceRole::Conductor, StopMode::Hold) => self.restart_behind_the_door(service).await,
@@ -54,7 +54,7 @@ impl Performer<'_> {
         };
         door("hold", &stopping.hold).await?;
         let restarted = async {
-            self.nothing_under_way(service).await?;
+            self.wait_until_idle(service).await?;
             self.stop(service).await?;
             self.start(service).await
         };
@@ -69,7 +69,7 @@ impl Performer<'_> {
 
     /// Waits until what had passed the door before it was shut is answered, and the conductor has no task. The door opens
     /// again by itself, so this waits no longer than one question may take.
-    async fn nothing_under_way(&self, service: &Service<'_>) -> Result<(), BackendError> {
+    async fn wait_until_idle(&self, service: &Service<'_>) -> Result<(), BackendError> {
         const TRIED: &str = "wait for requests in flight";
         let begun = Instant::now();
         loop {
@@ -137,7 +137,11 @@ impl Performer<'_> {
     }
 
     /// Its peers stop asking it before it stops: no heartbeat, and away in the table until it is gone.
-    async fn stop_muted(&self, service: &Service<'_>, facts: &IronicFacts) -> Result<(), BackendError> {
+    async fn silence_then_stop(
+        &self,
+        service: &Service<'_>,
+        facts: &IronicFacts,
+    ) -> Result<(), BackendError> {
         let tried = format!("mute {}", service.name);
         let conductor = self.conductor(service);
         let named = conductor.and_then(|conductor| {

@@ -1,4 +1,4 @@
-//! Carries steps out: what is done once for all services.
+//! Carries out steps: what is done once for all services.
 
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use crate::commands::filled;
 use crate::config::ServiceRole;
 use crate::observe::release_code;
 use crate::records::{Record, RecordState};
-use crate::runs::runs;
+use crate::running_releases::runs;
 use crate::services::statuses;
 use crate::target::part;
 use crate::visit::perform::{Performer, UNPIN};
@@ -225,10 +225,10 @@ impl Performer<'_> {
     async fn pin_all(&self) -> Result<String, BackendError> {
         const TRIED: &str = "write the pins";
         let goal = self.goal()?;
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         let records = facts
             .records
-            .known()
+            .as_result()
             .map_err(|why| BackendError::transient(TRIED, why.to_owned()))?;
         let config = &self.settings.cluster;
         for service in config.services() {
@@ -280,7 +280,7 @@ impl Performer<'_> {
 
     /// Nothing is done: whoever comes here has left a conductor behind.
     async fn conductors_are_unpinned(&self) -> Result<String, BackendError> {
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         for api in self
             .settings
             .cluster
@@ -295,7 +295,7 @@ impl Performer<'_> {
     /// Behind this nothing goes back.
     async fn begin_unpin(&self) -> Result<String, BackendError> {
         let goal = self.goal()?;
-        let facts = self.look().await;
+        let facts = self.collect_facts().await;
         for status in statuses(&facts, &self.settings.cluster, self.table) {
             let refused = |why: String| BackendError::permanent("take pins away", why);
             match status.runs {

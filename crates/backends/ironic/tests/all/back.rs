@@ -176,7 +176,7 @@ async fn a_failed_installation_is_tried_once_more_and_never_taken_for_done() {
             panic!("{service} to {to}: it should have gone back")
         };
         assert!(reason.detail.contains("no space left"), "{reason}");
-        let facts = setup.backend(None).look().await;
+        let facts = setup.backend(None).collect_facts().await;
         let records = &facts.records.get().unwrap().services;
         let inner = setup.lab.now();
         assert_eq!(inner.violations, [""; 0]);

@@ -22,7 +22,7 @@ async fn releases_that_do_not_follow_each_other() {
         assert_eq!(setup.refused(to).await, [slug], "{to}");
     }
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let refusal = setup
         .upgrade(&facts, "32.0.1", &crate::common::policy())
         .unwrap_err();
@@ -35,7 +35,7 @@ async fn d6_rows_without_a_version_are_named_before_anything_begins() {
     let setup = setup("26.1.6");
     setup.lab.now().null.insert("nodes".to_owned(), 3);
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
@@ -55,7 +55,7 @@ async fn d12_rows_of_a_newer_release_are_called_that() {
     let future = std::collections::BTreeMap::from([("1.42".to_owned(), 1), ("1.40".to_owned(), 11)]);
     setup.lab.now().rows.insert("nodes".to_owned(), future);
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let refusal = setup
         .upgrade(&facts, "29.0.6", &crate::common::policy())
         .unwrap_err();
@@ -98,7 +98,7 @@ async fn what_cannot_be_seen_is_no_reason_to_begin() {
     }
     assert_eq!(setup.refused("29.0.6").await, ["unknown-api"]);
     let backend = setup.backend(Some(goal()));
-    let snapshot = backend.snapshot(&backend.look().await, None).unwrap();
+    let snapshot = backend.snapshot(&backend.collect_facts().await, None).unwrap();
     let serve = snapshot.condition(&conditions::APIS_SERVE.parse().unwrap());
     assert!(serve.why.contains("b/a3 (UP)"), "{serve:?}");
     {
@@ -234,6 +234,6 @@ async fn a_pin_that_the_new_code_does_not_list_is_found_before_the_schema() {
             .values()
             .all(|service| service.pin_file.is_none())
     );
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     assert!(matches!(facts.pins["c1"], Fact::Yes(None)));
 }

@@ -38,8 +38,11 @@ async fn left_open() -> Setup {
 }
 
 async fn written(setup: &Setup, service: &str, release: &str, pin: Option<&str>) -> Result<(), BackendError> {
-    let by = Identity::of_this_process();
-    let written = setup.backend(None).write_down(&by, service, release, pin).await;
+    let by = Identity::current_process();
+    let written = setup
+        .backend(None)
+        .record_release(&by, service, release, pin)
+        .await;
     written.map_err(|error| match error {
         LockError::Backend(error) => error,
         LockError::Held(_) | LockError::Lost(_) => panic!("{error}"),
@@ -88,7 +91,7 @@ async fn what_cannot_be_is_refused_and_nothing_is_written() {
 #[tokio::test]
 async fn while_a_run_is_at_work_nothing_is_written() {
     let setup = left_open().await;
-    let (book, by) = (book(&setup), Identity::of_this_process());
+    let (book, by) = (book(&setup), Identity::current_process());
     let fence = book.take(&claim("one"), 0).await.unwrap();
     let renewing = async {
         loop {
@@ -98,7 +101,7 @@ async fn while_a_run_is_at_work_nothing_is_written() {
     };
     let backend = setup.backend(None);
     let refused = tokio::select! {
-        refused = backend.write_down(&by, "c1", "26.1.6", None) => refused,
+        refused = backend.record_release(&by, "c1", "26.1.6", None) => refused,
         () = renewing => unreachable!("it goes on for ever"),
     };
     assert!(matches!(refused, Err(LockError::Held(_))), "{refused:?}");

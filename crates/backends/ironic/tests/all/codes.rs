@@ -26,7 +26,7 @@ async fn a_release_newer_than_this_program_is_carried_out_by_what_its_code_lists
     // What runs it now is known by its code as well, which is asked once.
     let backend = setup.backend(None);
     for _ in 0..2 {
-        let facts = backend.look().await;
+        let facts = backend.collect_facts().await;
         assert!(matches!(facts.code, Some(Fact::Yes(_))), "{:?}", facts.code);
         let snapshot = backend.snapshot(&facts, None).unwrap();
         assert!(snapshot.units().iter().all(|unit| unit.revision.is_some()));
@@ -52,7 +52,7 @@ async fn a_run_remembers_what_it_goes_by() {
 async fn without_its_code_it_is_refused_with_how_it_may_be_asked() {
     let mut setup = setup("35.0.1");
     let told = async |setup: &Setup| {
-        let facts = setup.backend(None).look().await;
+        let facts = setup.backend(None).collect_facts().await;
         let refusal = setup
             .upgrade(&facts, "39.0.0", &crate::common::policy())
             .unwrap_err();

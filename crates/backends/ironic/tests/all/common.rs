@@ -7,10 +7,10 @@ use stagger_core::model::{Fact, Policy, RunId};
 use stagger_engine::cluster::{Call, Refusal};
 use stagger_engine::hosts::Hosts;
 use stagger_ironic::backend::IronicBackend;
-use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::config::{IronicConfig, IronicSettings, IronicTiming};
 use stagger_ironic::facts::IronicFacts;
 use stagger_ironic::goal::{UpgradeGoal, WantedRelease};
+use stagger_ironic::release_code::ReleaseCode;
 use stagger_ironic::releases::Releases;
 use stagger_ironic::target::{Upgrade, upgrade};
 
@@ -152,7 +152,7 @@ impl Setup {
 
     /// The way to that release.
     pub fn upgrade(&self, facts: &IronicFacts, release: &str, policy: &Policy) -> Result<Upgrade, Refusal> {
-        let mut table = Releases::known();
+        let mut table = Releases::built_in();
         if let Some(Fact::Yes(code)) = &self.code {
             table = table.with(code).unwrap();
         }
@@ -166,14 +166,14 @@ impl Setup {
     /// Whether an upgrade may begin.
     pub async fn may_begin(&self, release: &str) -> bool {
         let backend = self.backend(None);
-        let facts = backend.look().await;
+        let facts = backend.collect_facts().await;
         self.upgrade(&facts, release, &policy()).is_ok()
     }
 
     /// The slugs of all reasons against an upgrade.
     pub async fn refused(&self, release: &str) -> Vec<String> {
         let backend = self.backend(None);
-        let facts = backend.look().await;
+        let facts = backend.collect_facts().await;
         match self.upgrade(&facts, release, &policy()) {
             Ok(upgrade) => panic!("{:?}", upgrade.target.title),
             Err(refusal) => refusal

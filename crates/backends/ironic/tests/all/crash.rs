@@ -71,7 +71,7 @@ async fn undisturbed_it_leads_from_one_release_to_the_next_and_there_is_nothing_
         "{log:#?}"
     );
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let upgrade = setup.upgrade(&facts, "29.0.6", &lives.policy).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let plan = stagger_core::plan::plan(&stagger_core::plan::PlanningInput {

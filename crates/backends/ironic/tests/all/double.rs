@@ -13,7 +13,6 @@ use stagger_core::model::Fact;
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Ran;
 use stagger_ironic::client::IronicClient;
-use stagger_ironic::code::ReleaseCode;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::rabbitmq::{Routing, RoutingChange};
@@ -166,7 +165,7 @@ impl Lab {
         let conductors: Vec<&str> = groups.iter().flat_map(|(_, pair)| *pair).collect();
         let lab = Self {
             inner: Mutex::new(Inner::default()),
-            table: Releases::known().with(&code_of_39()).unwrap(),
+            table: Releases::built_in().with(&code_of_39()).unwrap(),
             killed: Arc::new(Notify::new()),
         };
         {

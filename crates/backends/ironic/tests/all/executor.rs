@@ -13,7 +13,7 @@ use crate::orders::{HELD, in_mid_upgrade, visit};
 
 /// Services, the balancer, the schema and what is written down; commands that change nothing are no matter.
 async fn now(setup: &Setup) -> (String, BTreeMap<(String, String), bool>, String, String) {
-    let records = setup.backend(None).look().await.records;
+    let records = setup.backend(None).collect_facts().await.records;
     let inner = setup.lab.now();
     let services = format!("{:?}", inner.services);
     (

@@ -48,7 +48,7 @@ async fn both_points_of_no_return_wait_for_nodes_unless_they_are_accepted() {
     let mut setup = setup("26.1.6");
     setup.settings.cluster.in_flight.timeout = 77;
     let gates = async |setup: &Setup| {
-        let facts = setup.backend(None).look().await;
+        let facts = setup.backend(None).collect_facts().await;
         let upgrade = setup.upgrade(&facts, "29.0.6", &Policy::default()).unwrap();
         ["schema", "unpin"].map(|step| {
             let step = upgrade.target.step(&step.parse().unwrap()).unwrap();
@@ -161,7 +161,7 @@ async fn a_schema_is_upgraded_only_with_a_word_about_its_backup() {
         "a patch has no schema of its own"
     );
     setup.settings.cluster.tools.backup = Some("none".to_owned());
-    let facts = setup.backend(None).look().await;
+    let facts = setup.backend(None).collect_facts().await;
     let upgrade = setup.upgrade(&facts, "29.0.6", &policy()).unwrap();
     assert!(upgrade.target.step(&"backup".parse().unwrap()).is_none());
 }
@@ -200,7 +200,7 @@ async fn a_backup_counts_for_half_a_day_and_is_no_matter_after_the_schema() {
         found.starts_with("yes: saved 20") && found.ends_with("Z done"),
         "{found}"
     );
-    let mut facts = backend.look().await;
+    let mut facts = backend.collect_facts().await;
     facts.at = facts
         .at
         .checked_add(jiff::SignedDuration::from_hours(13))

@@ -200,7 +200,7 @@ proptest! {
     /// The same facts give the same snapshot, and what is unknown is never yes.
     #[test]
     fn unknown_is_never_yes(facts in facts()) {
-        let (config, table) = (config(), Releases::known());
+        let (config, table) = (config(), Releases::built_in());
         let make = || translate(&facts, &config, &table, Some(&goal()), &BTreeSet::new()).unwrap();
         let snapshot = make();
         prop_assert_eq!(snapshot.digest(), make().digest());
@@ -237,7 +237,7 @@ proptest! {
         odd in facts(),
         spoilt in proptest::collection::vec(proptest::bool::weighted(0.15), 6),
     ) {
-        let (config, table) = (config(), Releases::known());
+        let (config, table) = (config(), Releases::built_in());
         let mut facts = well();
         for (at, _) in spoilt.iter().enumerate().filter(|(_, spoilt)| **spoilt) {
             match at {
@@ -269,7 +269,7 @@ proptest! {
     /// Two services of a kind never go together.
     #[test]
     fn one_of_each_kind_stays(facts in facts()) {
-        let (config, table) = (config(), Releases::known());
+        let (config, table) = (config(), Releases::built_in());
         let snapshot = translate(&facts, &config, &table, None, &BTreeSet::new()).unwrap();
         for (one, other) in [("conductor.c1", "conductor.c2"), ("api.a1", "api.a2")] {
             let ix = |unit: &str| snapshot.find(&unit.parse().unwrap()).unwrap();

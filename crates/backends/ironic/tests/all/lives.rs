@@ -41,7 +41,7 @@ impl<'a> Lives<'a> {
     /// One process: it starts the run, or resumes it.
     pub async fn live(&mut self) -> End {
         if self.begun.is_none() {
-            let facts = self.setup.backend(None).look().await;
+            let facts = self.setup.backend(None).collect_facts().await;
             let upgrade = self.setup.upgrade(&facts, self.to, &self.policy).unwrap();
             let start = RunStart {
                 target: upgrade.target,

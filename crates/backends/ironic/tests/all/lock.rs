@@ -100,7 +100,7 @@ async fn whether_it_can_be_written_is_tried_without_a_trace() {
 async fn one_that_was_killed_on_this_machine_is_followed_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (dead, heir) = (book(&folder), book(&folder));
-    let who = Identity::of_this_process();
+    let who = Identity::current_process();
     let mut gone = who.claim(&RunId::new("run-1").unwrap(), jiff::Timestamp::UNIX_EPOCH);
     // This process at another time of start: what one leaves whose number was given away.
     gone.life.as_mut().unwrap().begun += 1;

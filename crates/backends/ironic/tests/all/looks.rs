@@ -163,7 +163,7 @@ async fn everything_is_seen_and_what_is_not_says_why() {
         Duration::from_secs(9),
     )
     .unwrap();
-    let facts = look(&world, &book, config).await;
+    let facts = collect_facts(&world, &book, config).await;
     // A header in whatever case counts; where there is none, the page itself.
     assert_eq!(facts.apis["a1"], ApiReport::Offers("1.101".parse().unwrap()));
     assert_eq!(facts.apis["a2"], ApiReport::Offers("1.96".parse().unwrap()));

@@ -185,6 +185,6 @@ async fn who_has_lost_the_lock_writes_nothing_and_runs_nothing() {
         state: RecordState::Runs,
         run: "run-1".to_owned(),
     };
-    let facts = successor.look().await;
+    let facts = successor.collect_facts().await;
     assert_ne!(facts.records.get().unwrap().services["c1"], record);
 }

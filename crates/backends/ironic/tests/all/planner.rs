@@ -17,7 +17,7 @@ fn wanted(release: &str) -> WantedRelease {
 #[tokio::test]
 async fn its_planner_has_the_laws_of_every_planner() {
     let setup = setup("26.1.6");
-    let facts = setup.backend(None).look().await;
+    let facts = setup.backend(None).collect_facts().await;
     let planner = IronicPlanner::new(setup.settings.cluster.clone());
     for (release, is_a_way) in [
         ("29.0.6", true),
@@ -34,7 +34,7 @@ async fn its_planner_has_the_laws_of_every_planner() {
 async fn a_release_that_was_reached_leaves_nothing_to_do() {
     let setup = setup("26.1.6");
     Lives::new(&setup).until_done("undisturbed").await;
-    let facts = setup.backend(None).look().await;
+    let facts = setup.backend(None).collect_facts().await;
     let planner = IronicPlanner::new(setup.settings.cluster.clone());
     let planned = planned_twice_is_the_same(&planner, &facts, &wanted("29.0.6"), &policy()).unwrap();
     what_is_reached_leaves_nothing_to_do(&planned.snapshot, &planned.target, &policy());

@@ -15,7 +15,7 @@ async fn planned(setup: &Setup, to: &str) -> (Snapshot, Upgrade, Plan) {
 
 pub async fn planned_by(setup: &Setup, to: &str, policy: &Policy) -> (Snapshot, Upgrade, Plan) {
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let upgrade = setup.upgrade(&facts, to, policy).unwrap();
     let snapshot = backend.snapshot(&facts, Some(&upgrade.goal)).unwrap();
     let aside = BTreeMap::new();
@@ -88,7 +88,7 @@ async fn without_a_hook_the_ramdisk_is_asked_for_by_a_door() {
     let mut setup = setup("26.1.6");
     setup.settings.cluster.hooks.ramdisk = None;
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let policy = stagger_core::model::Policy::default();
     let upgrade = setup.upgrade(&facts, "29.0.6", &policy).unwrap();
     let ramdisk = upgrade.target.step(&"ramdisk".parse().unwrap()).unwrap();
@@ -115,9 +115,9 @@ async fn a_pin_that_renames_conductors_is_seen_in_the_plan() {
     let setup = setup("26.1.6");
     let mut config = setup.settings.cluster.clone();
     config.installed = "21.4.4".to_owned();
-    let table = stagger_ironic::releases::Releases::known();
+    let table = stagger_ironic::releases::Releases::built_in();
     let backend = setup.backend(None);
-    let mut facts = backend.look().await;
+    let mut facts = backend.collect_facts().await;
     for says in facts.apis.values_mut() {
         *says = stagger_ironic::facts::ApiReport::Offers("1.82".parse().unwrap());
     }
@@ -142,11 +142,11 @@ async fn versions_say_release_pin_cap_and_objects_of_each_service() {
         a1.runs = None;
     }
     let backend = setup.backend(None);
-    let facts = backend.look().await;
+    let facts = backend.collect_facts().await;
     let versions = stagger_ironic::versions::versions(
         &facts,
         &setup.settings.cluster,
-        &stagger_ironic::releases::Releases::known(),
+        &stagger_ironic::releases::Releases::built_in(),
     );
     assert_eq!(versions.len(), 4);
     let c1 = &versions[0];

@@ -9,7 +9,7 @@ use crate::common::setup;
 #[tokio::test]
 async fn its_source_has_the_law_of_every_source() {
     let setup = setup("26.1.6");
-    let facts = setup.backend(None).look().await;
+    let facts = setup.backend(None).collect_facts().await;
     let answers = json!({ "facts": facts, "cluster": setup.settings.cluster });
     let source: RecordedIronic = serde_json::from_value(answers).unwrap();
     let read = |inventory: &_| RecordedIronic::read(inventory).unwrap();

@@ -209,7 +209,7 @@ async fn the_plan_says_how_conductors_stop_and_what_that_costs() {
     ] {
         let setup = stopped_by(way);
         let backend = setup.backend(None);
-        let facts = backend.look().await;
+        let facts = backend.collect_facts().await;
         let upgrade = setup.upgrade(&facts, "29.0.6", &crate::common::policy()).unwrap();
         let pin = upgrade.target.step(&"pin".parse().unwrap()).unwrap();
         assert!(pin.why.contains(words), "{}", pin.why);
@@ -221,7 +221,7 @@ async fn d1_the_plan_says_which_requests_will_fail_whatever_is_done() {
     for (from, to, fails) in [("26.1.6", "29.0.6", false), ("29.0.6", "32.0.1", true)] {
         let setup = setup(from);
         let backend = setup.backend(None);
-        let facts = backend.look().await;
+        let facts = backend.collect_facts().await;
         let upgrade = setup.upgrade(&facts, to, &crate::common::policy()).unwrap();
         let pin = upgrade.target.step(&"pin".parse().unwrap()).unwrap();
         assert_eq!(pin.why.contains("TraitList"), fails, "{}", pin.why);

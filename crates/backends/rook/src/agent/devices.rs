@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::provision::prepare::device::{Content, glance};
+use crate::provision::prepare::device::{Content, read_shared};
 
 /// What is left out: it holds no OSD, or, as images of Ceph itself, does not answer while Ceph does not.
 const NOT_FOR_OSDS: [&str; 7] = ["fd", "loop", "nbd", "ram", "rbd", "sr", "zram"];
@@ -94,7 +94,7 @@ fn holds(about: &Path, path: &Path) -> (Holds, String) {
     if !holders.is_empty() {
         return (Holds::PartOf, holders.join(", "));
     }
-    match glance(path) {
+    match read_shared(path) {
         Ok(Content::Empty) => (Holds::Nothing, String::new()),
         Ok(Content::BlueStore) => (Holds::Bluestore, String::new()),
         Ok(Content::Other) => (Holds::Other, String::new()),

@@ -1,9 +1,9 @@
-//! The logs of containers that have ended, kept for as long as there is room.
+//! The logs of containers that have ended, kept as long as there is room.
 //!
-//! A kubelet keeps the logs of the last two runs of a container, and none of a pod that is gone:
-//! `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`. The log of a run that goes on is held open here, so that it
-//! can be read to its end even after the kubelet has removed it; it is copied once it has ended. What is to be kept
-//! is decided by [`decide`], a pure function.
+//! A kubelet keeps the logs of the last two runs of a container, and none of a deleted pod:
+//! `/var/log/pods/NAMESPACE_POD_UID/CONTAINER/N.log`. The agent holds the log of a running container open, so
+//! that it can be read to its end even after the kubelet has removed it, and copies it when the container has
+//! ended. [`decide`], a pure function, chooses what to keep.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -177,7 +177,7 @@ impl Keeper {
     fn found(&self) -> io::Result<Vec<KubeletLog>> {
         let mut found = Vec::new();
         for pod in folders(&self.logs.from)? {
-            if !self.is_meant(&pod) {
+            if !self.is_selected(&pod) {
                 continue;
             }
             for container in folders(&self.logs.from.join(&pod))? {
@@ -189,7 +189,7 @@ impl Keeper {
     }
 
     /// Whether a pod's logs are kept, by the name of its folder: `NAMESPACE_POD_UID`.
-    fn is_meant(&self, folder: &str) -> bool {
+    fn is_selected(&self, folder: &str) -> bool {
         let mut parts = folder.split('_');
         let (Some(namespace), Some(pod)) = (parts.next(), parts.next()) else {
             return false;

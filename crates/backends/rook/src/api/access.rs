@@ -1,5 +1,5 @@
-//! How Ceph is reached: as Rook does, by the monitors' addresses in a ConfigMap and the administrator's key
-//! in a Secret.
+//! Access to Ceph, as Rook has it: the monitors' addresses in a ConfigMap and the administrator's key in a
+//! Secret.
 
 use std::fs;
 use std::io::Write as _;

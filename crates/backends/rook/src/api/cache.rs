@@ -1,4 +1,4 @@
-//! What Kubernetes shows of a cluster, kept up to date by watches: no question is asked twice.
+//! A cache of a cluster's Kubernetes objects, kept up to date by watches, so that no request is repeated.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,22 +69,22 @@ impl ObjectCache {
     pub fn begin(client: &Client, namespace: &str, nodes: Arc<NodeCache>) -> Self {
         let daemons = || watcher::Config::default().labels(&format!("rook_cluster={namespace}"));
         let mut watches = Watches::new();
-        let deployments = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
-        let pods = watches.keep(Api::namespaced(client.clone(), namespace), daemons());
+        let deployments = watches.watch(Api::namespaced(client.clone(), namespace), daemons());
+        let pods = watches.watch(Api::namespaced(client.clone(), namespace), daemons());
         watches.follow(nodes.changes());
-        let budgets = watches.keep(
+        let budgets = watches.watch(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default(),
         );
-        let jobs = watches.keep(
+        let jobs = watches.watch(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(&format!("{}={}", names::APP, names::PREPARE_APP)),
         );
-        let reports = watches.keep(
+        let reports = watches.watch(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(names::PREPARE_REPORTS),
         );
-        let claims = watches.keep(
+        let claims = watches.watch(
             Api::namespaced(client.clone(), namespace),
             watcher::Config::default().labels(names::SET),
         );
@@ -102,11 +102,11 @@ impl ObjectCache {
     }
 
     /// Returns when everything has been seen once.
-    pub async fn seen(&self) {
+    pub async fn wait_until_synced(&self) {
         // The writers live as long as the watches, which live as long as this.
         self.deployments.wait_until_ready().await.ok();
         self.pods.wait_until_ready().await.ok();
-        self.nodes.seen().await;
+        self.nodes.wait_until_synced().await;
         self.budgets.wait_until_ready().await.ok();
         self.jobs.wait_until_ready().await.ok();
         self.reports.wait_until_ready().await.ok();

@@ -1,7 +1,8 @@
-//! A CephCluster, as far as it is read here.
+//! A CephCluster, as far as stagger reads it.
 //!
-//! It is Rook's and its owner's: its definition and its status are never written, and of its spec only the image, by an update
-//! beside a Rook that runs. Of its status is read what Rook makes of that image.
+//! It belongs to Rook and its owner: its definition and its status are never written, and of its spec only
+//! the image, by an update beside a running Rook. Of its status, stagger reads what Rook reports about that
+//! image.
 
 use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

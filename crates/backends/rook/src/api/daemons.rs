@@ -1,4 +1,4 @@
-//! Which Deployment is which daemon.
+//! Which Deployment runs which daemon.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ pub fn unit_of_labels(labels: &BTreeMap<String, String>) -> Result<Option<UnitId
 }
 
 /// Whether a Deployment asks for any pods. One that was scaled to nothing is not missed.
-pub fn is_wanted(deployment: &Deployment) -> bool {
+pub fn wants_replicas(deployment: &Deployment) -> bool {
     deployment.spec.replicas != Some(0)
 }
 

@@ -1,4 +1,4 @@
-//! What the eviction API of Kubernetes answers about a pod, by the PodDisruptionBudgets as they stand.
+//! The answer of the Kubernetes eviction API about a pod, from the current PodDisruptionBudgets.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ pub(crate) struct Evictee<'a> {
     pub(crate) is_ready: bool,
 }
 
-/// What the eviction API answers about it (`canIgnorePDB` and `checkAndDecrement` in `pkg/registry/core/pod/storage/eviction.go` of
-/// Kubernetes).
+/// The answer of the eviction API about it (`canIgnorePDB` and `checkAndDecrement` in
+/// `pkg/registry/core/pod/storage/eviction.go` of Kubernetes).
 ///
 /// # Errors
-/// A no, with the reason.
+/// A refusal, with the reason.
 pub(crate) fn may_be_evicted<'b>(
     pod: &Evictee<'_>,
     budgets: impl IntoIterator<Item = &'b PodDisruptionBudget>,

@@ -1,4 +1,4 @@
-//! An API server for tests: what it has of each resource, and what its watches show of that.
+//! A fake API server for tests: its list of each resource, and the events of its watches.
 
 mod kept;
 
@@ -56,7 +56,7 @@ impl FakeApi {
     }
 
     /// What is listed there by now, while watches are behind.
-    pub(crate) fn has_now(&self, path: &str, items: Vec<Value>) {
+    pub(crate) fn set_list(&self, path: &str, items: Vec<Value>) {
         self.0.lock().unwrap().now.insert(path.to_owned(), items);
     }
 

@@ -1,6 +1,6 @@
-//! `CephMaintenance`: what people let this operator do for a CephCluster, and what it tells of that.
+//! `CephMaintenance`: what this operator may do for a CephCluster, and its status.
 //!
-//! The CephCluster itself is Rook's and its owner's. It is read, and of its status nothing is ever written.
+//! The CephCluster itself belongs to Rook and its owner. It is read, and its status is never written.
 
 #![allow(
     clippy::duplicated_attributes,
@@ -227,11 +227,11 @@ pub struct Desired {
 impl Desired {
     /// Whether that is done for the cluster. Nothing is for one whose CephMaintenance goes.
     pub fn manages(&self, what: Manage) -> bool {
-        self.maintenance.spec.manage.contains(&what) && !self.is_going()
+        self.maintenance.spec.manage.contains(&what) && !self.is_deleting()
     }
 
     /// Whether all that is held is to be given back: one of the two was deleted.
-    pub fn is_going(&self) -> bool {
+    pub fn is_deleting(&self) -> bool {
         self.maintenance.metadata.deletion_timestamp.is_some()
             || self.cluster.metadata.deletion_timestamp.is_some()
     }
@@ -297,7 +297,7 @@ mod tests {
         of_ours.maintenance.metadata.deletion_timestamp.clone_from(&now);
         of_rook.cluster.metadata.deletion_timestamp = now;
         for (one, goes) in [(desired(), false), (of_ours, true), (of_rook, true)] {
-            assert_eq!(one.is_going(), goes);
+            assert_eq!(one.is_deleting(), goes);
             for what in [Manage::Drains, Manage::Updates, Manage::Provisioning] {
                 assert_eq!(one.manages(what), !goes);
             }

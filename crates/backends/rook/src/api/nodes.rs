@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::api::names;
 use crate::api::objects::{Node, Taint};
-use crate::api::watches::{Watches, is_seen};
+use crate::api::watches::{Watches, is_synced};
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,20 +32,20 @@ impl NodeCache {
     pub fn begin(client: &Client) -> Self {
         let mut watches = Watches::new();
         Self {
-            nodes: watches.keep(Api::all(client.clone()), watcher::Config::default()),
+            nodes: watches.watch(Api::all(client.clone()), watcher::Config::default()),
             watches,
         }
     }
 
     /// Returns when all have been seen once.
-    pub async fn seen(&self) {
+    pub async fn wait_until_synced(&self) {
         // The writer lives as long as the watch, which lives as long as this.
         self.nodes.wait_until_ready().await.ok();
     }
 
     /// Whether all have been seen once.
-    pub fn is_seen(&self) -> bool {
-        is_seen(&self.nodes)
+    pub fn is_synced(&self) -> bool {
+        is_synced(&self.nodes)
     }
 
     /// Whether a node takes no new pods, or is gone.
@@ -66,7 +66,10 @@ impl NodeCache {
     /// All of them, by name.
     pub fn all(&self) -> BTreeMap<String, NodeSeen> {
         let nodes = self.nodes.state();
-        nodes.iter().map(|node| (node.name_any(), seen(node))).collect()
+        nodes
+            .iter()
+            .map(|node| (node.name_any(), node_state(node)))
+            .collect()
     }
 
     /// Which rights the watch lacks, and the cure.
@@ -96,7 +99,7 @@ fn is_cordoned(node: &Node) -> bool {
     spec.unschedulable == Some(true) || spec.taints.iter().flatten().any(goes)
 }
 
-fn seen(node: &Arc<Node>) -> NodeSeen {
+fn node_state(node: &Arc<Node>) -> NodeSeen {
     let status = node.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let is_ready = conditions

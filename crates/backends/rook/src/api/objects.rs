@@ -1,7 +1,8 @@
-//! Deployments, pods and nodes, as far as anything of them is looked at here.
+//! Deployments, pods and nodes, with the fields that stagger reads.
 //!
-//! The names are Kubernetes' own. Of a large cluster's objects most is volumes, probes and variables: a thousand
-//! OSDs in the full types take three times the memory. What is gathered of a failure is asked for whole.
+//! The names are Kubernetes' own. Most of a large cluster's objects is volumes, probes and variables: a
+//! thousand OSDs in the full types take three times the memory. Diagnostics of a failure request the whole
+//! objects.
 
 use std::collections::BTreeMap;
 
@@ -423,7 +424,7 @@ mod tests {
         assert!(crate::api::daemons::is_being_replaced(&osd));
         assert_eq!(osd.resource_version().as_deref(), Some("8"));
         assert_eq!(osd.metadata.managed_fields, None);
-        let like = provision::like(Some(&osd));
+        let like = provision::common_fields(Some(&osd));
         assert_eq!(
             like,
             json!({ "hostNetwork": true, "hostPID": true, "tolerations": [{ "operator": "Exists" }] })

@@ -1,5 +1,5 @@
-//! Fields of a daemon's pod that the spec of a CephCluster names, beside the image: a change of one is a new
-//! revision, and goes by the same waves.
+//! Fields of a daemon's pod that the spec of a CephCluster sets, beside the image. A change of one is a new
+//! revision, and rolls out in the same waves.
 //!
 //! | spec | pod |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | `priorityClassNames.KIND`, else `.all` | `priorityClassName` |
 //! | `annotations.KIND` over `.all` | annotations |
 //!
-//! KIND is `mon`, `mgr` or `osd`. What a spec does not name is left as it is, also what it no longer names.
+//! KIND is `mon`, `mgr` or `osd`. Fields that a spec does not set, or no longer sets, stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -31,15 +31,17 @@ const ANNOTATIONS: &str = "annotations/";
 const RESOURCES: [&str; 2] = ["limits", "requests"];
 
 /// What a spec names, by kind of daemon. What cannot be read is as if it were not named, and a remark says so.
-pub fn wished(spec: &CephClusterSpec, remarks: &mut Vec<FieldWarning>) -> BTreeMap<String, Fields> {
+pub fn requested_fields(spec: &CephClusterSpec, remarks: &mut Vec<FieldWarning>) -> BTreeMap<String, Fields> {
     let mut wished = BTreeMap::new();
     for kind in KINDS {
         let mut fields = Fields::new();
         resources(spec, kind, &mut fields, remarks);
         let classes = spec.priority_class_names.as_ref();
-        let class = own_or_all(classes, kind).last().and_then(|class| class.as_str());
+        let class = with_defaults(classes, kind)
+            .last()
+            .and_then(|class| class.as_str());
         fields.extend(class.map(|class| (PRIORITY.to_owned(), class.to_owned())));
-        for notes in own_or_all(spec.annotations.as_ref(), kind) {
+        for notes in with_defaults(spec.annotations.as_ref(), kind) {
             let notes = notes.as_object().into_iter().flatten();
             let texts = notes.filter_map(|(name, value)| Some((name, value.as_str()?)));
             fields.extend(texts.map(|(name, text)| (format!("{ANNOTATIONS}{name}"), text.to_owned())));
@@ -52,7 +54,7 @@ pub fn wished(spec: &CephClusterSpec, remarks: &mut Vec<FieldWarning>) -> BTreeM
 }
 
 /// What stands at `all`, then what stands at the kind.
-fn own_or_all<'a>(map: Option<&'a Free>, kind: &str) -> impl Iterator<Item = &'a Value> {
+fn with_defaults<'a>(map: Option<&'a Free>, kind: &str) -> impl Iterator<Item = &'a Value> {
     let at = |key: &str| map.and_then(|map| map.0.get(key));
     at("all").into_iter().chain(at(kind))
 }
@@ -73,7 +75,7 @@ fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &
     for part in RESOURCES {
         for (name, value) in of_kind[part].as_object().into_iter().flatten() {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            match plain(&Quantity(text.clone())) {
+            match normalized_quantity(&Quantity(text.clone())) {
                 Some(number) => drop(fields.insert(format!("{part}/{name}"), number)),
                 None => remarks.push(FieldWarning {
                     field: format!("spec.resources.{kind}.{part}.{name}"),
@@ -86,7 +88,7 @@ fn resources(spec: &CephClusterSpec, kind: &str, fields: &mut Fields, remarks: &
 
 /// What a quantity comes to, always in the same words: `1536Mi`, `2`, `500m`. Nothing is measured more finely
 /// than in thousandths in a pod.
-fn plain(quantity: &Quantity) -> Option<String> {
+fn normalized_quantity(quantity: &Quantity) -> Option<String> {
     let number = ParsedQuantity::try_from(quantity).ok()?.to_bytes_f64()?;
     if number.fract() != 0.0 {
         return Some(format!("{:.0}m", number * 1000.0));
@@ -102,7 +104,7 @@ fn plain(quantity: &Quantity) -> Option<String> {
 }
 
 /// What a pod has of those fields that are `wanted`; `kind` is also the name of its daemon's container.
-pub fn seen(
+pub fn pod_fields(
     annotations: Option<&BTreeMap<String, String>>,
     spec: &PodSpec,
     kind: &str,
@@ -123,7 +125,7 @@ pub fn seen(
             "limits" => resources.limits.as_ref(),
             _ => resources.requests.as_ref(),
         };
-        plain(amounts?.get(name)?)
+        normalized_quantity(amounts?.get(name)?)
     };
     let names = wanted.into_iter().flat_map(BTreeMap::keys);
     names
@@ -132,20 +134,20 @@ pub fn seen(
 }
 
 /// The same of a Deployment's template.
-pub fn seen_in(template: &PodTemplateSpec, kind: &str, wanted: Option<&Fields>) -> Fields {
+pub fn template_fields(template: &PodTemplateSpec, kind: &str, wanted: Option<&Fields>) -> Fields {
     let spec = template.spec.as_ref();
     let annotations = template
         .metadata
         .as_ref()
         .and_then(|meta| meta.annotations.as_ref());
-    spec.map(|spec| seen(annotations, spec, kind, wanted))
+    spec.map(|spec| pod_fields(annotations, spec, kind, wanted))
         .unwrap_or_default()
 }
 
 /// The fields of a pod's template that these are, as an apply has them; without those of its container.
 pub fn template(fields: &Fields) -> Value {
     let mut template = json!({});
-    for (field, value) in there(fields) {
+    for (field, value) in present(fields) {
         if field == PRIORITY {
             template["spec"][PRIORITY] = json!(value);
         } else if let Some(name) = field.strip_prefix(ANNOTATIONS) {
@@ -158,7 +160,7 @@ pub fn template(fields: &Fields) -> Value {
 /// The resources of the daemon's container that these are, if they name any.
 pub fn container_resources(fields: &Fields) -> Option<Value> {
     let mut resources = Map::new();
-    for (field, value) in there(fields) {
+    for (field, value) in present(fields) {
         if let Some((part, name)) = field.split_once('/')
             && RESOURCES.contains(&part)
         {
@@ -169,7 +171,7 @@ pub fn container_resources(fields: &Fields) -> Option<Value> {
 }
 
 /// Those that have a value.
-fn there(fields: &Fields) -> impl Iterator<Item = (&String, &String)> {
+fn present(fields: &Fields) -> impl Iterator<Item = (&String, &String)> {
     fields.iter().filter(|(_, value)| !value.is_empty())
 }
 
@@ -180,7 +182,7 @@ mod tests {
     fn read(spec: Value) -> (BTreeMap<String, Fields>, Vec<FieldWarning>) {
         let mut remarks = Vec::new();
         let spec: CephClusterSpec = serde_json::from_value(spec).unwrap();
-        (wished(&spec, &mut remarks), remarks)
+        (requested_fields(&spec, &mut remarks), remarks)
     }
 
     fn pod(value: Value) -> PodTemplateSpec {
@@ -230,7 +232,7 @@ mod tests {
             ("1500Mi", "1572864000"),
             ("0", "0Gi"),
         ] {
-            let number = |text: &str| plain(&Quantity(text.to_owned()));
+            let number = |text: &str| normalized_quantity(&Quantity(text.to_owned()));
             assert!(number(one).is_some(), "{one}");
             assert_eq!(number(one), number(other), "{one} {other}");
         }
@@ -261,19 +263,19 @@ mod tests {
         let before = pod(json!({ "spec": { "containers": [
             { "name": "osd", "resources": { "limits": { "memory": "1Gi", "cpu": "1" } } },
         ] } }));
-        let seen_before = seen_in(&before, "osd", Some(wanted));
+        let seen_before = template_fields(&before, "osd", Some(wanted));
         assert_eq!(seen_before["limits/memory"], "1Gi");
         assert_eq!(seen_before["requests/memory"], "");
         assert!(!seen_before.contains_key("limits/cpu"));
         let mut after = template(wanted);
         after["spec"]["containers"] = json!([{ "name": "osd", "resources": container_resources(wanted) }]);
         let after = pod(after);
-        assert_eq!(&seen_in(&after, "osd", Some(wanted)), wanted);
+        assert_eq!(&template_fields(&after, "osd", Some(wanted)), wanted);
         // Back to what was: what was not there is not written.
         assert_eq!(template(&seen_before), json!({}));
         let back = json!({ "limits": { "memory": "1Gi" } });
         assert_eq!(container_resources(&seen_before), Some(back));
         assert_eq!(container_resources(&Fields::new()), None);
-        assert_eq!(seen_in(&before, "osd", None), Fields::new());
+        assert_eq!(template_fields(&before, "osd", None), Fields::new());
     }
 }

@@ -1,4 +1,4 @@
-//! What a daemon's pod is made of, as far as it is ours to say, and its short name: the revision.
+//! The parts of a daemon's pod that stagger sets, and their short name: the revision.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use stagger_core::model::{IdError, Revision};
 use crate::api::objects::PodSpec;
 use crate::api::pod::Fields;
 
-/// What a daemon's pod is made of.
+/// The parts of a daemon's pod that stagger sets.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PodRevision {

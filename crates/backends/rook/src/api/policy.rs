@@ -1,4 +1,4 @@
-//! `spec.updatePolicy` of a CephMaintenance: how bold to be.
+//! `spec.updatePolicy` of a CephMaintenance: the policy of updates.
 
 #![allow(
     unreachable_pub,

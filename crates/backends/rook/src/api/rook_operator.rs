@@ -1,4 +1,4 @@
-//! Rook's own operator: whether one that manages a namespace is to run, wherever it is.
+//! Rook's own operator: whether one that manages a namespace is meant to run, anywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,7 +47,7 @@ pub async fn running(
         }
         found => found.map_err(|error| failed(TRIED, &error))?,
     };
-    Ok(found.iter().find_map(|one| why(one, namespace)))
+    Ok(found.iter().find_map(|one| conflict_text(one, namespace)))
 }
 
 async fn of(deployments: &Api<Deployment>) -> Result<Vec<Deployment>, kube::Error> {
@@ -69,7 +69,7 @@ fn namespaces(own: &str, watched: &ObjectCache) -> BTreeSet<String> {
 }
 
 /// What to do about that operator, if it is to run and manages that namespace.
-fn why(operator: &Deployment, namespace: &str) -> Option<String> {
+fn conflict_text(operator: &Deployment, namespace: &str) -> Option<String> {
     let replicas = operator.spec.replicas.unwrap_or(1);
     let own = operator.namespace().unwrap_or_default();
     let template = operator.spec.template.spec.as_ref();
@@ -113,10 +113,16 @@ mod tests {
     #[test]
     fn one_in_another_namespace_counts_unless_it_keeps_to_its_own() {
         let said = "Deployment rook/rook-ceph-operator has 1 replica; scale it to 0, and this one continues";
-        assert_eq!(why(&operator(1, None), "ceph").as_deref(), Some(said));
-        assert_eq!(why(&operator(1, Some("false")), "ceph").as_deref(), Some(said));
-        assert_eq!(why(&operator(1, Some("true")), "ceph"), None);
-        assert_eq!(why(&operator(1, Some("true")), "rook").as_deref(), Some(said));
-        assert_eq!(why(&operator(0, None), "rook"), None);
+        assert_eq!(conflict_text(&operator(1, None), "ceph").as_deref(), Some(said));
+        assert_eq!(
+            conflict_text(&operator(1, Some("false")), "ceph").as_deref(),
+            Some(said)
+        );
+        assert_eq!(conflict_text(&operator(1, Some("true")), "ceph"), None);
+        assert_eq!(
+            conflict_text(&operator(1, Some("true")), "rook").as_deref(),
+            Some(said)
+        );
+        assert_eq!(conflict_text(&operator(0, None), "rook"), None);
     }
 }

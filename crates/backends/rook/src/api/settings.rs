@@ -1,8 +1,8 @@
-//! What an update goes by: `spec.updatePolicy` of the CephMaintenance, and the fields of the CephCluster that say the same to
-//! Rook.
+//! The settings of an update: `spec.updatePolicy` of the CephMaintenance, and the corresponding fields of the
+//! CephCluster for Rook.
 //!
-//! **Where both are set, the CephMaintenance counts, and that is said.** Of the two spellings of removal, which both are the
-//! CephCluster's, the one that says no counts.
+//! **Where both are set, the CephMaintenance wins, and a remark says so.** Removal has two spellings, both in
+//! the CephCluster; there, the one that says no wins.
 
 use std::collections::BTreeMap;
 
@@ -100,7 +100,7 @@ impl PolicySettings {
             });
         }
         let pods = if desired.manages(Manage::Provisioning) {
-            pod::wished(spec, &mut remarks)
+            pod::requested_fields(spec, &mut remarks)
         } else {
             BTreeMap::new()
         };

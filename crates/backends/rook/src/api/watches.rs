@@ -1,4 +1,4 @@
-//! Watches of the API server: what they show is kept up to date, and they tell of their changes together.
+//! Watches of the API server: they keep their stores up to date, and signal their changes together.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -42,12 +42,12 @@ impl Watches {
     }
 
     /// Begins one more, and gives what it shows.
-    pub(crate) fn keep<K>(&mut self, api: Api<K>, config: watcher::Config) -> Store<K>
+    pub(crate) fn watch<K>(&mut self, api: Api<K>, config: watcher::Config) -> Store<K>
     where
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Eq + Hash + Clone + Default,
     {
-        keep(api, config, &self.tell, &mut self.watching)
+        spawn_watch(api, config, &self.tell, &mut self.watching)
     }
 
     /// Counts the changes that others tell of as its own.
@@ -117,7 +117,7 @@ fn forbidden(error: &watcher::Error) -> Option<String> {
         .map(|answer| answer.message.clone())
 }
 
-fn keep<K>(
+fn spawn_watch<K>(
     api: Api<K>,
     config: watcher::Config,
     tell: &WatchSubscriber,
@@ -175,7 +175,7 @@ where
 }
 
 /// Whether everything of a kind has been seen once.
-pub(crate) fn is_seen<K>(store: &Store<K>) -> bool
+pub(crate) fn is_synced<K>(store: &Store<K>) -> bool
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
 {

@@ -1,4 +1,4 @@
-//! What an operator has told of a cluster, read back from its CephMaintenance: the other end of
+//! An operator's status of a cluster, read back from its CephMaintenance: the counterpart of
 //! [`operator`](crate::operator)'s status.
 
 use std::collections::BTreeMap;
@@ -194,7 +194,7 @@ impl MaintenanceStatus {
     }
 
     /// The run that is under way.
-    pub fn under_way(&self) -> Option<&RunView> {
+    pub fn current_run(&self) -> Option<&RunView> {
         self.run.as_ref().filter(|run| run.ending.is_none())
     }
 }
@@ -209,7 +209,7 @@ fn read(fields: &Map<String, Value>) -> Result<RunView, String> {
 }
 
 /// A command in the words of the annotation.
-pub fn words(command: &Command) -> String {
+pub fn command_text(command: &Command) -> String {
     match command {
         Command::Resume => "resume".to_owned(),
         Command::Pause => "pause".to_owned(),
@@ -225,7 +225,7 @@ pub fn words(command: &Command) -> String {
 
 /// A command as it is written so that it counts as a new one: with a number behind it that neither the one
 /// that stands there nor the one that was heard last has.
-pub fn anew(command: &str, stands: Option<&str>, heard: Option<&str>) -> String {
+pub fn unique_command(command: &str, stands: Option<&str>, heard: Option<&str>) -> String {
     let number = |text: &str| text.rsplit_once('#')?.1.trim().parse::<u64>().ok();
     let last = [stands, heard].into_iter().flatten().filter_map(number).max();
     format!("{command}#{}", last.unwrap_or(0).saturating_add(1))
@@ -239,12 +239,18 @@ mod tests {
 
     #[test]
     fn a_command_is_never_the_one_that_stands_there() {
-        assert_eq!(anew("resume", None, None), "resume#1");
-        assert_eq!(anew("resume", Some("resume"), Some("resume")), "resume#1");
-        assert_eq!(anew("pause", Some("resume#2"), Some("resume#1")), "pause#3");
-        assert_eq!(anew("abort", Some("abort"), Some("abort#7")), "abort#8");
+        assert_eq!(unique_command("resume", None, None), "resume#1");
         assert_eq!(
-            anew("approve last-mon", Some("retry#x"), None),
+            unique_command("resume", Some("resume"), Some("resume")),
+            "resume#1"
+        );
+        assert_eq!(
+            unique_command("pause", Some("resume#2"), Some("resume#1")),
+            "pause#3"
+        );
+        assert_eq!(unique_command("abort", Some("abort"), Some("abort#7")), "abort#8");
+        assert_eq!(
+            unique_command("approve last-mon", Some("retry#x"), None),
             "approve last-mon#1"
         );
     }

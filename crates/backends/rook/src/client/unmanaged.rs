@@ -1,5 +1,5 @@
-//! A cluster of Rook's that nobody maintains, by what Kubernetes shows of it; and why a drain of its nodes stands still.
-//! Nothing of ours has to be in the cluster for it.
+//! A Rook cluster without a CephMaintenance, as Kubernetes shows it, and why a drain of its nodes does not
+//! progress. It works without anything of stagger in the cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt as _};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ClientError, name_of_cluster, refused};
+use super::{ClientError, api_error_hint, cluster_name};
 use crate::api::cluster::CephCluster;
 use crate::api::daemons;
 use crate::api::eviction_api::{self, Evictee};
@@ -68,11 +68,14 @@ impl Unmanaged {
     /// # Errors
     /// There is none, there are several, or the API server does not say.
     pub async fn observe(client: &Client, namespace: &str) -> Result<Self, ClientError> {
-        let name = name_of_cluster(client, namespace).await?;
+        let name = cluster_name(client, namespace).await?;
         let clusters: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<CephCluster>(&()));
         let tried = format!("read CephCluster {namespace}/{name}");
-        let found = clusters.get(&name).await.map_err(|error| refused(tried, error))?;
+        let found = clusters
+            .get(&name)
+            .await
+            .map_err(|error| api_error_hint(tried, error))?;
         let mut seen = Self::of_cluster(namespace, &found);
         let labels = ListParams::default().labels(&format!("rook_cluster={namespace}"));
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -113,7 +116,7 @@ impl Unmanaged {
         match answer {
             Ok(answer) => Some(answer),
             Err(error) => {
-                let why = refused(format!("see {what}"), error);
+                let why = api_error_hint(format!("see {what}"), error);
                 self.unseen.push(why.to_string());
                 None
             }
@@ -168,7 +171,7 @@ fn cordoned(nodes: &[Node], pods: &[Pod], budgets: &[PodDisruptionBudget]) -> Ve
         };
         let on_it =
             |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref()) == Some(&found.node);
-        for pod in pods.iter().filter(on_it).filter(|pod| would_be_evicted(pod)) {
+        for pod in pods.iter().filter(on_it).filter(|pod| is_evictable(pod)) {
             match may_be_evicted(pod, budgets) {
                 Ok(()) => found.may_go.push(name_of(pod)),
                 Err(why) => drop(found.blocked.insert(name_of(pod), why)),
@@ -183,7 +186,7 @@ fn cordoned(nodes: &[Node], pods: &[Pod], budgets: &[PodDisruptionBudget]) -> Ve
 }
 
 /// Whether `kubectl drain --ignore-daemonsets` asks for its eviction, and has to wait for the answer.
-fn would_be_evicted(pod: &Pod) -> bool {
+fn is_evictable(pod: &Pod) -> bool {
     let of_daemon_set = pod
         .owner_references()
         .iter()

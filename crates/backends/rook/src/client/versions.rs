@@ -1,4 +1,4 @@
-//! Who runs what: the operator, its agents, and both versions of each daemon, Rook's and Ceph's.
+//! Versions: of the operator, of its agents, and both versions of each daemon, Rook's and Ceph's.
 
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ impl ClusterVersions {
                 version: label(found.labels(), VERSION),
                 image: image(found.spec.template.spec.as_ref(), "operator"),
                 wanted: found.spec.replicas.unwrap_or(1),
-                ready: of_this_image(found),
+                ready: updated_pods(found),
             }),
             leader,
             agents: agents.map(|found| {
@@ -160,7 +160,7 @@ fn image(spec: Option<&PodSpec>, container: &str) -> String {
 }
 
 /// How many pods are made of the Deployment as it is now, and ready.
-fn of_this_image(deployment: &Deployment) -> i32 {
+fn updated_pods(deployment: &Deployment) -> i32 {
     let status = deployment.status.clone().unwrap_or_default();
     // A status of an older generation tells of other pods.
     if status.observed_generation < deployment.metadata.generation {
@@ -174,7 +174,7 @@ fn of_this_image(deployment: &Deployment) -> i32 {
 fn is_ready(deployment: &Deployment) -> bool {
     let wanted = deployment.spec.replicas.unwrap_or(1);
     let there = deployment.status.as_ref().and_then(|status| status.replicas);
-    wanted > 0 && of_this_image(deployment) == wanted && there.unwrap_or(0) == wanted
+    wanted > 0 && updated_pods(deployment) == wanted && there.unwrap_or(0) == wanted
 }
 
 #[cfg(test)]

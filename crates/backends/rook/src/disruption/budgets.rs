@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets as objects: what there is, and what it takes to have what there should be.
+//! PodDisruptionBudgets as objects: the existing ones, and the changes towards the wanted ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const OTHERS: [&str; 5] = [
 ];
 
 /// The budgets that neither Rook nor we make, and that select a pod of an OSD. Of a pod under two budgets the API server grants no eviction.
-pub(crate) fn of_others_over_osds(there: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Vec<String> {
+pub(crate) fn foreign_osd_budgets(there: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Vec<String> {
     let is_osd = |pod: &&Arc<Pod>| {
         pod.labels()
             .get(names::APP)
@@ -93,12 +93,15 @@ impl<'a> Ensure<'a> {
 
     /// That over OSDs, and away with those that Rook, or an older release, has made beside it. It comes first, so that no
     /// moment is without one.
-    pub(crate) async fn over_osds(&self, wanted: Option<&OsdDisruptionBudget>) -> Result<(), BackendError> {
+    pub(crate) async fn apply_osd_budget(
+        &self,
+        wanted: Option<&OsdDisruptionBudget>,
+    ) -> Result<(), BackendError> {
         if let Some(budget) = wanted {
             let spec = spec_of(budget);
-            let there = self.seen(names::DEFAULT_BUDGET);
+            let there = self.cached_budget(names::DEFAULT_BUDGET);
             // One that is not as it should be is made so, whatever it is.
-            if !there.is_some_and(|one| is_as(one, &spec)) {
+            if !there.is_some_and(|one| matches_spec(one, &spec)) {
                 self.apply(names::DEFAULT_BUDGET, &spec, None, true).await?;
             }
         }
@@ -126,13 +129,13 @@ impl<'a> Ensure<'a> {
         let monitors = monitors.filter(|unit| daemons::kind_of(unit) == "mon").count();
         for one in self.there.iter().filter(|one| is_labelled(one)) {
             let name = one.name_any();
-            let spec = left(&name, monitors).unwrap_or_else(|| json!(one.spec));
+            let spec = remaining_spec(&name, monitors).unwrap_or_else(|| json!(one.spec));
             self.apply(&name, &spec, None, false).await?;
         }
         Ok(())
     }
 
-    fn seen(&self, name: &str) -> Option<&Arc<PodDisruptionBudget>> {
+    fn cached_budget(&self, name: &str) -> Option<&Arc<PodDisruptionBudget>> {
         self.there.iter().find(|one| one.name_any() == name)
     }
 
@@ -141,8 +144,8 @@ impl<'a> Ensure<'a> {
         let is_rooks = |name: &str| self.rook_runs && name == ROOKS;
         for budget in wanted.iter().filter(|budget| !is_rooks(&budget.name)) {
             let spec = spec_of_fixed(budget);
-            let there = self.seen(&budget.name);
-            if !there.is_some_and(|one| is_as(one, &spec)) {
+            let there = self.cached_budget(&budget.name);
+            if !there.is_some_and(|one| matches_spec(one, &spec)) {
                 let owner = watched.owner_of(&budget.app, budget.group.as_ref());
                 self.apply(&budget.name, &spec, owner, true).await?;
             }
@@ -170,7 +173,7 @@ impl<'a> Ensure<'a> {
         owner: Option<Value>,
         ours: bool,
     ) -> Result<(), BackendError> {
-        let before = self.seen(name);
+        let before = self.cached_budget(name);
         let of_before = before.and_then(|one| one.owner_references().first());
         let owner = owner
             .or_else(|| of_before.map(|owner| json!(owner)))
@@ -248,7 +251,7 @@ fn is_stale(one: &PodDisruptionBudget, wanted: &[Fixed]) -> bool {
 }
 
 /// Whether a PodDisruptionBudget says what it should.
-fn is_as(one: &PodDisruptionBudget, spec: &Value) -> bool {
+fn matches_spec(one: &PodDisruptionBudget, spec: &Value) -> bool {
     serde_json::to_value(&one.spec).is_ok_and(|is| is == *spec)
 }
 
@@ -265,7 +268,7 @@ fn spec_of(budget: &OsdDisruptionBudget) -> Value {
 }
 
 /// What is left of one that follows how daemons are; `None`: it does not, and stays as it is.
-fn left(name: &str, monitors: usize) -> Option<Value> {
+fn remaining_spec(name: &str, monitors: usize) -> Option<Value> {
     match name {
         names::DEFAULT_BUDGET => Some(spec_of(&OsdDisruptionBudget::OF_ROOK)),
         MONITORS => {
@@ -365,7 +368,7 @@ mod tests {
         seen.metadata.resource_version = Some("7".to_owned());
         let budgets = Ensure::new(&client, &cluster, vec![Arc::new(seen)], true);
         assert!(
-            budgets.over_osds(None).await.is_err(),
+            budgets.apply_osd_budget(None).await.is_err(),
             "it was another one, and that was not noticed"
         );
         let asked = asked.lock().unwrap();
@@ -404,23 +407,23 @@ mod tests {
         ];
         let pods = [pod("rook-ceph-osd"), pod("rook-ceph-mon")];
         assert_eq!(
-            of_others_over_osds(&there, &pods),
+            foreign_osd_budgets(&there, &pods),
             ["rook-ceph-osd-of-a-team", "of-a-team", "of-all"]
         );
-        assert_eq!(of_others_over_osds(&there, &pods[1..]), [""; 0]);
+        assert_eq!(foreign_osd_budgets(&there, &pods[1..]), [""; 0]);
     }
 
     #[test]
     fn what_is_left_lets_go_what_rook_would_let_go() {
         let selector = json!({ "matchLabels": { "app": "rook-ceph-mon" } });
         assert_eq!(
-            left(MONITORS, 5),
+            remaining_spec(MONITORS, 5),
             Some(json!({ "maxUnavailable": 2, "selector": selector }))
         );
-        let osds = left(names::DEFAULT_BUDGET, 5).unwrap();
+        let osds = remaining_spec(names::DEFAULT_BUDGET, 5).unwrap();
         assert_eq!(osds["maxUnavailable"], json!(1));
         for (name, monitors) in [(MONITORS, 2), ("rook-ceph-rgw-a", 5)] {
-            assert_eq!(left(name, monitors), None, "{name}");
+            assert_eq!(remaining_spec(name, monitors), None, "{name}");
         }
     }
 

@@ -244,7 +244,7 @@ pub fn decide(seen: DrainInput<'_>, memory: &DrainMemory) -> DesiredBudgets {
         EvictableOsds::Any => BTreeSet::new(),
     };
     let may_go_on = domains_of(seen.osds.iter().filter(|osd| may_go.contains(&osd.id)));
-    let why = why(&seen, &may_go_on, &counted, why_not_any);
+    let why = block_reason(&seen, &may_go_on, &counted, why_not_any);
     let waits = |osd: &&OsdState| !may_go.contains(&osd.id) && !gone.contains(&osd.id);
     let blocked = domains_of(seen.osds.iter().filter(waits))
         .into_iter()
@@ -376,7 +376,7 @@ fn release_some(judge: &dyn Judge, osds: &[u32], gone: &BTreeSet<u32>, free: &mu
 }
 
 /// Why nothing else may go, in words.
-fn why(
+fn block_reason(
     seen: &DrainInput<'_>,
     may_go: &BTreeSet<String>,
     fallen: &[&OsdState],

@@ -1,4 +1,5 @@
-//! Whether a pod may be evicted now: by the last look of whoever sees to its cluster's drains, and by Ceph's own oracle.
+//! Whether a pod may be evicted now: by the last observation of its cluster's drains, and by Ceph's own
+//! oracle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,13 +107,13 @@ pub(crate) struct EvidenceSink {
 
 impl EvidenceSink {
     /// Says what is known now.
-    pub(crate) fn tell(&self, evidence: Evidence) {
-        self.cluster.review.learn(evidence);
+    pub(crate) fn set_evidence(&self, evidence: Evidence) {
+        self.cluster.review.store_evidence(evidence);
     }
 
     /// Why daemons that are no OSDs were refused a moment ago.
-    pub(crate) fn refused(&self) -> BTreeMap<UnitId, String> {
-        self.cluster.review.refused()
+    pub(crate) fn recent_refusals(&self) -> BTreeMap<UnitId, String> {
+        self.cluster.review.recent_refusals()
     }
 
     /// The last look still holds: Ceph is as it was then.
@@ -153,7 +154,7 @@ pub(crate) enum Evidence {
 
 impl Evidence {
     /// What is known where a look has failed. Where drains are not asked for, that keeps nobody.
-    pub(crate) fn without_a_look(managed: bool, error: &BackendError) -> Self {
+    pub(crate) fn from_error(managed: bool, error: &BackendError) -> Self {
         if managed {
             let why = error.to_string();
             Self::Unavailable { why }
@@ -181,7 +182,7 @@ impl Cluster {
         match daemons::unit_of_labels(pod.labels()) {
             Ok(Some(unit)) => self.review.may_go(&unit, dry_run).await,
             Ok(None) => Ok(()),
-            Err(why) => self.review.of_unknown(&pod.name_any(), &why),
+            Err(why) => self.review.unknown_daemon(&pod.name_any(), &why),
         }
     }
 }
@@ -214,7 +215,7 @@ impl Review {
         }
     }
 
-    fn learn(&self, evidence: Evidence) {
+    fn store_evidence(&self, evidence: Evidence) {
         if let Evidence::Observed { observation, .. } = &evidence {
             self.forget_who_went_before(observation.at);
         }
@@ -234,7 +235,7 @@ impl Review {
     }
 
     /// A daemon's pod, and nobody knows of which: it stays, where its cluster's drains are ours.
-    fn of_unknown(&self, pod: &str, why: &str) -> Result<(), String> {
+    fn unknown_daemon(&self, pod: &str, why: &str) -> Result<(), String> {
         match &*self.evidence() {
             Evidence::NotManaged => Ok(()),
             Evidence::Unavailable { .. } | Evidence::Observed { .. } => {
@@ -256,7 +257,7 @@ impl Review {
     }
 
     /// Why daemons that are no OSDs were refused, as long as whoever asked for it is likely to ask again.
-    fn refused(&self) -> BTreeMap<UnitId, String> {
+    fn recent_refusals(&self) -> BTreeMap<UnitId, String> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.retain(|_, (_, at)| at.elapsed() < ASKS_AGAIN);
         let told = refused.iter().map(|(unit, (why, _))| (unit.clone(), why.clone()));
@@ -264,11 +265,11 @@ impl Review {
     }
 
     async fn answer(&self, unit: &UnitId, dry_run: bool) -> Result<(), String> {
-        let (word, is_permitted) = self.word(unit, dry_run);
+        let (word, is_permitted) = self.osd_verdict(unit, dry_run);
         let with = match word {
             EvictionVerdict::Allowed => return Ok(()),
             EvictionVerdict::Denied { why } => {
-                let how = self.exposed.how_it_goes_on(&self.namespace);
+                let how = self.exposed.operator_action(&self.namespace);
                 return Err(how.map_or_else(|| why.clone(), |how| format!("{why}; {how}")));
             }
             EvictionVerdict::IfCephAgrees { with } => with,
@@ -280,7 +281,7 @@ impl Review {
         if agreed.is_err() && !dry_run {
             match daemons::osd_of(unit) {
                 Some(osd) => drop(self.granted().remove(&osd)),
-                None => self.exposed.stays(unit),
+                None => self.exposed.cancel_eviction(unit),
             }
         }
         agreed
@@ -288,11 +289,11 @@ impl Review {
 
     /// Our own word, and whether a person's stands against Ceph's. What it lets go counts from here on, before Ceph is
     /// asked: two that are asked about at once know of each other.
-    fn word(&self, unit: &UnitId, dry_run: bool) -> (EvictionVerdict, bool) {
+    fn osd_verdict(&self, unit: &UnitId, dry_run: bool) -> (EvictionVerdict, bool) {
         let evidence = self.evidence();
         match (&*evidence, daemons::osd_of(unit)) {
             (Evidence::NotManaged, _) => {
-                let beside = self.exposed.may_go_beside_a_wave(unit, dry_run);
+                let beside = self.exposed.count_eviction_beside_wave(unit, dry_run);
                 let denied = |why| EvictionVerdict::Denied { why };
                 (beside.map_or_else(denied, |()| EvictionVerdict::Allowed), false)
             }
@@ -313,16 +314,16 @@ impl Review {
                 (verdict, is_permitted(interruptions, unit))
             }
             (Evidence::Observed { interruptions, .. }, None) => (
-                self.word_of_other(unit, dry_run),
+                self.non_osd_verdict(unit, dry_run),
                 is_permitted(interruptions, unit),
             ),
-            (Evidence::Unavailable { .. }, None) => (self.word_of_other(unit, dry_run), false),
+            (Evidence::Unavailable { .. }, None) => (self.non_osd_verdict(unit, dry_run), false),
         }
     }
 
     /// No OSD: its budget counts them, a run those that it restarts, and Ceph knows this one if it has an oracle for its kind.
-    fn word_of_other(&self, unit: &UnitId, dry_run: bool) -> EvictionVerdict {
-        match self.exposed.lets_go(unit, dry_run) {
+    fn non_osd_verdict(&self, unit: &UnitId, dry_run: bool) -> EvictionVerdict {
+        match self.exposed.count_eviction(unit, dry_run) {
             Ok(()) if ["mon", "mds"].contains(&daemons::kind_of(unit)) => EvictionVerdict::IfCephAgrees {
                 with: BTreeSet::new(),
             },

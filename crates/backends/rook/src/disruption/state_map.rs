@@ -1,4 +1,4 @@
-//! What has to be remembered of drains, in a ConfigMap of our own, and what Rook has left in its own.
+//! The persistent state of drains, in stagger's own ConfigMap, and the state that Rook has left in its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl StateMap {
     }
 
     /// Whether one of the domains that have `noout` in Ceph, and not by us, has it so newly that Rook may yet be about to write that it is Rook's.
-    pub(crate) fn may_be_rooks(&mut self, there: &BTreeSet<String>) -> bool {
+    pub(crate) fn may_belong_to_rook(&mut self, there: &BTreeSet<String>) -> bool {
         let (noout, foreign) = (&self.noout, &mut self.foreign);
         foreign.retain(|domain, _| there.contains(domain));
         for domain in there.difference(noout) {
@@ -71,7 +71,7 @@ impl StateMap {
     }
 
     /// With what Rook was at when it stopped managing the budgets: the `noout` that it has set is given back with ours.
-    fn taking_over(mut self, rooks: &ConfigMap) -> Self {
+    fn take_over(mut self, rooks: &ConfigMap) -> Self {
         let version = rooks.resource_version();
         if self.taken_over == version {
             return self;
@@ -93,7 +93,7 @@ impl StateMap {
 
 /// What is remembered, by what was `known` of it; where drains are `managed` here, with what Rook has left. Where they are not,
 /// what Rook has set is Rook's, which may be in the midst of a drain.
-pub(crate) async fn remembered(
+pub(crate) async fn load(
     client: &Client,
     namespace: &str,
     known: Option<StateMap>,
@@ -104,7 +104,7 @@ pub(crate) async fn remembered(
         None => read(client, namespace).await?,
     };
     if managed && !kept.with_rooks {
-        kept = with_rooks(client, namespace, kept).await?;
+        kept = with_rook_state(client, namespace, kept).await?;
     }
     // Rook may write it anew while drains are Rook's.
     kept.with_rooks = managed;
@@ -112,7 +112,7 @@ pub(crate) async fn remembered(
 }
 
 /// What is remembered, with what Rook has left as of now.
-pub(crate) async fn with_rooks(
+pub(crate) async fn with_rook_state(
     client: &Client,
     namespace: &str,
     kept: StateMap,
@@ -121,7 +121,7 @@ pub(crate) async fn with_rooks(
     let tried = "read what Rook has left of drains";
     let rooks = maps.get_opt(ROOKS).await.map_err(|error| failed(tried, &error))?;
     Ok(match &rooks {
-        Some(rooks) => kept.taking_over(rooks),
+        Some(rooks) => kept.take_over(rooks),
         None => kept,
     })
 }
@@ -209,7 +209,7 @@ mod tests {
                 ("zone-b-noout-last-set-at", ""),
             ],
         );
-        let kept = StateMap::default().taking_over(&map);
+        let kept = StateMap::default().take_over(&map);
         assert_eq!(
             kept.noout,
             BTreeSet::from(["zone-a".to_owned(), "zone-b".to_owned()])
@@ -226,11 +226,11 @@ mod tests {
             memory: DrainMemory::default(),
             ..kept
         };
-        assert!(later.clone().taking_over(&map).is_idle());
+        assert!(later.clone().take_over(&map).is_idle());
         // Rook was on again meanwhile.
         let map = rooks("9", &[("zone-c-noout-last-set-at", "2026-11-25T10:00:00Z")]);
-        assert!(!later.taking_over(&map).is_idle());
-        assert!(StateMap::default().taking_over(&rooks("1", &[])).is_idle());
+        assert!(!later.take_over(&map).is_idle());
+        assert!(StateMap::default().take_over(&rooks("1", &[])).is_idle());
     }
 
     /// An API server on which Rook is in the midst of a drain, and nothing of ours is.
@@ -261,30 +261,30 @@ mod tests {
             noout: BTreeSet::from(["zone-a".to_owned()]),
             ..StateMap::default()
         };
-        assert!(kept.may_be_rooks(&there));
+        assert!(kept.may_belong_to_rook(&there));
         tokio::time::advance(WRITTEN / 2).await;
-        assert!(kept.may_be_rooks(&there));
+        assert!(kept.may_belong_to_rook(&there));
         tokio::time::advance(WRITTEN / 2).await;
-        assert!(!kept.may_be_rooks(&there), "it is a person's");
-        assert!(!kept.may_be_rooks(&BTreeSet::new()));
-        assert!(kept.may_be_rooks(&there), "it was set anew");
+        assert!(!kept.may_belong_to_rook(&there), "it is a person's");
+        assert!(!kept.may_belong_to_rook(&BTreeSet::new()));
+        assert!(kept.may_belong_to_rook(&there), "it was set anew");
         kept.noout.insert("zone-b".to_owned());
-        assert!(!kept.may_be_rooks(&there), "it is ours");
+        assert!(!kept.may_belong_to_rook(&there), "it is ours");
     }
 
     /// Who only observes would take the `noout` of a drain of Rook's away.
     #[tokio::test]
     async fn what_rook_has_set_is_rooks_until_drains_are_ours() {
         let client = while_rook_drains();
-        let observing = remembered(&client, "rook-ceph", None, false).await.unwrap();
+        let observing = load(&client, "rook-ceph", None, false).await.unwrap();
         assert!(observing.is_idle(), "{observing:?}");
-        let managing = remembered(&client, "rook-ceph", Some(observing), true)
-            .await
-            .unwrap();
+        let managing = load(&client, "rook-ceph", Some(observing), true).await.unwrap();
         assert_eq!(managing.noout, BTreeSet::from(["zone-a".to_owned()]));
         // Whoever leads next is to know of it as well.
         assert!(managing.unwritten);
-        let again = with_rooks(&client, "rook-ceph", managing.clone()).await.unwrap();
+        let again = with_rook_state(&client, "rook-ceph", managing.clone())
+            .await
+            .unwrap();
         assert_eq!(
             again, managing,
             "what is of the same version was taken over again"

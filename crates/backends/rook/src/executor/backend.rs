@@ -36,16 +36,16 @@ use crate::api::settings::PolicySettings;
 use crate::executor::beside;
 use crate::executor::diagnostics::Gather;
 use crate::executor::managed_fields::{
-    FENCE, RESTARTED, as_they_are, fence_of, fields, held_by, is_made_of, restarted,
+    FENCE, RESTARTED, current_fields, fence_of, fields, has_revision, held_by, restarted,
 };
 use crate::executor::memory::RookMemory;
 use crate::executor::migrations;
 use crate::executor::rollout::{Rollout, major, rollout, start_limit};
 use crate::executor::skip_checks;
-use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
+use crate::executor::snapshot::{drop_moved_gateways, permitted_interruptions, snapshot};
 use crate::executor::wave_exposure::WaveExposure;
 
-pub(crate) use beside_rook::{set_image, stays_kept};
+pub(crate) use beside_rook::{kept_by_others_text, set_image};
 
 /// So long is waited until nothing outside a wave may be evicted, before it is asked again.
 const CLOSING: Duration = Duration::from_secs(15);
@@ -89,13 +89,13 @@ impl RookBackend {
     pub fn new(parts: RookBackendParts) -> Self {
         Self {
             deployments: Api::namespaced(parts.client.clone(), &parts.namespace),
-            permitted: Mutex::new(permitted(Some(&parts.memory.wish)).collect()),
+            permitted: Mutex::new(permitted_interruptions(Some(&parts.memory.wish)).collect()),
             taken_up: AtomicBool::new(false),
             parts,
         }
     }
 
-    fn made(&self, revision: &Revision) -> Result<&PodRevision, BackendError> {
+    fn pod_revision(&self, revision: &Revision) -> Result<&PodRevision, BackendError> {
         self.parts.memory.book.get(revision).ok_or_else(|| {
             BackendError::permanent(
                 format!("look up the revision {revision}"),
@@ -162,7 +162,7 @@ impl RookBackend {
 
     /// Makes a daemon's pods of what a revision stands for, and waits until they are.
     async fn change(&self, call: &Call, unit: &UnitId, to: &Revision) -> Result<String, BackendError> {
-        let made = self.made(to)?.clone();
+        let made = self.pod_revision(to)?.clone();
         let tried = format!("make {unit} of {made}");
         let kind = kind_of(unit).to_owned();
         let before = self
@@ -182,7 +182,7 @@ impl RookBackend {
             }
         })
         .await?;
-        self.settled(unit, &tried, |deployment| is_made_of(deployment, &kind, &made))
+        self.wait_for_rollout(unit, &tried, |deployment| has_revision(deployment, &kind, &made))
             .await?;
         let same = self
             .parts
@@ -203,12 +203,12 @@ impl RookBackend {
         let (kind, key) = (kind_of(unit).to_owned(), call.key());
         call.may_begin(&tried)?;
         self.write(unit, call.fence, &tried, |deployment| {
-            let mut patch = as_they_are(deployment, &kind);
+            let mut patch = current_fields(deployment, &kind);
             patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(key);
             patch
         })
         .await?;
-        self.settled(unit, &tried, |deployment| restarted(deployment) == Some(&key))
+        self.wait_for_rollout(unit, &tried, |deployment| restarted(deployment) == Some(&key))
             .await?;
         Ok("restarted".to_owned())
     }
@@ -252,10 +252,10 @@ impl RookBackend {
     /// their kind is on its way out.
     ///
     /// What was granted an eviction before then is on its way down, and Ceph may not see that yet.
-    async fn others_stay(&self, units: &[UnitId]) -> Result<(), String> {
+    async fn check_others_stay(&self, units: &[UnitId]) -> Result<(), String> {
         let wave: BTreeSet<u32> = units.iter().filter_map(osd_of).collect();
         if wave.is_empty() {
-            return self.none_of_their_kind_goes(units).await;
+            return self.check_same_kind(units).await;
         }
         let closed = self.parts.exposed.closed_for(&wave);
         if tokio::time::timeout(CLOSING, closed).await.is_err() {
@@ -322,7 +322,7 @@ impl RookBackend {
     }
 
     /// Waits until the change is seen and its rollout has ended.
-    async fn settled(
+    async fn wait_for_rollout(
         &self,
         unit: &UnitId,
         tried: &str,
@@ -371,7 +371,7 @@ impl Executor for RookBackend {
             return Err(BackendError::transient("see the cluster", why));
         }
         let mut facts = self.parts.ceph.facts().await?;
-        one_gateway_each(&mut facts);
+        drop_moved_gateways(&mut facts);
         let RookBackendParts {
             cluster,
             memory,
@@ -388,7 +388,7 @@ impl Executor for RookBackend {
     }
 
     fn permit(&self, interruptions: BTreeSet<String>) {
-        let all: BTreeSet<String> = permitted(Some(&self.parts.memory.wish))
+        let all: BTreeSet<String> = permitted_interruptions(Some(&self.parts.memory.wish))
             .chain(interruptions)
             .collect();
         let permitted = all.iter().cloned().collect();
@@ -400,7 +400,7 @@ impl Executor for RookBackend {
         if let Some(why) = self.rook_may_write().await? {
             return Ok(Answer::Unknown { why });
         }
-        if let Err(why) = self.others_stay(units).await {
+        if let Err(why) = self.check_others_stay(units).await {
             return Ok(Answer::Unknown { why });
         }
         let said = self.parts.ceph.check_stop(units).await;
@@ -468,8 +468,10 @@ impl Executor for RookBackend {
         for unit in units {
             let tried = format!("raise the fence of {unit}");
             let kind = kind_of(unit).to_owned();
-            self.write(unit, fence, &tried, |deployment| as_they_are(deployment, &kind))
-                .await?;
+            self.write(unit, fence, &tried, |deployment| {
+                current_fields(deployment, &kind)
+            })
+            .await?;
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! An update beside a Rook that runs: which daemons Rook is kept from, and when it gets them back.
+//! An update beside a running Rook: which daemons Rook skips, and when they are released to it.
 //!
-//! Rook makes every daemon of the image that the CephCluster names, at its own pace. So each daemon that a run is to change
-//! is first marked with Rook's own label for what it is to leave alone, then the CephCluster gets the new image, and each
-//! daemon is given back once it runs that: what is written here is what Rook would write, so that it restarts nothing. A label
-//! has no expiry of its own, so who holds it stands beside it, and whoever sees to that CephMaintenance gives back what no run
-//! needs any more, also after a crash.
+//! Rook updates every daemon to the image that the CephCluster names, at its own pace. So each daemon of a
+//! run first gets Rook's own label for daemons to skip, then the CephCluster gets the new image, and each
+//! daemon is released once it runs that image: its Deployment then is what Rook would write, so Rook restarts
+//! nothing. A label has no expiry, so its holder is recorded beside it, and the reconciler of that
+//! CephMaintenance removes labels that no run needs any more, also after a crash.
 //!
-//! Two ways that are shorter were measured and are worse (decision 0025): a label on the CephCluster keeps a Rook that is
-//! restarted meanwhile from watching anything at all, and without the new image in the CephCluster it would take each
-//! daemon back.
+//! Two shorter ways were measured and are worse (decision 0025): a label on the CephCluster keeps a restarted
+//! Rook from watching anything at all, and without the new image in the CephCluster Rook would revert each
+//! daemon.
 
 mod image;
 mod metadata_servers;
@@ -18,9 +18,9 @@ mod settle;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub(crate) use image::is_taken_up;
+pub(crate) use image::is_image_active;
 pub use image::{ClusterImage, RookImageStatus};
-pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, not_done as servers_not_done};
+pub(crate) use metadata_servers::{KIND as METADATA_SERVERS, pending_reason as servers_not_done};
 pub(crate) use monitors::unwatched;
 pub(crate) use settle::{SettleAction, settle};
 
@@ -35,7 +35,7 @@ use crate::api::daemons::{kind_of, osd_of, serves};
 use crate::api::names::{DO_NOT_RECONCILE, HELD};
 use crate::api::objects::Deployment;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::{HELD_BY, holder, is_made_of};
+use crate::executor::managed_fields::{HELD_BY, has_revision, holder};
 
 /// What a run beside Rook keeps of how it was before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +136,11 @@ impl Step {
 
 /// Puts the steps in their places: two before everything, one once monitors and managers are changed. Metadata servers that are left to Rook
 /// have no stage, and a step where Rook begins with them: after the monitors, or, of an image of the same release, at once.
-pub(crate) fn place(target: &mut Target, mds_by_rook: bool, release_changes: bool) -> Result<(), IdError> {
+pub(crate) fn insert_steps(
+    target: &mut Target,
+    mds_by_rook: bool,
+    release_changes: bool,
+) -> Result<(), IdError> {
     let is_of = |part: &Part, kinds: &[&str]| match part {
         Part::Stage(stage) => kinds.contains(&stage.kind.as_str()),
         Part::Step(_) => false,
@@ -177,7 +181,7 @@ pub(crate) fn conditions(
 ) -> Result<Vec<Condition>, IdError> {
     let image = &rook.image;
     let still_left = |step: Step| {
-        let left = left(step, run, daemons);
+        let left = remaining(step, run, daemons);
         let first = left.first()?;
         Some(format!("{first} and {} more remain", left.len() - 1))
     };
@@ -188,7 +192,7 @@ pub(crate) fn conditions(
     };
     let not_done = |step: Step| match step {
         Step::Hold => still_left(step),
-        Step::Image => names_another().or_else(|| image.not_taken_up().map(str::to_owned)),
+        Step::Image => names_another().or_else(|| image.inactive_reason().map(str::to_owned)),
         Step::Monitors => still_left(step).or_else(names_another),
         Step::MetadataServers => names_another().or_else(|| rook.servers.clone()),
     };
@@ -205,7 +209,7 @@ pub(crate) fn conditions(
 }
 
 /// The daemons of which a step has to change the labels.
-pub(crate) fn left(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitId> {
+pub(crate) fn remaining(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitId> {
     let is_left = |unit: &UnitId, deployment: &Deployment| match step {
         // One that a person keeps from everybody is left alone by the run too, and who gives one to Rook in its midst is not
         // fought.
@@ -213,7 +217,7 @@ pub(crate) fn left(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitI
         Step::Image | Step::MetadataServers => false,
         Step::Monitors => {
             ["mon", "mgr"].contains(&kind_of(unit))
-                && is_as_wished(run.wish, unit, deployment)
+                && is_up_to_date(run.wish, unit, deployment)
                 && holder(deployment).is_some()
         }
     };
@@ -223,9 +227,9 @@ pub(crate) fn left(step: Step, run: Changes<'_>, daemons: &Daemons) -> Vec<UnitI
     units.map(|(unit, _)| unit.clone()).collect()
 }
 
-fn is_as_wished(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
+fn is_up_to_date(wish: &Goal, unit: &UnitId, deployment: &Deployment) -> bool {
     let kind = kind_of(unit);
-    is_made_of(deployment, kind, &wish.made(kind, ""))
+    has_revision(deployment, kind, &wish.pod_revision(kind, ""))
 }
 
 /// Whether no plan changes an OSD: it neither ran nor was to hold data when the run began, as one that is dead and out, and it
@@ -244,7 +248,7 @@ fn is_rooks(mds_by_rook: bool, unit: &UnitId) -> bool {
 /// Whether Rook is not kept from a daemon that the run still has to change.
 fn is_open_to_rook(run: Changes<'_>, unit: &UnitId, deployment: &Deployment) -> bool {
     !is_rooks(run.mds_by_rook, unit)
-        && !is_as_wished(run.wish, unit, deployment)
+        && !is_up_to_date(run.wish, unit, deployment)
         && !deployment.labels().contains_key(DO_NOT_RECONCILE)
         && !is_absent(run, unit, deployment)
 }
@@ -254,7 +258,7 @@ pub(crate) fn changes_servers(run: Changes<'_>, daemons: &Daemons) -> bool {
     let mut servers = daemons
         .iter()
         .filter(|(unit, _)| kind_of(unit) == METADATA_SERVERS);
-    !run.mds_by_rook && servers.any(|(unit, deployment)| !is_as_wished(run.wish, unit, deployment))
+    !run.mds_by_rook && servers.any(|(unit, deployment)| !is_up_to_date(run.wish, unit, deployment))
 }
 
 /// The daemons from which Rook is not kept though they are still to be changed.
@@ -371,7 +375,7 @@ mod tests {
             let conditions = told(daemons, names_it(image, RookImageStatus::TakenUp));
             conditions.iter().map(|one| one.verdict == Verdict::Yes).collect()
         };
-        assert_eq!(names(&left(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
+        assert_eq!(names(&remaining(Step::Hold, run, &before)), ["mon.a", "osd.1"]);
         assert_eq!(done(&before, OLD), [false, false, false, false]);
         assert!(is_open(run, &before, Some(OLD)).unwrap().contains("take back"));
         assert!(
@@ -403,7 +407,7 @@ mod tests {
         assert!(why.contains("from the Deployment of osd.1, so Rook"), "{why}");
 
         let changed = Daemons::from([daemon("mon.a", NEW, &held()), daemon("osd.1", OLD, &held())]);
-        assert_eq!(names(&left(Step::Monitors, run, &changed)), ["mon.a"]);
+        assert_eq!(names(&remaining(Step::Monitors, run, &changed)), ["mon.a"]);
         assert_eq!(done(&changed, NEW), [true, true, false, true]);
     }
 
@@ -417,9 +421,9 @@ mod tests {
             mds_by_rook,
         };
         let daemons = Daemons::from([daemon("mds.fs-a", OLD, &json!({})), daemon("osd.1", OLD, &held())]);
-        assert_eq!(left(Step::Hold, run(true), &daemons), []);
+        assert_eq!(remaining(Step::Hold, run(true), &daemons), []);
         assert_eq!(is_open(run(true), &daemons, Some(NEW)), None);
-        assert_eq!(names(&left(Step::Hold, run(false), &daemons)), ["mds.fs-a"]);
+        assert_eq!(names(&remaining(Step::Hold, run(false), &daemons)), ["mds.fs-a"]);
         assert!(changes_servers(run(false), &daemons) && !changes_servers(run(true), &daemons));
         let says = |servers: Option<&str>| {
             let rook = RookProgress {
@@ -453,16 +457,16 @@ mod tests {
             daemon("osd.5", OLD, &json!({})),
             daemon("mon.a", NEW, &json!({})),
         ]);
-        assert_eq!(left(Step::Hold, run, &daemons), []);
+        assert_eq!(remaining(Step::Hold, run, &daemons), []);
         assert_eq!(is_open(run, &daemons, Some(NEW)), None);
         let (unit, back) = daemon("osd.5", OLD, &json!({}));
         let mut back = Arc::unwrap_or_clone(back);
         back.status = serde_json::from_value(json!({ "readyReplicas": 1 })).unwrap();
         daemons.insert(unit, Arc::new(back));
-        assert_eq!(names(&left(Step::Hold, run, &daemons)), ["osd.5"]);
+        assert_eq!(names(&remaining(Step::Hold, run, &daemons)), ["osd.5"]);
         // One that is down and not out is waited for, and changed.
         let down = Daemons::from([daemon("osd.3", OLD, &json!({}))]);
-        assert_eq!(names(&left(Step::Hold, run, &down)), ["osd.3"]);
+        assert_eq!(names(&remaining(Step::Hold, run, &down)), ["osd.3"]);
     }
 
     #[test]
@@ -487,7 +491,7 @@ mod tests {
             parts: ["mon", "mgr", "osd", "mds"].map(stage).into(),
             only: None,
         };
-        place(&mut target, true, true).unwrap();
+        insert_steps(&mut target, true, true).unwrap();
         let names = |target: &Target| -> Vec<String> {
             target.parts.iter().map(|part| part.name().to_string()).collect()
         };
@@ -505,7 +509,7 @@ mod tests {
         assert_eq!(steps.count(), Step::ALL.len());
         // Only OSDs are left to do: Rook has the others.
         target.parts = vec![stage("osd")];
-        place(&mut target, true, true).unwrap();
+        insert_steps(&mut target, true, true).unwrap();
         let expected = [
             "keep-from-rook",
             "cephcluster-image",
@@ -515,7 +519,7 @@ mod tests {
         assert_eq!(names(&target), expected);
         // Of an image of the same release Rook does not wait for the monitors.
         target.parts = ["mon", "osd", "mds"].map(stage).into();
-        place(&mut target, true, false).unwrap();
+        insert_steps(&mut target, true, false).unwrap();
         let expected = [
             "keep-from-rook",
             "cephcluster-image",
@@ -527,7 +531,7 @@ mod tests {
         assert_eq!(names(&target), expected);
         // No Rook runs that would do it.
         target.parts = ["osd", "mds"].map(stage).into();
-        place(&mut target, false, true).unwrap();
+        insert_steps(&mut target, false, true).unwrap();
         let expected = ["keep-from-rook", "cephcluster-image", "osd", "mds"];
         assert_eq!(names(&target), expected);
     }

@@ -1,4 +1,4 @@
-//! What tells later what happened to daemons: objects as they are and as they were, events, last words.
+//! Diagnostics of daemons: objects as they are and as they were, events, termination messages.
 
 use std::fmt::Debug;
 

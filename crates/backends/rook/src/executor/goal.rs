@@ -1,5 +1,5 @@
-//! What is asked of a run, by a CephMaintenance and the CephCluster that it names. Where they ask for something else later, the
-//! run is interrupted between two waves, and another one goes on from there.
+//! The goal of a run, from a CephMaintenance and its CephCluster. If they change later, the run is
+//! interrupted between two waves, and another one continues from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub fn is_superseded(by: &str) -> bool {
     by.starts_with(SUPERSEDED) || by.starts_with(SUPERSEDED_BEFORE)
 }
 
-/// What is asked of a run.
+/// The goal of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -95,7 +95,7 @@ impl Goal {
     }
 
     /// What a daemon of that kind is to be made of, where the image holds that release.
-    pub fn made(&self, kind: &str, release: &str) -> PodRevision {
+    pub fn pod_revision(&self, kind: &str, release: &str) -> PodRevision {
         PodRevision {
             image: self.image.clone(),
             release: release.to_owned(),

@@ -1,4 +1,4 @@
-//! Daemons that Rook is kept from, given back.
+//! Releases skipped daemons to Rook.
 
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -9,7 +9,7 @@ use crate::api::objects::Deployment;
 use crate::executor::managed_fields::given_back;
 
 /// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
-pub(crate) async fn let_go(
+pub(crate) async fn release_to_rook(
     client: &Client,
     namespace: &str,
     deployment: &Deployment,

@@ -1,4 +1,4 @@
-//! Which release of Ceph an image holds: a Job asks it, as Rook does.
+//! The release of Ceph in an image: a Job reads it, as Rook's does.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub(crate) async fn of(
     while begun.elapsed() < LONGEST {
         let found = pods.list(&of_job).await.map_err(|error| failed(&tried, &error))?;
         for pod in &found.items {
-            match said(pod) {
+            match image_answer(pod) {
                 ImageAnswer::Version(version) => {
                     jobs.delete(&name, &DeleteParams::background()).await.ok();
                     return Ok(version);
@@ -125,7 +125,7 @@ enum ImageAnswer {
     Not(String),
 }
 
-fn said(pod: &Pod) -> ImageAnswer {
+fn image_answer(pod: &Pod) -> ImageAnswer {
     let status = pod
         .status
         .as_ref()

@@ -1,4 +1,4 @@
-//! The fields of a Deployment that are ours, and no others.
+//! The fields of a Deployment that stagger manages, and no others.
 
 use jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -26,8 +26,8 @@ pub(crate) const VERSION: &str = "ceph-version";
 /// The annotation with the fields of the pod, beside the image, that are ours.
 const FIELDS: &str = "stagger.dev/fields";
 
-/// The fields of a Deployment that are ours, with that image and what is named beside it; all of them, for what
-/// an apply leaves out it takes away.
+/// The fields of a Deployment that stagger manages, with that image and the requested pod fields; all of
+/// them, since an apply removes the fields that it leaves out.
 pub(crate) fn fields(
     deployment: &Deployment,
     kind: &str,
@@ -43,7 +43,7 @@ pub(crate) fn fields(
         containers.into_iter().flatten().filter_map(ours).collect()
     };
     // What was ours before stays as it is, unless it is named now.
-    let mut ours = pod::seen_in(template, kind, Some(&before(deployment)));
+    let mut ours = pod::template_fields(template, kind, Some(&before(deployment)));
     ours.extend(named.clone());
     ours.retain(|_, value| !value.is_empty());
     let mut patch = json!({ "spec": { "template": pod::template(&ours) } });
@@ -66,7 +66,7 @@ pub(crate) fn fields(
         patch["spec"]["template"]["metadata"]["annotations"][RESTARTED] = json!(restarted);
     }
     // What Rook would not understand is not told: the label stays as it is.
-    let version = release.and_then(as_rook_says);
+    let version = release.and_then(rook_version_label);
     if let Some(version) = version.or_else(|| deployment.labels().get(VERSION).cloned()) {
         patch["metadata"]["labels"][VERSION] = json!(version);
     }
@@ -84,7 +84,7 @@ pub fn holder(deployment: &Deployment) -> Option<&str> {
 }
 
 /// The value of the label that keeps Rook from that daemon, where somebody else has set it: it is theirs to take off.
-pub(crate) fn kept_by_others(deployment: &Deployment) -> Option<&str> {
+pub(crate) fn skip_label_by_others(deployment: &Deployment) -> Option<&str> {
     let labels = deployment.labels();
     let value = labels.get(DO_NOT_RECONCILE).map(String::as_str);
     value.filter(|value| *value != HELD || !labels.contains_key(HELD_BY))
@@ -106,7 +106,7 @@ pub(crate) fn held_by(
 ) -> Value {
     let metadata = &mut patch["metadata"];
     metadata["labels"][HELD_BY] = json!(holder);
-    if kept_by_others(deployment).is_none() {
+    if skip_label_by_others(deployment).is_none() {
         metadata["labels"][DO_NOT_RECONCILE] = json!(HELD);
     }
     let said = deployment.annotations().get(HELD_SINCE).cloned();
@@ -131,7 +131,7 @@ pub(crate) fn given_back(deployment: &Deployment) -> Value {
         "labels": { HELD_BY: null },
         "annotations": { HELD_SINCE: null },
     } });
-    if kept_by_others(deployment).is_none() {
+    if skip_label_by_others(deployment).is_none() {
         patch["metadata"]["labels"][DO_NOT_RECONCILE] = Value::Null;
     }
     patch
@@ -169,14 +169,14 @@ fn container(one: &Container, now: &str, image: &str, release: Option<&str>) -> 
 /// A release as Rook tells it to a container (`CephVersionFormatted` in `pkg/operator/ceph/version/version.go`).
 fn version(release: &str) -> Option<String> {
     let major = release.split('.').next()?.parse().ok()?;
-    let version = as_rook_says(release)?;
+    let version = rook_version_label(release)?;
     Some(format!("ceph version {version} {}", release::name(major)?))
 }
 
 /// A release as Rook has it in labels: MAJOR.MINOR.EXTRA-BUILD, where BUILD is the number right behind a hyphen, or else 0
 /// (`ExtractCephVersion` in `pkg/operator/ceph/version/version.go`, 1.16.9 and 1.20.6). Of `18.2.1-262.el9cp`, as vendors build it,
 /// that is `18.2.1-262`. With another number the template of managers and OSDs is not Rook's, and it would restart them once more.
-fn as_rook_says(release: &str) -> Option<String> {
+fn rook_version_label(release: &str) -> Option<String> {
     let Version {
         major,
         minor,
@@ -190,7 +190,7 @@ fn as_rook_says(release: &str) -> Option<String> {
 }
 
 /// The fields that are ours as they are.
-pub(crate) fn as_they_are(deployment: &Deployment, kind: &str) -> Value {
+pub(crate) fn current_fields(deployment: &Deployment, kind: &str) -> Value {
     let image = template_image(deployment, kind).unwrap_or_default().to_owned();
     fields(deployment, kind, &image, &Fields::new(), None)
 }
@@ -203,9 +203,9 @@ fn before(deployment: &Deployment) -> Fields {
 }
 
 /// Whether pods that start now are made of that.
-pub(crate) fn is_made_of(deployment: &Deployment, kind: &str, made: &PodRevision) -> bool {
+pub(crate) fn has_revision(deployment: &Deployment, kind: &str, made: &PodRevision) -> bool {
     template_image(deployment, kind) == Some(made.image.as_str())
-        && pod::seen_in(&deployment.spec.template, kind, Some(&made.fields)) == made.fields
+        && pod::template_fields(&deployment.spec.template, kind, Some(&made.fields)) == made.fields
 }
 
 /// Which effect restarted a daemon last.
@@ -288,7 +288,7 @@ mod tests {
         ]);
         assert_eq!(patch["spec"]["template"]["spec"]["containers"], expected);
         // A later write takes nothing of it away.
-        let same = as_they_are(&osd, "osd");
+        let same = current_fields(&osd, "osd");
         assert_eq!(
             same["spec"]["template"]["spec"]["containers"][2]["env"][0]["value"],
             "ceph version 18.2.7-0 reef"
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn raising_the_fence_changes_nothing_of_the_template() {
         let osd = osd();
-        let patch = as_they_are(&osd, "osd");
+        let patch = current_fields(&osd, "osd");
         let template = &patch["spec"]["template"];
         assert_eq!(
             template["metadata"]["annotations"],
@@ -332,7 +332,7 @@ mod tests {
         spec.containers[0].resources =
             serde_json::from_value(json!({ "limits": { "memory": "4096" } })).unwrap();
         assert_eq!(
-            as_they_are(&osd, "osd")["spec"]["template"]["spec"]["containers"],
+            current_fields(&osd, "osd")["spec"]["template"]["spec"]["containers"],
             written
         );
         let made = |fields: Fields| PodRevision {
@@ -340,10 +340,10 @@ mod tests {
             release: "18.2.7".to_owned(),
             fields,
         };
-        assert!(is_made_of(&osd, "osd", &made(memory)));
-        assert!(is_made_of(&osd, "osd", &made(Fields::new())));
+        assert!(has_revision(&osd, "osd", &made(memory)));
+        assert!(has_revision(&osd, "osd", &made(Fields::new())));
         let other = Fields::from([("limits/memory".to_owned(), "1".to_owned())]);
-        assert!(!is_made_of(&osd, "osd", &made(other)));
+        assert!(!has_revision(&osd, "osd", &made(other)));
     }
 
     /// As Rook reads `ceph --version` of images that are built by vendors, and of those that are built between two releases.
@@ -376,7 +376,7 @@ mod tests {
             "ceph-version": "18.2.7-0", "ceph.rook.io/do-not-reconcile": "stagger", "stagger.dev/held-by": "m",
         });
         let since = "2026-11-29T10:00:00Z";
-        let held = held_by(as_they_are(&osd, "osd"), &osd, "m", since.parse().ok());
+        let held = held_by(current_fields(&osd, "osd"), &osd, "m", since.parse().ok());
         assert_eq!(of(&held), expected);
         assert_eq!(held["metadata"]["annotations"][HELD_SINCE], since);
         for (name, value) in [(DO_NOT_RECONCILE, HELD), (HELD_BY, "m")] {
@@ -384,10 +384,10 @@ mod tests {
         }
         osd.annotations_mut()
             .insert(HELD_SINCE.to_owned(), since.to_owned());
-        assert_eq!(of(&as_they_are(&osd, "osd")), expected);
+        assert_eq!(of(&current_fields(&osd, "osd")), expected);
         // It is held since the first time, whoever writes it meanwhile.
         let later = held_by(
-            as_they_are(&osd, "osd"),
+            current_fields(&osd, "osd"),
             &osd,
             "m",
             "2026-11-29T11:00:00Z".parse().ok(),
@@ -407,7 +407,7 @@ mod tests {
         // A person's own is not taken for ours.
         osd.labels_mut().remove("stagger.dev/held-by");
         assert_eq!(
-            of(&as_they_are(&osd, "osd")),
+            of(&current_fields(&osd, "osd")),
             json!({ "ceph-version": "18.2.7-0" })
         );
     }
@@ -417,16 +417,19 @@ mod tests {
     fn a_label_that_somebody_else_has_set_is_neither_written_nor_taken_away() {
         let mut osd = osd();
         let of = |patch: &Value| patch["metadata"]["labels"].clone();
-        assert_eq!(kept_by_others(&osd), None);
+        assert_eq!(skip_label_by_others(&osd), None);
         osd.labels_mut()
             .insert(DO_NOT_RECONCILE.to_owned(), "true".to_owned());
-        assert_eq!(kept_by_others(&osd), Some("true"));
-        let held = held_by(as_they_are(&osd, "osd"), &osd, "m", None);
+        assert_eq!(skip_label_by_others(&osd), Some("true"));
+        let held = held_by(current_fields(&osd, "osd"), &osd, "m", None);
         let ours_alone = json!({ "ceph-version": "18.2.7-0", "stagger.dev/held-by": "m" });
         assert_eq!(of(&held), ours_alone);
         osd.labels_mut().insert(HELD_BY.to_owned(), "m".to_owned());
-        assert_eq!((holder(&osd), kept_by_others(&osd)), (Some("m"), Some("true")));
-        assert_eq!(of(&as_they_are(&osd, "osd")), ours_alone);
+        assert_eq!(
+            (holder(&osd), skip_label_by_others(&osd)),
+            (Some("m"), Some("true"))
+        );
+        assert_eq!(of(&current_fields(&osd, "osd")), ours_alone);
         assert_eq!(of(&given_back(&osd)), json!({ "stagger.dev/held-by": null }));
     }
 

@@ -1,4 +1,4 @@
-//! What a run on Kubernetes keeps of how things were before it, in its journal.
+//! The state before a run on Kubernetes, kept in its journal.
 
 use serde::{Deserialize, Serialize};
 use stagger_ceph::translate::Baseline;

@@ -1,8 +1,8 @@
-//! What a release expects of a cluster that Rook, or an older release, has left otherwise.
+//! Migrations of objects that Rook, or an older release, has left in another form than this release expects.
 //!
-//! A migration is a step of a run, at its place among the stages. It is done when a condition holds, whoever
-//! brought that about, so it may be carried out any number of times, and where there is nothing to do it is no
-//! part of the run at all. `CONTRIBUTING.md` says when one may be added.
+//! A migration is a step of a run, at its place among the stages. It is done when a condition holds, whatever
+//! caused that, so it may be repeated, and where there is nothing to do it is no part of the run.
+//! `CONTRIBUTING.md` says when one may be added.
 
 use std::borrow::Borrow;
 
@@ -122,7 +122,10 @@ pub(crate) fn conditions(deployments: &[impl Borrow<Deployment>]) -> Result<Vec<
 }
 
 /// Puts the migrations that are needed in their places.
-pub(crate) fn place(target: &mut Target, deployments: &[impl Borrow<Deployment>]) -> Result<(), IdError> {
+pub(crate) fn insert_steps(
+    target: &mut Target,
+    deployments: &[impl Borrow<Deployment>],
+) -> Result<(), IdError> {
     // From the last to the first: each is put before those that are there.
     for migration in MIGRATIONS.iter().rev() {
         let MigrationWork::Deployments(patch) = migration.work else {
@@ -169,7 +172,7 @@ pub struct MigrationStatus {
 }
 
 /// The migrations of a run and how far they are.
-pub(crate) fn told(target: &Target, view: &RunView) -> Vec<MigrationStatus> {
+pub(crate) fn statuses(target: &Target, view: &RunView) -> Vec<MigrationStatus> {
     let steps = target.parts.iter().filter_map(|part| match part {
         Part::Step(step) => Some(step),
         Part::Stage(_) => None,
@@ -239,7 +242,7 @@ mod tests {
         };
         let names = |deployments: &[Deployment]| -> Vec<String> {
             let mut target = empty();
-            place(&mut target, deployments).unwrap();
+            insert_steps(&mut target, deployments).unwrap();
             target.parts.iter().map(|part| part.name().to_string()).collect()
         };
         assert_eq!(names(&old()), ["daemon-labels", "require-osd-release-20"]);

@@ -1,4 +1,4 @@
-//! Whether a Deployment has come to what it should run, by itself and its pods.
+//! Whether a Deployment has rolled out what it should run, by its status and its pods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
         return Rollout::Serves;
     }
     // Those of before may have crashed as often as they like.
-    let is_new = |pod: &&Arc<Pod>| is_of(deployment, pod);
+    let is_new = |pod: &&Arc<Pod>| is_from_template(deployment, pod);
     for pod in pods.iter().filter(is_new) {
         if let Some(why) = broken(pod) {
             return Rollout::Failed(why);
@@ -99,7 +99,7 @@ pub fn rollout(deployment: &Deployment, pods: &[Arc<Pod>]) -> Rollout {
 
 /// Whether a pod is made of a Deployment's template: it has its annotations, and each of its images; where all pods are of the template by
 /// the word of their controller, these may be from another registry.
-fn is_of(deployment: &Deployment, pod: &Pod) -> bool {
+fn is_from_template(deployment: &Deployment, pod: &Pod) -> bool {
     let template = &deployment.spec.template;
     let may_be_mirrored = is_rolled_out(deployment);
     let wanted = template
@@ -153,14 +153,14 @@ fn broken(pod: &Pod) -> Option<String> {
             return Some(format!(
                 "container {} of {name}: {reason} {why}{}",
                 container.name,
-                how_it_ended(container)
+                termination_text(container)
             ));
         }
     }
     None
 }
 
-fn how_it_ended(container: &ContainerStatus) -> String {
+fn termination_text(container: &ContainerStatus) -> String {
     let ended = container
         .last_state
         .as_ref()

@@ -1,8 +1,9 @@
-//! `skipUpgradeChecks`: what is not looked at, and what still is.
+//! `skipUpgradeChecks`: which checks are skipped, and which are not.
 //!
-//! Every gate counts as open, except those on what cannot be undone: the releases that daemons run and that the
-//! cluster demands, and the monitors' quorum. No placement group counts as a budget. That is for one OSD at a
-//! time: a set is never let go unchecked. Monitors, managers, metadata servers and gateways keep their budgets.
+//! Every gate counts as open, except those on irreversible steps: the releases that daemons run and that the
+//! cluster demands, and the monitors' quorum. No placement group counts as a budget. That applies to one OSD
+//! at a time: a set is never stopped unchecked. Monitors, managers, metadata servers and gateways keep their
+//! budgets.
 
 use stagger_ceph::facts::CephFacts;
 use stagger_ceph::facts::pg::PgMap;
@@ -18,7 +19,7 @@ pub(crate) fn without_groups(facts: &CephFacts) -> CephFacts {
 }
 
 /// The conditions as they are taken.
-pub(crate) fn taken(conditions: &mut [Condition]) {
+pub(crate) fn apply(conditions: &mut [Condition]) {
     const KEPT: [&str; 4] = ["quorum", "require-osd-release-", "min-mon-release-", "osds-run-"];
     for condition in conditions {
         let kept = KEPT.iter().any(|name| condition.name.as_str().starts_with(name));
@@ -128,7 +129,7 @@ mod tests {
                 )
             })
             .collect();
-        taken(&mut conditions);
+        apply(&mut conditions);
         let open: Vec<&str> = conditions
             .iter()
             .filter(|condition| condition.verdict == Verdict::Yes)

@@ -1,4 +1,4 @@
-//! What a run sees of a cluster of Rook's: Ceph's facts and the daemons' Deployments as one snapshot.
+//! The snapshot of a Rook cluster: Ceph's facts and the daemons' Deployments together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use stagger_core::model::{ClusterName, IdError, Reason, Revision, Snapshot, Unit
 use stagger_engine::cluster::BackendError;
 
 use crate::api::cache::ObjectCache;
-use crate::api::daemons::{is_wanted, kind_of};
+use crate::api::daemons::{kind_of, wants_replicas};
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::{Deployment, Pod};
 use crate::api::pod::{self, Fields};
@@ -53,7 +53,7 @@ pub fn snapshot(
     let mut conditions = conditions(facts, &units, &health, baseline.as_ref())
         .map_err(|error| BackendError::transient(tried, error.to_string()))?;
     let facts = if memory.is_some_and(|memory| memory.wish.skip_checks) {
-        skip_checks::taken(&mut conditions);
+        skip_checks::apply(&mut conditions);
         &skip_checks::without_groups(facts)
     } else {
         facts
@@ -110,7 +110,7 @@ pub fn units_of(
         there.contains(&unit.id)
             || daemons
                 .get(&unit.id)
-                .is_some_and(|deployment| is_wanted(deployment))
+                .is_some_and(|deployment| wants_replicas(deployment))
     });
     for unit in &mut units {
         let Some(deployment) = daemons.get(&unit.id) else {
@@ -141,7 +141,8 @@ pub fn units_of(
                 .filter(|pod| pod.metadata.deletion_timestamp.is_none())
                 .max_by_key(|pod| pod.metadata.creation_timestamp.clone());
             let kind = kind_of(&unit.id);
-            let made = youngest.and_then(|pod| made_of(deployment, pod, kind, &release, named.get(kind)));
+            let made =
+                youngest.and_then(|pod| pod_revision(deployment, pod, kind, &release, named.get(kind)));
             unit.revision = made.map(|made| made.revision()).transpose().map_err(failed)?;
         }
     }
@@ -150,7 +151,7 @@ pub fn units_of(
 
 /// What a Deployment's youngest pod is made of: where all of its pods are of its template, what that says, for in a pod another may have
 /// written another registry, and no plan would ever be done with it.
-fn made_of(
+fn pod_revision(
     deployment: &Deployment,
     youngest: &Pod,
     kind: &str,
@@ -159,11 +160,11 @@ fn made_of(
 ) -> Option<PodRevision> {
     let template = &deployment.spec.template;
     let (spec, fields) = if let Some(spec) = template.spec.as_ref().filter(|_| is_rolled_out(deployment)) {
-        (spec, pod::seen_in(template, kind, named))
+        (spec, pod::template_fields(template, kind, named))
     } else {
         let spec = youngest.spec.as_ref()?;
         let annotations = youngest.metadata.annotations.as_ref();
-        (spec, pod::seen(annotations, spec, kind, named))
+        (spec, pod::pod_fields(annotations, spec, kind, named))
     };
     Some(PodRevision {
         image: image_of(spec, kind)?.to_owned(),
@@ -174,7 +175,7 @@ fn made_of(
 
 /// A gateway's pod that moves to another node is still the same gateway, and the service map shows it twice
 /// for a while: the later one counts.
-pub fn one_gateway_each(facts: &mut CephFacts) {
+pub fn drop_moved_gateways(facts: &mut CephFacts) {
     let mut latest: BTreeMap<String, Gateway> = BTreeMap::new();
     for mut gateway in std::mem::take(&mut facts.gateways) {
         if let Some((name, _)) = gateway.name.split_once('@') {
@@ -193,7 +194,7 @@ fn with_wanted_standbys(baseline: &Baseline, watched: &ObjectCache) -> Baseline 
     let (daemons, _) = watched.daemons();
     let managers = daemons
         .iter()
-        .filter(|(unit, deployment)| kind_of(unit) == "mgr" && is_wanted(deployment))
+        .filter(|(unit, deployment)| kind_of(unit) == "mgr" && wants_replicas(deployment))
         .count();
     let standbys = u32::try_from(managers.saturating_sub(1)).unwrap_or(u32::MAX);
     Baseline {
@@ -206,7 +207,7 @@ fn with_wanted_standbys(baseline: &Baseline, watched: &ObjectCache) -> Baseline 
 ///
 /// Rook itself upgrades a manager, a metadata server or a gateway that is alone, and whoever lays a cluster out so says as
 /// much. Who skips all checks asks for nobody's word.
-pub fn permitted(wish: Option<&Goal>) -> impl Iterator<Item = String> {
+pub fn permitted_interruptions(wish: Option<&Goal>) -> impl Iterator<Item = String> {
     let unchecked = wish.is_some_and(|wish| wish.skip_checks);
     let sorts = if unchecked { &["mon", "pool"][..] } else { &[] };
     let named = wish
@@ -242,7 +243,11 @@ mod tests {
         }))
         .unwrap();
         let release = Revision::new("20.2.4").unwrap();
-        let made = |deployment: &Deployment| made_of(deployment, &pod, "osd", &release, None).unwrap().image;
+        let made = |deployment: &Deployment| {
+            pod_revision(deployment, &pod, "osd", &release, None)
+                .unwrap()
+                .image
+        };
         let done =
             json!({ "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1 });
         assert_eq!(made(&osd(old, &done)), old);

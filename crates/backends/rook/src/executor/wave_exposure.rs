@@ -1,12 +1,13 @@
-//! Which OSDs a run has down, or may yet stop, in its open wave: beside those no other may be evicted that is
-//! not proven to be one too few.
+//! Wave exposure: the OSDs that a run has down, or may yet stop, in its open wave. No other OSD may be
+//! evicted beside them without proof that it is safe.
 //!
-//! A run tells at each event, whoever sees to the PodDisruptionBudgets reads it and answers when they are closed
-//! for it, and before an OSD is stopped the run waits for that answer. An OSD that has had its turn and serves
-//! is exposed no more, though its wave goes on: it comes back into the set, and the answer is waited for anew,
-//! before it is stopped once more.
+//! A run publishes the set at each event; the reconciler of the PodDisruptionBudgets reads it and confirms
+//! when they are closed for it, and the run waits for that confirmation before it stops an OSD. An OSD that
+//! was visited and serves is no longer exposed, though its wave is still open: before it is stopped again, it
+//! returns to the set, and the run waits for a new confirmation.
 //!
-//! Of monitors, metadata servers and all others each side asks Ceph about its own: here both hear of each other.
+//! Monitors, metadata servers and all other daemons are checked with Ceph by each side alone: here each side
+//! learns of the other's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -85,7 +86,7 @@ impl WaveExposure {
                 let exposed: BTreeSet<&UnitId> = wave
                     .units
                     .iter()
-                    .filter(|(unit, visit)| acting(unit) || !had_its_turn(wave, visit))
+                    .filter(|(unit, visit)| acting(unit) || !is_visited(wave, visit))
                     .map(|(unit, _)| unit)
                     .collect();
                 let others = exposed.iter().filter(|unit| osd_of(unit).is_none());
@@ -113,8 +114,8 @@ impl WaveExposure {
     ///
     /// # Errors
     /// One of its kind is being stopped by a run.
-    pub fn lets_go(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
-        self.unless_kept(unit, trial, || {
+    pub fn count_eviction(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
+        self.count_unless_exposed(unit, trial, || {
             let told = self.told.borrow();
             let mut others = told.others.iter();
             match others.find(|other| *other != unit && kind_of(other) == kind_of(unit)) {
@@ -127,7 +128,7 @@ impl WaveExposure {
     }
 
     /// Counts it, then looks whether it is kept; one that is counts as before: an earlier eviction of it may be on its way.
-    fn unless_kept(
+    fn count_unless_exposed(
         &self,
         unit: &UnitId,
         trial: bool,
@@ -136,12 +137,12 @@ impl WaveExposure {
         if trial {
             return kept();
         }
-        let before = self.let_go().insert(unit.clone(), Instant::now());
+        let before = self.evictions().insert(unit.clone(), Instant::now());
         let answer = kept();
         if answer.is_err() {
             match before {
-                Some(at) => drop(self.let_go().insert(unit.clone(), at)),
-                None => self.stays(unit),
+                Some(at) => drop(self.evictions().insert(unit.clone(), at)),
+                None => self.cancel_eviction(unit),
             }
         }
         answer
@@ -152,14 +153,14 @@ impl WaveExposure {
     ///
     /// # Errors
     /// It has to wait until the wave is over.
-    pub fn may_go_beside_a_wave(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
+    pub fn count_eviction_beside_wave(&self, unit: &UnitId, trial: bool) -> Result<(), String> {
         let Some(osd) = osd_of(unit) else {
-            return self.lets_go(unit, trial);
+            return self.count_eviction(unit, trial);
         };
-        self.unless_kept(unit, trial, || self.is_kept_by_a_wave(osd))
+        self.count_unless_exposed(unit, trial, || self.check_not_exposed(osd))
     }
 
-    fn is_kept_by_a_wave(&self, osd: u32) -> Result<(), String> {
+    fn check_not_exposed(&self, osd: u32) -> Result<(), String> {
         match self.told.borrow().wave() {
             Some(wave) if !wave.is_empty() && !wave.contains(&osd) => {
                 let wave: Vec<String> = wave.iter().map(|osd| format!("osd.{osd}")).collect();
@@ -178,7 +179,7 @@ impl WaveExposure {
     }
 
     /// What a person has to do so that the open wave goes on, if it does not by itself: until then nothing that it keeps is let go.
-    pub fn how_it_goes_on(&self, namespace: &str) -> Option<String> {
+    pub fn operator_action(&self, namespace: &str) -> Option<String> {
         let told = self.told.borrow();
         let (code, since) = told.held.as_ref()?;
         Some(format!(
@@ -188,19 +189,19 @@ impl WaveExposure {
     }
 
     /// That daemon is not evicted after all.
-    pub fn stays(&self, unit: &UnitId) {
-        self.let_go().remove(unit);
+    pub fn cancel_eviction(&self, unit: &UnitId) {
+        self.evictions().remove(unit);
     }
 
     /// One of that kind, and none of these, whose eviction was granted a moment ago.
-    pub fn on_its_way(&self, kind: &str, but_for: &[UnitId]) -> Option<UnitId> {
-        let mut all = self.let_go();
+    pub fn evicting_of_kind(&self, kind: &str, but_for: &[UnitId]) -> Option<UnitId> {
+        let mut all = self.evictions();
         all.retain(|_, at| at.elapsed() < ON_ITS_WAY);
         let mut of_kind = all.keys().filter(|unit| kind_of(unit) == kind);
         of_kind.find(|unit| !but_for.contains(unit)).cloned()
     }
 
-    fn let_go(&self) -> MutexGuard<'_, BTreeMap<UnitId, Instant>> {
+    fn evictions(&self) -> MutexGuard<'_, BTreeMap<UnitId, Instant>> {
         self.let_go.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -218,7 +219,7 @@ impl WaveExposure {
     }
 
     /// Whether the budgets are not yet known to be closed for all of that wave.
-    pub fn waits_for(&self, wave: &ExposedOsds) -> bool {
+    pub fn is_unconfirmed(&self, wave: &ExposedOsds) -> bool {
         let closed = self.closed.borrow();
         wave.as_ref().is_some_and(|wave| !wave.is_subset(&closed))
     }
@@ -232,7 +233,7 @@ impl WaveExposure {
     }
 
     /// Whether they are kept, by then at the latest.
-    pub async fn is_guarded_within(&self, limit: Duration) -> bool {
+    pub async fn wait_until_guarded(&self, limit: Duration) -> bool {
         let mut guarded = self.guarded.subscribe();
         let guarded = tokio::time::timeout(limit, guarded.wait_for(|is| *is)).await;
         matches!(guarded, Ok(Ok(_)))
@@ -278,8 +279,8 @@ impl Waves {
 }
 
 /// Whether the run is done with a unit of the wave, unless it fails later.
-fn had_its_turn(wave: &OpenWave, visit: &Visit) -> bool {
-    if wave.failure().is_some() || wave.leads_back() {
+fn is_visited(wave: &OpenWave, visit: &Visit) -> bool {
+    if wave.failure().is_some() || wave.is_rollback() {
         return visit.went_back == Some(Ok(()));
     }
     wave.is_agreed() && visit.is_changed()
@@ -424,12 +425,12 @@ mod tests {
     async fn no_monitor_is_evicted_beside_one_that_a_run_restarts() {
         let mon = |id: &str| UnitId::new(format!("mon.{id}")).unwrap();
         let mut told = Told::new();
-        assert_eq!(told.exposed.lets_go(&mon("b"), false), Ok(()));
-        assert_eq!(told.exposed.on_its_way("mon", &[mon("a")]), Some(mon("b")));
-        assert_eq!(told.exposed.on_its_way("mon", &[mon("b")]), None);
-        assert_eq!(told.exposed.on_its_way("mds", &[]), None);
+        assert_eq!(told.exposed.count_eviction(&mon("b"), false), Ok(()));
+        assert_eq!(told.exposed.evicting_of_kind("mon", &[mon("a")]), Some(mon("b")));
+        assert_eq!(told.exposed.evicting_of_kind("mon", &[mon("b")]), None);
+        assert_eq!(told.exposed.evicting_of_kind("mds", &[]), None);
         tokio::time::advance(ON_ITS_WAY).await;
-        assert_eq!(told.exposed.on_its_way("mon", &[mon("a")]), None);
+        assert_eq!(told.exposed.evicting_of_kind("mon", &[mon("a")]), None);
 
         told.hears(Event::WaveDropped {
             reason: Reason::new(Code::OracleSaysNo, ""),
@@ -439,19 +440,19 @@ mod tests {
             units: vec![(mon("a"), revision("old"))],
             not_serving: Vec::new(),
         });
-        let refused = told.exposed.lets_go(&mon("b"), false);
+        let refused = told.exposed.count_eviction(&mon("b"), false);
         assert!(refused.is_err_and(|why| why.contains("about to restart mon.a")));
-        assert_eq!(told.exposed.on_its_way("mon", &[]), None);
+        assert_eq!(told.exposed.evicting_of_kind("mon", &[]), None);
         // Itself it is down anyway, and a metadata server is none of them.
-        assert_eq!(told.exposed.lets_go(&mon("a"), true), Ok(()));
+        assert_eq!(told.exposed.count_eviction(&mon("a"), true), Ok(()));
         let server = UnitId::new("mds.fs-a").unwrap();
-        assert_eq!(told.exposed.lets_go(&server, true), Ok(()));
+        assert_eq!(told.exposed.count_eviction(&server, true), Ok(()));
     }
 
     #[test]
     fn no_osd_goes_beside_a_wave_though_drains_are_somebody_else_s() {
         let mut told = Told::new();
-        let may_go = |told: &Told, id| told.exposed.may_go_beside_a_wave(&osd(id), true);
+        let may_go = |told: &Told, id| told.exposed.count_eviction_beside_wave(&osd(id), true);
         assert!(
             may_go(&told, 2)
                 .is_err_and(|why| why.contains("about to restart osd.0, osd.1, or has them down"))
@@ -459,11 +460,11 @@ mod tests {
         // Itself it is down anyway.
         assert_eq!(may_go(&told, 0), Ok(()));
         // A person has to act before it is over, and who waits is told so.
-        assert_eq!(told.exposed.how_it_goes_on("rook-ceph"), None);
+        assert_eq!(told.exposed.operator_action("rook-ceph"), None);
         told.hears(Event::Held {
             reason: Reason::new(Code::Paused, "a person paused it"),
         });
-        let how = told.exposed.how_it_goes_on("rook-ceph").unwrap();
+        let how = told.exposed.operator_action("rook-ceph").unwrap();
         for word in [
             "1970-01-01T00:00:00Z (paused)",
             "`stagger resume -n rook-ceph`",
@@ -472,7 +473,7 @@ mod tests {
             assert!(how.contains(word), "{how}");
         }
         told.hears(Event::Released);
-        assert_eq!(told.exposed.how_it_goes_on("rook-ceph"), None);
+        assert_eq!(told.exposed.operator_action("rook-ceph"), None);
         told.hears(Event::WaveDropped {
             reason: Reason::new(Code::OracleSaysNo, ""),
         });
@@ -483,13 +484,13 @@ mod tests {
     async fn where_nothing_keeps_evictions_any_more_no_wave_is_closed() {
         let told = Told::new();
         let limit = Duration::from_secs(1);
-        assert!(!told.exposed.is_guarded_within(limit).await);
+        assert!(!told.exposed.wait_until_guarded(limit).await);
         told.exposed.set_guarded(true);
         told.exposed.is_closed(told.wave());
-        assert!(told.exposed.is_guarded_within(limit).await);
+        assert!(told.exposed.wait_until_guarded(limit).await);
         assert!(is_closed_for(&told, &[0, 1]).await);
         told.exposed.set_guarded(false);
-        assert!(!told.exposed.is_guarded_within(limit).await);
+        assert!(!told.exposed.wait_until_guarded(limit).await);
         assert!(!is_closed_for(&told, &[0]).await);
     }
 
@@ -497,10 +498,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_osd_that_was_let_go_a_moment_ago_is_known_to_the_next_wave() {
         let told = Told::new();
-        let goes = || told.exposed.on_its_way("osd", &[osd(0), osd(1)]);
-        assert!(told.exposed.may_go_beside_a_wave(&osd(2), false).is_err());
+        let goes = || told.exposed.evicting_of_kind("osd", &[osd(0), osd(1)]);
+        assert!(told.exposed.count_eviction_beside_wave(&osd(2), false).is_err());
         assert_eq!(goes(), None);
-        assert_eq!(told.exposed.may_go_beside_a_wave(&osd(0), false), Ok(()));
+        assert_eq!(told.exposed.count_eviction_beside_wave(&osd(0), false), Ok(()));
         assert_eq!(goes(), None, "it is of the wave");
         // Whoever asks once more and is refused leaves the first eviction on its way.
         let mut told = Told::new();
@@ -508,22 +509,26 @@ mod tests {
             reason: Reason::new(Code::OracleSaysNo, ""),
         };
         told.hears(dropped);
-        assert_eq!(told.exposed.may_go_beside_a_wave(&osd(2), false), Ok(()));
+        assert_eq!(told.exposed.count_eviction_beside_wave(&osd(2), false), Ok(()));
         let opened = Event::WaveOpened {
             stage: PartName::new("osd").unwrap(),
             units: vec![(osd(0), revision("old"))],
             not_serving: Vec::new(),
         };
         told.hears(opened);
-        assert!(told.exposed.may_go_beside_a_wave(&osd(2), false).is_err());
-        assert_eq!(told.exposed.on_its_way("osd", &[osd(0)]), Some(osd(2)));
+        assert!(told.exposed.count_eviction_beside_wave(&osd(2), false).is_err());
+        assert_eq!(told.exposed.evicting_of_kind("osd", &[osd(0)]), Some(osd(2)));
         let idle = WaveExposure::default();
-        assert_eq!(idle.may_go_beside_a_wave(&osd(2), true), Ok(()));
-        assert_eq!(idle.on_its_way("osd", &[]), None, "nothing comes of a trial");
-        assert_eq!(idle.may_go_beside_a_wave(&osd(2), false), Ok(()));
-        assert_eq!(idle.on_its_way("osd", &[osd(0)]), Some(osd(2)));
+        assert_eq!(idle.count_eviction_beside_wave(&osd(2), true), Ok(()));
+        assert_eq!(
+            idle.evicting_of_kind("osd", &[]),
+            None,
+            "nothing comes of a trial"
+        );
+        assert_eq!(idle.count_eviction_beside_wave(&osd(2), false), Ok(()));
+        assert_eq!(idle.evicting_of_kind("osd", &[osd(0)]), Some(osd(2)));
         tokio::time::advance(ON_ITS_WAY).await;
-        assert_eq!(idle.on_its_way("osd", &[osd(0)]), None);
+        assert_eq!(idle.evicting_of_kind("osd", &[osd(0)]), None);
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! An event as a line of a chunk: `SUM TIME VERSION JSON`, under the key `event-` and its place.
+//! An event as a line of a chunk: `SUM TIME VERSION JSON`, under the key `event-` and its number.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use stagger_core::run::{Entry, Event, Seq};

@@ -1,4 +1,4 @@
-//! Old journals go: whoever takes over reads, and writes to, every journal that there is.
+//! Prunes old journals: a takeover reads, and writes to, every journal that exists.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ impl KubeStore {
         let chunks = self.maps.list_metadata(&of_cluster).await;
         let chunks = chunks.map_err(|error| failed(tried, &error))?;
         for name in chunks.items.iter().map(ResourceExt::name_any) {
-            let Some((run, by)) = self.made_by(&name) else {
+            let Some((run, by)) = self.chunk_owner(&name) else {
                 continue;
             };
             if by <= fence && !runs.contains(run) {
@@ -62,7 +62,7 @@ impl KubeStore {
     }
 
     /// Of which run a chunk is, and the token of the holder that made it.
-    fn made_by<'a>(&self, chunk: &'a str) -> Option<(&'a str, u64)> {
+    fn chunk_owner<'a>(&self, chunk: &'a str) -> Option<(&'a str, u64)> {
         let rest = chunk.strip_prefix(&self.head_name())?.strip_prefix('-')?;
         let (rest, fence) = rest.rsplit_once('-')?;
         let (run, _first) = rest.rsplit_once('-')?;

@@ -1,7 +1,7 @@
-//! Events: what a person reads of a cluster in `kubectl describe`.
+//! Events, as `kubectl describe` shows them for a cluster.
 //!
-//! What becomes an Event of what happened is decided by pure functions. A task of its own sends: no work waits
-//! for it, and what cannot be sent is a line in the log.
+//! Pure functions decide what becomes an Event. A task of its own sends them: no work waits for it, and an
+//! Event that cannot be sent becomes a line in the log.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use stagger_engine::driver::Notice;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::api::settings::PolicySettings;
 use crate::observability::status::{ClusterStatus, DrainStatus, Provisioning};
 use crate::provision::ProvisioningWarning;
@@ -42,7 +42,7 @@ pub(crate) struct EventRecord {
 }
 
 /// All is as it should be.
-fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
+fn normal(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
     EventRecord {
         warns: false,
         action,
@@ -52,10 +52,10 @@ fn good(action: &'static str, reason: &'static str, note: impl Into<String>) -> 
 }
 
 /// Somebody should have a look.
-fn bad(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
+fn warning(action: &'static str, reason: &'static str, note: impl Into<String>) -> EventRecord {
     EventRecord {
         warns: true,
-        ..good(action, reason, note)
+        ..normal(action, reason, note)
     }
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<EventRecord> {
     match notice {
         // The operator's own status says who leads.
         Notice::Locked { .. } => None,
-        Notice::Behind(Anchor { run, seq, .. }) => Some(bad(
+        Notice::Behind(Anchor { run, seq, .. }) => Some(warning(
             "Upgrade",
             "JournalIsOlder",
             format!(
@@ -72,7 +72,7 @@ pub(crate) fn of_notice(notice: &Notice) -> Option<EventRecord> {
                  ConfigMaps restored? Each daemon is first made to refuse what was started since"
             ),
         )),
-        Notice::Unheard(Anchor { run, .. }) => Some(bad(
+        Notice::Unheard(Anchor { run, .. }) => Some(warning(
             "Upgrade",
             "JournalIsOlder",
             format!(
@@ -94,14 +94,14 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<Even
     };
     if now.phase == "Blocked" && said(before) != said(now) {
         let note = format!("{}: {}", now.reason, now.message);
-        news.push(bad("Update", "Blocked", note));
+        news.push(warning("Update", "Blocked", note));
     }
     for (reason, objects) in &now.troubles {
         let known = before.troubles.get(reason);
         let new = objects
             .iter()
             .filter(|(object, _)| !known.is_some_and(|known| known.contains_key(*object)));
-        news.extend(new.map(|(_, note)| bad("Observe", reason, note.clone())));
+        news.extend(new.map(|(_, note)| warning("Observe", reason, note.clone())));
     }
     let nothing = DrainStatus::default();
     let nothing_new = Provisioning::default();
@@ -110,7 +110,7 @@ pub(crate) fn of_status(before: &ClusterStatus, now: &ClusterStatus) -> Vec<Even
         now.provisioning.as_ref().unwrap_or(&nothing_new),
     ));
     if let Some(why) = now.removal.as_ref().filter(|_| before.removal != now.removal) {
-        news.push(bad("Remove", "OsdStays", why.clone()));
+        news.push(warning("Remove", "OsdStays", why.clone()));
     }
     news.extend(of_drains(
         before.drains.as_ref().unwrap_or(&nothing),
@@ -128,12 +128,12 @@ fn of_provisioning(before: &Provisioning, now: &Provisioning) -> Vec<EventRecord
             .any(|known| (&known.at, known.reason) == (&remark.at, remark.reason))
     };
     let remarks = now.remarks.iter().filter(|remark| !told(remark));
-    let remarks = remarks.map(|remark| bad("Provision", remark.reason, remark.message.clone()));
+    let remarks = remarks.map(|remark| warning("Provision", remark.reason, remark.message.clone()));
     let fields = now
         .not_obeyed
         .iter()
         .filter(|field| !before.not_obeyed.contains(field));
-    let fields = fields.map(|field| bad("ReadSpec", "FieldRemarked", field.clone()));
+    let fields = fields.map(|field| warning("ReadSpec", "FieldRemarked", field.clone()));
     remarks.chain(fields).collect()
 }
 
@@ -141,12 +141,12 @@ fn of_drains(before: &DrainStatus, now: &DrainStatus) -> Vec<EventRecord> {
     let mut news = Vec::new();
     for domain in now.draining.difference(&before.draining) {
         news.push(match now.noout.get(domain) {
-            Some(until) => good(
+            Some(until) => normal(
                 "Drain",
                 "DrainBegan",
                 format!("{domain} is being drained; noout is on it until {until}"),
             ),
-            None => bad(
+            None => warning(
                 "Drain",
                 "DomainDown",
                 format!(
@@ -161,7 +161,7 @@ fn of_drains(before: &DrainStatus, now: &DrainStatus) -> Vec<EventRecord> {
             let note = format!(
                 "noout is no longer on {domain}: osdMaintenanceTimeout is over, or its node takes pods again"
             );
-            news.push(bad("Drain", "NooutOver", note));
+            news.push(warning("Drain", "NooutOver", note));
         }
     }
     for domain in now.waiting.difference(&before.waiting) {
@@ -170,11 +170,11 @@ fn of_drains(before: &DrainStatus, now: &DrainStatus) -> Vec<EventRecord> {
              are clean without them",
             now.why
         );
-        news.push(bad("Drain", "DrainBlocked", note));
+        news.push(warning("Drain", "DrainBlocked", note));
     }
     for domain in before.draining.difference(&now.draining) {
         let note = format!("the OSDs of {domain} are back, or all placement groups are clean without them");
-        news.push(good("Drain", "DrainOver", note));
+        news.push(normal("Drain", "DrainOver", note));
     }
     news
 }
@@ -187,7 +187,7 @@ pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<Eve
     match (before, now) {
         (AgentRollout::Rolling { .. }, AgentRollout::Rolling { .. }) => None,
         (_, AgentRollout::Rolling { why, fresh, wanted }) => agents(
-            good,
+            normal,
             "AgentsRolling",
             format!("{fresh} of {wanted} are of this release and ready; {why}"),
         ),
@@ -195,13 +195,13 @@ pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<Eve
             if passed_over.is_empty() =>
         {
             agents(
-                good,
+                normal,
                 "AgentsReady",
                 format!("all {fresh} are of this release and ready"),
             )
         }
         (_, AgentRollout::Ready { fresh, passed_over }) if !passed_over.is_empty() => agents(
-            bad,
+            warning,
             "AgentsPassedOver",
             format!(
                 "{fresh} are of this release and ready; passed over, as they are cordoned or not ready: {}",
@@ -209,7 +209,7 @@ pub(crate) fn of_agents(before: &AgentRollout, now: &AgentRollout) -> Option<Eve
             ),
         ),
         (_, AgentRollout::Newer(theirs)) => agents(
-            bad,
+            warning,
             "OperatorTooOld",
             format!("they are of release {theirs}, newer than the operator, and stay so"),
         ),
@@ -224,29 +224,37 @@ pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
         Some(news("Upgrade", reason, format!("{title}: {what}")))
     };
     match &entry.event {
-        run::Event::Started(start) => upgrade(good, "UpgradeBegan", format!("run {} started", start.run)),
+        run::Event::Started(start) => upgrade(normal, "UpgradeBegan", format!("run {} started", start.run)),
         // The first holder is the one that began it.
         run::Event::LeaseTaken { holder, .. } if entry.seq > 2 => {
-            upgrade(good, "UpgradeTakenOver", format!("taken over by {holder}"))
+            upgrade(normal, "UpgradeTakenOver", format!("taken over by {holder}"))
         }
-        run::Event::WaveFailed { reason, .. } => upgrade(bad, "WaveFailed", reason.to_string()),
+        run::Event::WaveFailed { reason, .. } => upgrade(warning, "WaveFailed", reason.to_string()),
         run::Event::SetAside {
             unit,
             reason,
             until: None,
-        } => upgrade(bad, "UnitLeft", format!("{unit} is skipped: {reason}")),
+        } => upgrade(warning, "UnitLeft", format!("{unit} is skipped: {reason}")),
         run::Event::Held { reason } if held != Some(reason.code.code()) => {
-            upgrade(bad, "UpgradeHeld", reason.to_string())
+            upgrade(warning, "UpgradeHeld", reason.to_string())
         }
-        run::Event::Released => upgrade(good, "UpgradeGoesOn", "no longer held".to_owned()),
+        run::Event::Released => upgrade(normal, "UpgradeGoesOn", "no longer held".to_owned()),
         run::Event::Ended { outcome } => match outcome {
-            Ending::Done => upgrade(good, "UpgradeDone", "every unit serves on the target".to_owned()),
+            Ending::Done => upgrade(
+                normal,
+                "UpgradeDone",
+                "every unit serves on the target".to_owned(),
+            ),
             Ending::Incomplete { left } => {
                 let left: Vec<_> = left.iter().map(|(what, why)| format!("{what} ({why})")).collect();
-                upgrade(bad, "UpgradeIncomplete", format!("skipped: {}", left.join(", ")))
+                upgrade(
+                    warning,
+                    "UpgradeIncomplete",
+                    format!("skipped: {}", left.join(", ")),
+                )
             }
-            Ending::RolledBack { reason } => upgrade(bad, "UpgradeTakenBack", reason.to_string()),
-            Ending::Aborted => upgrade(bad, "UpgradeEnded", "aborted by an operator".to_owned()),
+            Ending::RolledBack { reason } => upgrade(warning, "UpgradeTakenBack", reason.to_string()),
+            Ending::Aborted => upgrade(warning, "UpgradeEnded", "aborted by an operator".to_owned()),
         },
         run::Event::LeaseTaken { .. }
         | run::Event::JournalBehind
@@ -269,18 +277,18 @@ pub(crate) fn of_journal(entry: &Entry, title: &str, held: Option<&str>) -> Opti
 }
 
 /// A use of `skipUpgradeChecks`.
-pub(crate) fn unchecked(note: String) -> EventRecord {
-    bad("Upgrade", "ChecksSkipped", note)
+pub(crate) fn skipped_checks(note: String) -> EventRecord {
+    warning("Upgrade", "ChecksSkipped", note)
 }
 
 /// A daemon that is given back, and from which somebody else keeps Rook.
-pub(crate) fn still_kept(note: String) -> EventRecord {
-    bad("GiveBack", "RookStaysKept", note)
+pub(crate) fn kept_by_others(note: String) -> EventRecord {
+    warning("GiveBack", "RookStaysKept", note)
 }
 
 /// A known risk that applies or may, and keeps no update from being begun.
 pub(crate) fn known_risk(note: String) -> EventRecord {
-    bad("Upgrade", "KnownRisk", note)
+    warning("Upgrade", "KnownRisk", note)
 }
 
 /// What a person should know of a spec's fields.
@@ -289,11 +297,11 @@ pub(crate) fn of_settings(settings: &PolicySettings) -> Vec<EventRecord> {
     if settings.skip_checks {
         let note = "skipUpgradeChecks is set: an update waits for no health, and stops one OSD at a time unchecked; data \
                     may become unavailable";
-        news.push(bad("ReadSpec", "ChecksAreSkipped", note));
+        news.push(warning("ReadSpec", "ChecksAreSkipped", note));
     }
     for remark in &settings.remarks {
         let note = format!("{}: {}", remark.field, remark.what);
-        news.push(bad("ReadSpec", "FieldRemarked", note));
+        news.push(warning("ReadSpec", "FieldRemarked", note));
     }
     news
 }
@@ -317,7 +325,7 @@ impl EventPublisher {
     }
 
     /// Has it sent, and waits for nothing.
-    pub(crate) fn tell(&self, news: EventRecord) {
+    pub(crate) fn send(&self, news: EventRecord) {
         let reason = news.reason;
         if let Err(error) = self.tell.try_send(news) {
             tracing::warn!(%error, reason, "an Event is not sent");
@@ -346,7 +354,7 @@ async fn send(
             },
             reason: news.reason.to_owned(),
             action: news.action.to_owned(),
-            note: Some(shortened(news.note)),
+            note: Some(truncate(news.note)),
             secondary: None,
         };
         // One that was kept would take two with the same reason for one, and keep only the first note.
@@ -359,7 +367,7 @@ async fn send(
     }
 }
 
-fn shortened(mut note: String) -> String {
+fn truncate(mut note: String) -> String {
     const MORE: &str = " …";
     if note.len() > NOTE {
         note.truncate(note.floor_char_boundary(NOTE - MORE.len()));

@@ -35,7 +35,7 @@ enum Loop {
 
 impl LoopHealth {
     /// The API server has granted a request.
-    pub(crate) fn answered(&self) {
+    pub(crate) fn api_answered(&self) {
         self.state().answered = true;
     }
 
@@ -45,12 +45,12 @@ impl LoopHealth {
             health: Arc::clone(self),
             name: name.into(),
         };
-        pulse.works();
+        pulse.begin_work();
         pulse
     }
 
     /// It is not ready until what this returns is dropped.
-    pub(crate) fn not_ready_without(self: &Arc<Self>, what: impl Into<String>) -> Unseen {
+    pub(crate) fn require(self: &Arc<Self>, what: impl Into<String>) -> Unseen {
         let what = what.into();
         self.state().unseen.insert(what.clone());
         Unseen {
@@ -63,7 +63,7 @@ impl LoopHealth {
     ///
     /// # Errors
     /// Each loop that is stuck or broken.
-    pub(crate) fn works(&self, now: Instant) -> Result<(), Vec<String>> {
+    pub(crate) fn check_loops(&self, now: Instant) -> Result<(), Vec<String>> {
         let state = self.state();
         let wrong = state.loops.iter().filter_map(|(name, at)| match at {
             Loop::Rests => None,
@@ -73,14 +73,14 @@ impl LoopHealth {
             }
             Loop::Broken => Some(format!("{name}: ended by a bug; its log says where")),
         });
-        none(wrong.collect())
+        all_or_nothing(wrong.collect())
     }
 
     /// What it is not ready for. One that does not lead is ready to.
     ///
     /// # Errors
     /// Each thing that is waited for.
-    pub(crate) fn ready(&self) -> Result<(), Vec<String>> {
+    pub(crate) fn check_ready(&self) -> Result<(), Vec<String>> {
         let state = self.state();
         let mut wrong: Vec<String> = state
             .unseen
@@ -90,7 +90,7 @@ impl LoopHealth {
         if !state.answered {
             wrong.push("the API server has granted nothing yet".to_owned());
         }
-        none(wrong)
+        all_or_nothing(wrong)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -99,7 +99,7 @@ impl LoopHealth {
     }
 }
 
-fn none(wrong: Vec<String>) -> Result<(), Vec<String>> {
+fn all_or_nothing(wrong: Vec<String>) -> Result<(), Vec<String>> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
@@ -112,12 +112,12 @@ pub(crate) struct Pulse {
 
 impl Pulse {
     /// It begins something.
-    pub(crate) fn works(&self) {
+    pub(crate) fn begin_work(&self) {
         self.set(Loop::Works(Instant::now()));
     }
 
     /// It waits for something to change.
-    pub(crate) fn rests(&self) {
+    pub(crate) fn begin_wait(&self) {
         self.set(Loop::Rests);
     }
 
@@ -156,13 +156,13 @@ mod tests {
     #[test]
     fn it_is_ready_once_all_was_seen() {
         let health = Arc::new(LoopHealth::default());
-        assert_eq!(health.ready().unwrap_err().len(), 1);
-        health.answered();
-        assert_eq!(health.ready(), Ok(()));
-        let unseen = health.not_ready_without("pods");
-        assert_eq!(health.ready(), Err(vec!["pods: not seen yet".to_owned()]));
+        assert_eq!(health.check_ready().unwrap_err().len(), 1);
+        health.api_answered();
+        assert_eq!(health.check_ready(), Ok(()));
+        let unseen = health.require("pods");
+        assert_eq!(health.check_ready(), Err(vec!["pods: not seen yet".to_owned()]));
         drop(unseen);
-        assert_eq!(health.ready(), Ok(()));
+        assert_eq!(health.check_ready(), Ok(()));
     }
 
     #[test]
@@ -170,16 +170,16 @@ mod tests {
         let health = Arc::new(LoopHealth::default());
         let pulse = health.begins("cluster a");
         let later = Instant::now() + LONGEST + Duration::from_secs(1);
-        assert_eq!(health.works(Instant::now()), Ok(()));
+        assert_eq!(health.check_loops(Instant::now()), Ok(()));
         assert_eq!(
-            health.works(later),
+            health.check_loops(later),
             Err(vec!["cluster a: no progress for 1801 s".to_owned()])
         );
-        pulse.rests();
-        assert_eq!(health.works(later), Ok(()));
-        pulse.works();
+        pulse.begin_wait();
+        assert_eq!(health.check_loops(later), Ok(()));
+        pulse.begin_work();
         drop(pulse);
-        assert_eq!(health.works(later), Ok(()));
+        assert_eq!(health.check_loops(later), Ok(()));
         let broken = Arc::clone(&health);
         std::thread::spawn(move || {
             let _pulse = broken.begins("cluster b");
@@ -187,7 +187,7 @@ mod tests {
         })
         .join()
         .unwrap_err();
-        let wrong = health.works(Instant::now()).unwrap_err();
+        let wrong = health.check_loops(Instant::now()).unwrap_err();
         assert!(wrong[0].starts_with("cluster b: ended by a bug"), "{wrong:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the API server and of Ceph, counted on its way.
+//! Clients that count requests to the API server and to Ceph.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -61,7 +61,7 @@ where
                 let status = answer.as_ref().ok().map(Response::status);
                 to.metrics.request(verb, status.map(|status| status.as_u16()));
                 if status.is_some_and(|status| status.is_success()) {
-                    to.health.answered();
+                    to.health.api_answered();
                 }
             })
             .boxed()

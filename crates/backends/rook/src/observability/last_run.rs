@@ -1,4 +1,4 @@
-//! What a run leaves undone, and whether it is tried again by itself.
+//! The remaining work after a run, and whether it is retried automatically.
 
 use stagger_core::model::{Code, Policy, Reason, RunId, Terms, UnitId};
 use stagger_core::plan::{self, Plan};
@@ -63,9 +63,9 @@ impl Last {
     }
 
     /// What it was asked for, where the same is asked for now and that is not tried again by itself.
-    pub(crate) fn given_up(&self, desired: &Desired) -> Option<String> {
+    pub(crate) fn failed_target(&self, desired: &Desired) -> Option<String> {
         let wish = self.wish.as_ref()?;
-        let for_good = is_given_up(&self.ending) && !self.interrupted;
+        let for_good = is_final_failure(&self.ending) && !self.interrupted;
         (for_good && wish.differs(desired).is_none()).then(|| wish.name())
     }
 
@@ -74,7 +74,10 @@ impl Last {
         let (reason, what) = match &self.ending {
             Ending::Incomplete { left } => {
                 let left = left.iter().map(|(what, why)| (what.as_str(), why));
-                ("UnitsFailed", format!("is incomplete; failed: {}", named(left)))
+                (
+                    "UnitsFailed",
+                    format!("is incomplete; failed: {}", unit_list(left)),
+                )
             }
             Ending::Aborted => ("EndedByAPerson", "was aborted by an operator".to_owned()),
             Ending::RolledBack { .. } | Ending::Done => ("WentBack", "was rolled back".to_owned()),
@@ -91,7 +94,7 @@ impl Last {
 }
 
 /// Whether the same is not tried again by itself after a run that ended so.
-fn is_given_up(ending: &Ending) -> bool {
+fn is_final_failure(ending: &Ending) -> bool {
     match ending {
         Ending::Done => false,
         Ending::Aborted | Ending::RolledBack { .. } => true,
@@ -101,7 +104,7 @@ fn is_given_up(ending: &Ending) -> bool {
 
 /// Why a run with this plan is not begun; `None`: it has something to do. `differing`: the daemons that have
 /// another image.
-pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
+pub(crate) fn blocked_reason(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
     // What comes first waits for what is left: a run would begin and end, again and again.
     let waits = plan.parts.first().is_some_and(|first| {
         let mut left = plan.left_alone.iter();
@@ -123,7 +126,7 @@ pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
                     Some(first) => format!("{} waits for what was skipped", first.name()),
                     None => "all others have the image".to_owned(),
                 },
-                named(left)
+                unit_list(left)
             ),
         ));
     }
@@ -142,8 +145,8 @@ pub(crate) fn not_begun(plan: &Plan, differing: &[UnitId]) -> Option<Blocked> {
 }
 
 /// Why a run with this plan is not begun: it would end half-way, behind what cannot be undone.
-pub(crate) fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Option<Blocked> {
-    let reasons = plan::out_of_reach(plan, policy, terms);
+pub(crate) fn unreachable_target(plan: &Plan, policy: &Policy, terms: &Terms) -> Option<Blocked> {
+    let reasons = plan::blocking_reasons(plan, policy, terms);
     if reasons.is_empty() {
         return None;
     }
@@ -167,7 +170,7 @@ fn in_the_spec(text: &str) -> String {
         .replace("`--interrupt ", &format!("`{INTERRUPTIONS}: "))
 }
 
-fn named<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
+fn unit_list<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
     let all: Vec<String> = left.map(|(what, why)| format!("{what} ({why})")).collect();
     let shown: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
     format!("{}{}", shown.join(", "), more(all.len()))
@@ -217,10 +220,10 @@ mod tests {
         let unit = |name: &str| UnitId::new(name).unwrap();
         let differing = [unit("osd.7")];
         let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
-        assert_eq!(said(not_begun(&plan(&step, &[]), &differing)), None);
+        assert_eq!(said(blocked_reason(&plan(&step, &[]), &differing)), None);
         let left = [("osd.7", "never-ok-to-stop")];
         for parts in [json!([]), step] {
-            let (reason, why) = said(not_begun(&plan(&parts, &left), &differing)).unwrap();
+            let (reason, why) = said(blocked_reason(&plan(&parts, &left), &differing)).unwrap();
             assert_eq!(reason, "UnitsLeft");
             assert!(why.contains("osd.7 (never-ok-to-stop: why)"), "{why}");
         }
@@ -237,13 +240,13 @@ mod tests {
             plan.left_alone[0].needed_by = Some("rgw".parse().unwrap());
             plan
         };
-        assert_eq!(said(not_begun(&with("mds"), &differing)), None);
-        let (reason, why) = said(not_begun(&with("rgw"), &differing)).unwrap();
+        assert_eq!(said(blocked_reason(&with("mds"), &differing)), None);
+        let (reason, why) = said(blocked_reason(&with("rgw"), &differing)).unwrap();
         assert!(
             reason == "UnitsLeft" && why.starts_with("rgw waits for what was skipped;"),
             "{why}"
         );
-        let blocked = not_begun(&plan(&json!([]), &[]), &differing).unwrap();
+        let blocked = blocked_reason(&plan(&json!([]), &[]), &differing).unwrap();
         assert!(blocked.passes && blocked.reason == "UnknownToCeph" && blocked.why.contains("osd.7"));
     }
 
@@ -253,7 +256,7 @@ mod tests {
         let step = json!([{ "step": { "name": "require-osd-release-20", "why": "w" } }]);
         let mut made = plan(&step, &[]);
         let terms = Terms::default();
-        assert_eq!(said(out_of_reach(&made, &Policy::default(), &terms)), None);
+        assert_eq!(said(unreachable_target(&made, &Policy::default(), &terms)), None);
         made.left_alone = serde_json::from_value(json!([{
             "unit": "osd.7", "stage": "osd", "needed_by": "require-osd-release-20",
             "reason": Reason::new(Code::UnitDown, "it is down"),
@@ -264,7 +267,7 @@ mod tests {
             "permitted": false,
         }]))
         .unwrap();
-        let (reason, why) = said(out_of_reach(&made, &Policy::default(), &terms)).unwrap();
+        let (reason, why) = said(unreachable_target(&made, &Policy::default(), &terms)).unwrap();
         assert_eq!(reason, "TargetOutOfReach");
         for word in [
             "osd.7 is skipped",
@@ -282,7 +285,7 @@ mod tests {
             partial: true,
             ..Policy::default()
         };
-        assert_eq!(said(out_of_reach(&made, &partial, &terms)), None);
+        assert_eq!(said(unreachable_target(&made, &partial, &terms)), None);
     }
 
     /// What a run was given up for is in its journal: a status may be lost.
@@ -346,20 +349,20 @@ mod tests {
             );
             Last::of(&run, &journal).unwrap()
         };
-        assert_eq!(of(&Ending::Done, "anna").given_up(&spec("ceph:20")), None);
+        assert_eq!(of(&Ending::Done, "anna").failed_target(&spec("ceph:20")), None);
         // What is still held after it goes back to Rook.
         assert!(of(&Ending::Done, "anna").is_done() && !of(&Ending::Aborted, "anna").is_done());
         let last = of(
             &Ending::Aborted,
             "the CephMaintenance: annotation stagger.dev/command",
         );
-        assert_eq!(last.given_up(&spec("ceph:20")).as_deref(), Some("ceph:20"));
-        assert_eq!(last.given_up(&spec("ceph:21")), None);
+        assert_eq!(last.failed_target(&spec("ceph:20")).as_deref(), Some("ceph:20"));
+        assert_eq!(last.failed_target(&spec("ceph:21")), None);
         let blocked = last.blocked("ceph:20", "ns", "c");
         assert!(blocked.reason == "EndedByAPerson" && blocked.why.contains("stagger resume -n ns"));
         // Ended for another image, and then the first is asked for again.
         let by = format!("{SUPERSEDED}: the image is ceph:21 now");
-        assert_eq!(of(&Ending::Aborted, &by).given_up(&spec("ceph:20")), None);
+        assert_eq!(of(&Ending::Aborted, &by).failed_target(&spec("ceph:20")), None);
     }
 
     #[test]
@@ -382,7 +385,7 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(is_given_up(&ending), given_up, "{ending:?}");
+            assert_eq!(is_final_failure(&ending), given_up, "{ending:?}");
         }
     }
 }

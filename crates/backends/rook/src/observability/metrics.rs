@@ -1,4 +1,4 @@
-//! Metrics, as Prometheus reads them. The page `docs/reference/metrics.md` has each of them.
+//! Prometheus metrics. The page `docs/reference/metrics.md` lists them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use stagger_core::model::Phase;
 use stagger_core::run::{Action, Ending, Entry, Event, Run};
 use stagger_core::view::RunVerdict;
 
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::observability::status::ClusterStatus;
 
 /// All that the operator counts and measures.

@@ -1,4 +1,4 @@
-//! What is told of a CephMaintenance: one value, from which its conditions, Events and metrics are made.
+//! The status of a CephMaintenance: one value, from which its conditions, Events and metrics are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,9 +33,9 @@ pub(crate) struct ClusterStatus {
     pub(crate) retry_after: Option<String>,
     /// What is blocked by drains, and why.
     pub(crate) drains: Option<DrainStatus>,
-    /// What is told of new OSDs.
+    /// The status of new OSDs.
     pub(crate) provisioning: Option<Provisioning>,
-    /// What is told of OSDs that might be removed.
+    /// The status of OSDs that might be removed.
     pub(crate) removal: Option<String>,
     /// What else is wrong: for each word of a reason the objects that it is about, each with a sentence.
     pub(crate) troubles: Troubles,
@@ -57,7 +57,7 @@ pub(crate) struct LookedAt {
 impl ClusterStatus {
     /// Whether it says no more than what is `written`. The first that is made of a whole look does, whatever it says: what is written is an earlier
     /// process' word, and has troubles that this one might never hear of.
-    pub(crate) fn adds_nothing_to(&self, written: &Self) -> bool {
+    pub(crate) fn is_covered_by(&self, written: &Self) -> bool {
         let says_the_same = *written
             == Self {
                 looked_at: written.looked_at,
@@ -118,13 +118,13 @@ mod tests {
             looked_at: LookedAt { cluster, drains },
             ..ClusterStatus::default()
         };
-        assert!(looked(true, false).adds_nothing_to(&written));
-        assert!(!looked(true, true).adds_nothing_to(&written));
-        assert!(looked(true, true).adds_nothing_to(&looked(true, true)));
+        assert!(looked(true, false).is_covered_by(&written));
+        assert!(!looked(true, true).is_covered_by(&written));
+        assert!(looked(true, true).is_covered_by(&looked(true, true)));
         let news = ClusterStatus {
             phase: "Blocked".to_owned(),
             ..looked(false, false)
         };
-        assert!(!news.adds_nothing_to(&written));
+        assert!(!news.is_covered_by(&written));
     }
 }

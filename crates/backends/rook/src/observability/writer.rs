@@ -1,5 +1,4 @@
-//! Writes what is told of a CephMaintenance into its status: folded small, written seldom; and has Events and metrics made
-//! of it.
+//! Writes the status of a CephMaintenance, compact and seldom, and triggers its Events and metrics.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,18 +67,18 @@ impl StatusWriter {
     }
 
     /// Waits until nothing is held for drains any more.
-    pub(crate) async fn all_given_back(&self) {
+    pub(crate) async fn wait_until_cleared(&self) {
         // The sender is this one's.
         self.given_back.subscribe().wait_for(|are| *are).await.ok();
     }
 
     /// Tells something, unless it is told already.
-    pub(crate) fn tell(&self, change: impl FnOnce(&mut ClusterStatus)) {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ClusterStatus)) {
         self.tell.send_if_modified(|told| {
             let before = told.clone();
             change(told);
             for news in events::of_status(&before, told) {
-                self.watchers.events.tell(news);
+                self.watchers.events.send(news);
             }
             self.watchers.metrics.status(told);
             before != *told
@@ -87,8 +86,8 @@ impl StatusWriter {
     }
 
     /// Tells what is wrong with which objects for that reason; none: nothing is any more.
-    pub(crate) fn trouble(&self, reason: &'static str, objects: BTreeMap<String, String>) {
-        self.tell(|told| {
+    pub(crate) fn set_problems(&self, reason: &'static str, objects: BTreeMap<String, String>) {
+        self.update(|told| {
             if objects.is_empty() {
                 told.troubles.remove(reason);
             } else {
@@ -98,14 +97,14 @@ impl StatusWriter {
     }
 
     /// Tells a person something that the status does not have.
-    pub(crate) fn news(&self, news: Vec<EventRecord>) {
+    pub(crate) fn publish_events(&self, news: Vec<EventRecord>) {
         for one in news {
-            self.watchers.events.tell(one);
+            self.watchers.events.send(one);
         }
     }
 
     /// What is told now.
-    pub(crate) fn told(&self) -> ClusterStatus {
+    pub(crate) fn current_status(&self) -> ClusterStatus {
         self.tell.borrow().clone()
     }
 
@@ -126,7 +125,7 @@ impl StatusWriter {
     }
 
     /// What a run that tells by this has down, or may stop.
-    pub(crate) fn exposed(&self) -> &Arc<WaveExposure> {
+    pub(crate) fn wave_exposure(&self) -> &Arc<WaveExposure> {
         &self.exposed
     }
 }
@@ -147,7 +146,7 @@ async fn write(
     while told.changed().await.is_ok() {
         loop {
             let now = told.borrow_and_update().clone();
-            if now.adds_nothing_to(&written) {
+            if now.is_covered_by(&written) {
                 break;
             }
             conditions = conditions::of(&now, &conditions, Timestamp::now());
@@ -170,7 +169,7 @@ async fn apply(api: &Api<CephMaintenance>, document: &Value) -> Result<(), kube:
 }
 
 /// Tells of a CephMaintenance for which nothing is done why that is so.
-pub(crate) async fn tell_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
+pub(crate) async fn report_unused(client: &Client, of: &CephMaintenance, reason: &str, why: &str) {
     let api: Api<CephMaintenance> = Api::namespaced(client.clone(), &of.namespace().unwrap_or_default());
     let told = ClusterStatus {
         phase: "Blocked".to_owned(),
@@ -273,7 +272,7 @@ impl Telling {
         self.told.send_if_modified(|told| {
             let before = told.clone();
             of_run(told, &view, self.superseded);
-            told.migrations = migrations::told(&run.start().target, &view);
+            told.migrations = migrations::statuses(&run.start().target, &view);
             self.watchers.metrics.status(told);
             before != *told
         });
@@ -307,7 +306,7 @@ fn of_run(told: &mut ClusterStatus, view: &RunView, superseded: bool) {
 impl Listener for Telling {
     fn notice(&mut self, notice: &Notice) {
         if let Some(news) = events::of_notice(notice) {
-            self.watchers.events.tell(news);
+            self.watchers.events.send(news);
         }
     }
 
@@ -323,7 +322,7 @@ impl Listener for Telling {
         tracing::info!(seq = entry.seq, event = event["event"].as_str(), "journal");
         let title = &run.start().target.title;
         if let Some(news) = events::of_journal(entry, title, self.held.as_deref()) {
-            self.watchers.events.tell(news);
+            self.watchers.events.send(news);
         }
         self.held = run.held().map(|(reason, _)| reason.code.to_string());
         self.watchers.metrics.journal(entry);

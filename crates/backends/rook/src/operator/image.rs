@@ -1,10 +1,10 @@
-//! The image that the operator itself runs from, as its own pod says.
+//! The image that the operator itself runs, from its own pod.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 
 /// The image of this pod; none, if this is no pod or may not be read.
-pub(super) async fn of_this_pod(client: &Client, namespace: &str) -> Option<String> {
+pub(super) async fn own_image(client: &Client, namespace: &str) -> Option<String> {
     // Kubernetes names a pod's host after the pod.
     let name = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty())?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);

@@ -89,11 +89,11 @@ async fn metrics(
 }
 
 async fn healthz(State(shown): State<Endpoints>) -> (StatusCode, String) {
-    answer(shown.health.works(Instant::now()))
+    answer(shown.health.check_loops(Instant::now()))
 }
 
 async fn readyz(State(shown): State<Endpoints>) -> (StatusCode, String) {
-    answer(shown.health.ready())
+    answer(shown.health.check_ready())
 }
 
 fn answer(found: Result<(), Vec<String>>) -> (StatusCode, String) {
@@ -136,7 +136,7 @@ mod tests {
         let not_yet = ask(address, "/readyz").await;
         assert!(not_yet.starts_with("HTTP/1.1 503"), "{not_yet}");
         assert!(not_yet.contains("has granted nothing yet"), "{not_yet}");
-        health.answered();
+        health.api_answered();
         assert!(ask(address, "/readyz").await.starts_with("HTTP/1.1 200"));
         let shown = ask(address, "/metrics").await;
         assert!(

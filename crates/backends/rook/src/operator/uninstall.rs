@@ -1,4 +1,4 @@
-//! Whether the operator may be uninstalled: what is held, only an operator that runs gives back.
+//! Whether the operator may be uninstalled: only a running operator clears what it holds.
 
 use futures::future::try_join_all;
 use kube::api::ListParams;

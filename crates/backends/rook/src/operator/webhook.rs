@@ -1,7 +1,9 @@
-//! An admission webhook on `pods/eviction`: whoever drains a node is told why a pod of Ceph may not go now, and until when.
+//! An admission webhook on `pods/eviction`: it tells the client of a drain why a pod of Ceph may not be
+//! evicted now, and until when.
 //!
-//! Beneath it are the budgets, which hold also while nobody answers here (`failurePolicy: Ignore`). It is the leader that answers, as it
-//! alone has looked: it writes its address and its certificate down where the API server finds them.
+//! The budgets apply in any case, also while the webhook does not answer (`failurePolicy: Ignore`). Only the
+//! leader answers, since only it has observed the cluster: it publishes its address and its certificate where
+//! the API server finds them.
 
 mod certificate;
 mod registration;

@@ -1,7 +1,7 @@
-//! OSDs on volumes: which PersistentVolumeClaims the resource's sets want, and which of them want an OSD.
+//! OSDs on volumes: the PersistentVolumeClaims that the resource's sets want, and those that want an OSD.
 //!
-//! Claims and labels are Rook's, so that it finds in them its own. A claim that Rook made counts as one that was
-//! made here. None is ever removed.
+//! Claims and labels follow Rook's conventions, so that Rook recognises them as its own. A claim that Rook
+//! made counts as one made here. None is ever removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -65,7 +65,7 @@ pub fn claimed<'a>(
             Ok(template) if known.insert(template.set) => template,
             Ok(template) => {
                 let why = "a set before it has the same name; it is skipped";
-                claimed.remarks.push(said(template.set, why));
+                claimed.remarks.push(claim_warning(template.set, why));
                 continue;
             }
             Err(why) => {
@@ -123,14 +123,14 @@ impl<'a> Template<'a> {
             return Err("a set in spec.storage.storageClassDeviceSets has no name: give it one".to_owned());
         }
         if set.encrypted == Some(true) {
-            return Err(said(
+            return Err(claim_warning(
                 name,
                 "it is encrypted, which is not supported here; it is skipped: have Rook prepare it",
             ));
         }
         let templates = set.volume_claim_templates.as_deref().unwrap_or_default();
         let [Free(template)] = templates else {
-            return Err(said(
+            return Err(claim_warning(
                 name,
                 "it does not have exactly one volumeClaimTemplate, and an OSD has one volume here, without another for \
                  metadata or a log; it is skipped: have Rook prepare it",
@@ -140,7 +140,7 @@ impl<'a> Template<'a> {
         let metadata = metadata.unwrap_or(&Value::Null);
         let spec = spec.unwrap_or(&Value::Null);
         if spec["volumeMode"] != "Block" {
-            return Err(said(
+            return Err(claim_warning(
                 name,
                 "its volumeClaimTemplate does not ask for volumeMode Block; it is skipped: set that",
             ));
@@ -208,11 +208,11 @@ fn ignored(set: &DeviceSet, template: &Template<'_>) -> Vec<String> {
     tuned
         .map(|(_, field)| field)
         .chain(annotations)
-        .map(|field| said(template.set, &format!("{field} is set; OSDs are made without it")))
+        .map(|field| claim_warning(template.set, &format!("{field} is set; OSDs are made without it")))
         .collect()
 }
 
-fn said(set: &str, what: &str) -> String {
+fn claim_warning(set: &str, what: &str) -> String {
     format!("set {set} in spec.storage.storageClassDeviceSets: {what}")
 }
 

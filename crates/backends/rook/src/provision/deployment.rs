@@ -1,4 +1,4 @@
-//! The Deployment of a new OSD, with Rook's names and labels, so that Rook finds in it one of its own.
+//! The Deployment of a new OSD, with Rook's names and labels, so that Rook recognises it as its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::claims::{PVC, of_pods, volume};
-use super::place::{hostname, location, location_of, topology, words};
+use super::crush_location::{crush_arguments, hostname, location, location_of, topology};
 use super::{JobTarget, OsdInfo};
 use crate::api::cluster::DeviceSet;
 use crate::api::names::{self, BLOCK_PATH, SET};
@@ -149,7 +149,7 @@ pub fn deployment(of: NewOsd<'_>) -> Value {
         }
     }
     let mut pod = pod(&of, &id, &seat);
-    names::add(&mut pod, &like(of.sibling));
+    names::add(&mut pod, &common_fields(of.sibling));
     names::add(&mut pod, &seat.pod);
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -239,7 +239,7 @@ fn pod(of: &NewOsd<'_>, id: &str, seat: &Member) -> Value {
             "args": [
                 // Not by CEPH_ARGS, which `ceph --admin-daemon` in the probes would take for words of its question.
                 "--foreground", "--id", id, "--fsid", of.fsid, "-m", "$(ROOK_CEPH_MON_HOST)", "--setuser", "ceph", "--setgroup", "ceph",
-                format!("--crush-location={}", words(&seat.place)),
+                format!("--crush-location={}", crush_arguments(&seat.place)),
                 "--log-to-stderr=true", "--err-to-stderr=true", "--mon-cluster-log-to-stderr=true",
                 "--default-log-to-file=false", "--default-mon-cluster-log-to-file=false",
             ],
@@ -277,7 +277,7 @@ pub(super) fn device_volumes<'a>(devices: impl IntoIterator<Item = &'a str>) -> 
 }
 
 /// What the pods of a cluster's OSDs have in common, which is nothing of an OSD's own.
-pub(crate) fn like(sibling: Option<&Deployment>) -> Value {
+pub(crate) fn common_fields(sibling: Option<&Deployment>) -> Value {
     const FIELDS: [&str; 8] = [
         "hostNetwork",
         "dnsPolicy",
@@ -309,7 +309,7 @@ pub(crate) fn devices_of(osd: &Deployment) -> BTreeSet<String> {
 }
 
 /// The claim whose volume an OSD has, or else the node that it is bound to.
-pub(crate) fn where_of(osd: &Deployment) -> Option<JobTarget> {
+pub(crate) fn osd_location(osd: &Deployment) -> Option<JobTarget> {
     let labels = osd.metadata.labels.as_ref();
     if let Some(claim) = labels.and_then(|labels| labels.get(PVC)) {
         return Some(JobTarget::Claim(claim.clone()));
@@ -325,16 +325,19 @@ pub(crate) fn image<'a>(
     mons: impl IntoIterator<Item = &'a Deployment>,
     osds: impl IntoIterator<Item = &'a Deployment>,
 ) -> Option<&'a str> {
-    fn own<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a str> {
+    fn kind_image<'a>(deployment: &'a Deployment, kind: &str) -> Option<&'a str> {
         image_of(deployment.spec.template.spec.as_ref()?, kind)
     }
-    let mons: BTreeSet<_> = mons.into_iter().filter_map(|mon| own(mon, "mon")).collect();
+    let mons: BTreeSet<_> = mons
+        .into_iter()
+        .filter_map(|mon| kind_image(mon, "mon"))
+        .collect();
     // Of monitors that are not seen it is not known what they run.
     if mons.iter().eq([&wanted]) {
         return Some(wanted);
     }
     let mut count: BTreeMap<&str, usize> = BTreeMap::new();
-    for image in osds.into_iter().filter_map(|osd| own(osd, "osd")) {
+    for image in osds.into_iter().filter_map(|osd| kind_image(osd, "osd")) {
         *count.entry(image).or_default() += 1;
     }
     let most = count.into_iter().max_by_key(|(_, count)| *count);
@@ -394,7 +397,7 @@ mod tests {
             };
             let one = made(Some(("c", &set)));
             let seen: Deployment = serde_json::from_value(one.clone()).unwrap();
-            assert_eq!(where_of(&seen), Some(JobTarget::Claim("c".to_owned())));
+            assert_eq!(osd_location(&seen), Some(JobTarget::Claim("c".to_owned())));
             assert_eq!(devices_of(&seen), BTreeSet::from(["/mnt/c".to_owned()]));
             let template = &one["spec"]["template"];
             let labels = &template["metadata"]["labels"];
@@ -418,7 +421,7 @@ mod tests {
             assert!(own["startupProbe"].is_object() && own["livenessProbe"].is_object());
         }
         let seen: Deployment = serde_json::from_value(made(None)).unwrap();
-        assert_eq!(where_of(&seen), Some(JobTarget::Node("n1".to_owned())));
+        assert_eq!(osd_location(&seen), Some(JobTarget::Node("n1".to_owned())));
     }
 
     #[test]

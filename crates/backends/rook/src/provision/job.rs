@@ -1,4 +1,5 @@
-//! The Job that prepares the devices of a node or the volume of a claim: `stagger osd prepare`, in the image of Ceph.
+//! The Job that prepares the devices of a node or the volume of a claim: `stagger osd prepare`, in the Ceph
+//! image.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::JobTarget;
 use super::claims::{PVC, of_pods, path, volume};
+use super::crush_location::{crush_arguments, hostname, location};
 use super::deployment::device_volumes;
-use super::place::{hostname, location, words};
 use crate::api::access::{ENDPOINTS, SECRET};
 use crate::api::cluster::DeviceSet;
 use crate::api::names::{self, PREPARE_APP as APP};
@@ -100,7 +101,7 @@ impl Parts {
                 devices,
             } => {
                 let (volumes, mounts) = device_volumes(devices.iter().map(String::as_str));
-                let place = self::words(&location(name, labels));
+                let place = self::crush_arguments(&location(name, labels));
                 let mut told = words(&["--node", name, "--location", &place]);
                 for device in devices {
                     told.extend(words(&["--device", device]));

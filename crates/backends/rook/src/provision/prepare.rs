@@ -1,8 +1,8 @@
-//! `stagger osd prepare`: makes OSDs on devices of the node that it runs on, and reports them.
+//! `stagger osd prepare`: creates OSDs on devices of its node, and reports them.
 //!
-//! BlueStore on the raw device, or on a file that stands for one. A device is touched only if it is empty. The
-//! OSD's UUID follows from cluster, node and device, or from cluster and claim, so that one that was killed in the midst of it finds what
-//! it had begun. What it is on a device is decided by [`verdict`](mod@verdict), a pure function.
+//! BlueStore on the raw device, or on a file in its place. Only an empty device is used. The OSD's UUID
+//! derives from cluster, node and device, or from cluster and claim, so that a restart after a kill finds
+//! what was started. [`verdict`](mod@verdict), a pure function, decides about each device.
 
 pub(crate) mod device;
 mod verdict;
@@ -138,7 +138,7 @@ pub async fn prepare(client: &Client, wish: &PrepareOptions) -> Result<NodeRepor
     Stage::Orchestrating.word().clone_into(&mut status.status);
     let mut wrong = Vec::new();
     for device in &wish.devices {
-        match at.one(device).await {
+        match at.device_info(device).await {
             Ok(osd) => status.osds.push(osd),
             Err(error) => wrong.push(format!("{device}: {error}")),
         }
@@ -199,15 +199,15 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn one(&self, device: &str) -> Result<OsdInfo, PrepareError> {
+    async fn device_info(&self, device: &str) -> Result<OsdInfo, PrepareError> {
         let path = Path::new(device);
-        let content = device::look(path).map_err(|why| PrepareError::Device(why.to_string()))?;
+        let content = device::read_exclusive(path).map_err(|why| PrepareError::Device(why.to_string()))?;
         let label = match content {
             device::Content::BlueStore => Some(device::label(path).await.map_err(PrepareError::Device)?),
             device::Content::Empty | device::Content::Other => None,
         };
         let uuid = uuid_of(&self.wish.fsid, &self.wish.at(), device);
-        let known = self.known().await?;
+        let known = self.cluster_osds().await?;
         match verdict(content, label.as_ref(), &self.wish.fsid, &uuid, &known) {
             DeviceVerdict::There { id, uuid } => Ok(self.info(id, uuid, device)),
             DeviceVerdict::Make => {
@@ -227,7 +227,7 @@ impl Work<'_> {
         serde_json::from_slice(&answer).map_err(|source| PrepareError::Answer { asked, source })
     }
 
-    async fn known(&self) -> Result<BTreeMap<String, ClusterOsd>, PrepareError> {
+    async fn cluster_osds(&self) -> Result<BTreeMap<String, ClusterOsd>, PrepareError> {
         let dump: Dump = self.ask("osd dump", json!({ "prefix": "osd dump" })).await?;
         let known = dump.osds.into_iter().map(|osd| {
             let never_ran = osd.state.iter().any(|state| state == "new");
@@ -327,12 +327,12 @@ async fn run(command: &mut Command) -> Result<String, PrepareError> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    Err(failed(telling(&String::from_utf8_lossy(&output.stderr))))
+    Err(failed(relevant_lines(&String::from_utf8_lossy(&output.stderr))))
 }
 
 /// The lines that tell what a program of Ceph's died of: before a trace of calls stands why, elsewhere it is
 /// at the end.
-fn telling(said: &str) -> String {
+fn relevant_lines(said: &str) -> String {
     let lines = || said.lines().filter(|line| !line.trim().is_empty());
     let thrown: Vec<&str> = lines().filter(|line| line.contains("what():")).collect();
     let told = if thrown.is_empty() {
@@ -350,15 +350,15 @@ fn telling(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::telling;
+    use super::relevant_lines;
 
     #[test]
     fn of_a_trace_the_reason_is_told() {
         let said = "terminate called\n  what():  no such folder\n*** Caught signal (Aborted) **\n 1: main()\n NOTE: a copy";
-        assert_eq!(telling(said), "  what():  no such folder");
+        assert_eq!(relevant_lines(said), "  what():  no such folder");
         let said = "x\n2026 7f -1 bluestore(/dev/sdb) no room\n2026 7f -1 mkfs failed\nend\n\n";
-        assert!(telling(said).contains("no room | 2026 7f -1 mkfs failed"));
-        assert_eq!(telling("one\ntwo\n"), "one | two");
-        assert_eq!(telling(""), "");
+        assert!(relevant_lines(said).contains("no room | 2026 7f -1 mkfs failed"));
+        assert_eq!(relevant_lines("one\ntwo\n"), "one | two");
+        assert_eq!(relevant_lines(""), "");
     }
 }

@@ -1,4 +1,4 @@
-//! OSDs that are out and safe to destroy: which of them may be removed. Pure.
+//! Which OSDs may be removed: those that are out and safe to destroy. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What is reported of the devices of a node, or of the volume of a claim: Rook's document, in Rook's ConfigMap.
+//! The report on the devices of a node, or on the volume of a claim: Rook's format, in Rook's ConfigMap.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;

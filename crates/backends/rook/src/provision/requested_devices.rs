@@ -1,4 +1,4 @@
-//! Which devices of which nodes the resource asks for.
+//! The devices that the resource requests, by node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

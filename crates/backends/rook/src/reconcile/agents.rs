@@ -1,5 +1,5 @@
-//! The agents of the nodes, brought to this operator's release before any cluster: sees them, decides by
-//! [`crate::agent::agents`], and has it so.
+//! The agents' rollout to this operator's release, before any cluster: observes them, decides by
+//! [`crate::agent::daemon_set`], and acts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::Value;
 use stagger_engine::cluster::BackendError;
 
-use crate::agent::agents::{
-    Agent, AgentRollout, AgentSpec, AgentStep, NAME, daemon_set, decide, made_of, version_of,
+use crate::agent::daemon_set::{
+    Agent, AgentRollout, AgentSpec, AgentStep, NAME, daemon_set, decide, template_revision, version_of,
 };
 use crate::agent::node_of;
 use crate::api::failed;
 use crate::api::names;
 use crate::api::names::MANAGER;
 use crate::api::nodes::NodeCache;
-use crate::api::watches::{Watches, is_seen};
+use crate::api::watches::{Watches, is_synced};
 use crate::observability::blocked::Blocked;
 use crate::observability::events::{self, EventPublisher};
 use crate::reconcile::Shared;
@@ -78,7 +78,7 @@ pub(crate) async fn run(shared: Shared) {
     let mut changes = tend.watches.changes();
     loop {
         changes.borrow_and_update();
-        pulse.works();
+        pulse.begin_work();
         let (stand, again) = match tend.pass().await {
             Ok(stand) => (stand, None),
             Err(error) => {
@@ -87,8 +87,8 @@ pub(crate) async fn run(shared: Shared) {
                 (tend.rolling(why), Some(AGAIN))
             }
         };
-        tend.tell(stand);
-        pulse.rests();
+        tend.report_rollout(stand);
+        pulse.begin_wait();
         let again = async {
             match again {
                 Some(after) => tokio::time::sleep(after).await,
@@ -126,8 +126,8 @@ impl Tend {
         let nodes = shared.nodes();
         watches.follow(nodes.changes());
         Self {
-            sets: watches.keep(Api::namespaced(client.clone(), namespace), agents()),
-            pods: watches.keep(Api::namespaced(client.clone(), namespace), agents()),
+            sets: watches.watch(Api::namespaced(client.clone(), namespace), agents()),
+            pods: watches.watch(Api::namespaced(client.clone(), namespace), agents()),
             nodes,
             watches,
             shared,
@@ -143,7 +143,7 @@ impl Tend {
         if let Some(why) = missing.or_else(|| self.nodes.missing_rights()) {
             return Ok(self.rolling(why));
         }
-        if !(is_seen(&self.sets) && is_seen(&self.pods) && self.nodes.is_seen()) {
+        if !(is_synced(&self.sets) && is_synced(&self.pods) && self.nodes.is_synced()) {
             return Ok(AgentRollout::Unseen);
         }
         let ours = &self.shared.options.version;
@@ -160,7 +160,7 @@ impl Tend {
             owner: None,
         };
         let (_, word) = daemon_set(&wanted);
-        let Some(set) = set.filter(|set| made_of(set) == Some(&word)) else {
+        let Some(set) = set.filter(|set| template_revision(set) == Some(&word)) else {
             let owner = owner::reference(&self.shared.client, &self.shared.options.namespace).await?;
             let (object, _) = daemon_set(&AgentSpec {
                 owner: owner.as_ref(),
@@ -190,7 +190,7 @@ impl Tend {
             .collect();
         let nodes = self.nodes.all();
         let decided = decide(&nodes, &agents, &word);
-        if let Err(error) = self.sweep(nodes.into_keys().collect()).await {
+        if let Err(error) = self.remove_stale_devices(nodes.into_keys().collect()).await {
             tracing::warn!(%error, "what nodes that are gone have listed may be left");
         }
         let (fresh, wanted) = (decided.fresh, decided.wanted);
@@ -254,7 +254,7 @@ impl Tend {
     }
 
     /// Removes what agents of nodes that are gone have listed. Where the nodes are those of before, nobody is asked.
-    async fn sweep(&mut self, nodes: BTreeSet<String>) -> Result<(), BackendError> {
+    async fn remove_stale_devices(&mut self, nodes: BTreeSet<String>) -> Result<(), BackendError> {
         if self.swept == nodes {
             return Ok(());
         }
@@ -276,7 +276,7 @@ impl Tend {
         Ok(())
     }
 
-    fn tell(&self, stand: AgentRollout) {
+    fn report_rollout(&self, stand: AgentRollout) {
         self.shared.metrics.agents(&stand);
         self.shared.agents.send_if_modified(|now| {
             if *now == stand {
@@ -286,7 +286,7 @@ impl Tend {
             if let Some(events) = &self.events
                 && let Some(news) = events::of_agents(now, &stand)
             {
-                events.tell(news);
+                events.send(news);
             }
             *now = stand;
             true

@@ -1,4 +1,4 @@
-//! One cluster: is there anything to do, and may it be done; then a run, or the rest of one.
+//! One cluster: whether there is something to do and whether it may be done; then a run, or the rest of one.
 
 mod beside_rook;
 mod known_risks;
@@ -22,13 +22,13 @@ use stagger_engine::supervisor::{self, SuperviseError};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::api::cache::ObjectCache;
 use crate::api::daemons::{osd_of, serves};
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::settings::PolicySettings;
 use crate::executor::goal::Goal;
-use crate::executor::snapshot::permitted;
+use crate::executor::snapshot::permitted_interruptions;
 use crate::journal::{CommandQueue, KubeStore};
 use crate::observability::blocked::Blocked;
 use crate::observability::conditions::OBSERVING;
@@ -107,7 +107,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
         metrics: Arc::clone(&metrics),
     };
     let writer = Arc::new(StatusWriter::new(&shared.client, &desired.maintenance, watchers));
-    let remarked = writer.told().generation;
+    let remarked = writer.current_status().generation;
     let mut one = ClusterReconciler {
         pulse,
         metrics,
@@ -140,7 +140,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
         let mut changes = one.watched.changes();
         changes.borrow_and_update();
         agents.borrow_and_update();
-        one.pulse.works();
+        one.pulse.begin_work();
         let again = match one.pass(&desired, &mut told).await {
             Ok(Pass::Again) => {
                 pause = FIRST_PAUSE;
@@ -154,7 +154,7 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
                 tracing::warn!(reason = blocked.reason, why = blocked.why, "blocked");
                 // A run that could not be carried on is not over.
                 one.looked_back = false;
-                one.tell("Blocked", blocked.reason, &blocked.why, &desired);
+                one.set_phase("Blocked", blocked.reason, &blocked.why, &desired);
                 let again = blocked.passes.then_some(pause);
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 again
@@ -166,8 +166,8 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
                 None => std::future::pending().await,
             }
         };
-        one.writer.tell(|told| told.looked_at.cluster = true);
-        one.pulse.rests();
+        one.writer.update(|told| told.looked_at.cluster = true);
+        one.pulse.begin_wait();
         tokio::select! {
             changed = told.changed() => if changed.is_err() { return },
             changed = agents.changed() => if changed.is_err() { return },
@@ -182,9 +182,9 @@ pub(crate) async fn run(shared: Shared, mut told: watch::Receiver<Arc<Desired>>)
 }
 
 impl ClusterReconciler {
-    fn tell(&self, phase: &str, reason: &str, message: &str, desired: &Desired) {
+    fn set_phase(&self, phase: &str, reason: &str, message: &str, desired: &Desired) {
         let (generation, image) = (desired.generation(), desired.image().cloned());
-        self.writer.tell(|told| {
+        self.writer.update(|told| {
             phase.clone_into(&mut told.phase);
             reason.clone_into(&mut told.reason);
             message.clone_into(&mut told.message);
@@ -196,15 +196,15 @@ impl ClusterReconciler {
     /// Waits until everything has been seen once, and says what keeps it from being seen.
     async fn wait_until_seen(&self, desired: &Desired) {
         let what = format!("what belongs to cluster {}/{}", self.namespace, self.name);
-        let _unseen = self.shared.health.not_ready_without(what);
+        let _unseen = self.shared.health.require(what);
         let mut changes = self.watched.changes();
-        self.pulse.rests();
+        self.pulse.begin_wait();
         loop {
             if let Some(why) = self.watched.missing_rights() {
-                self.tell("Blocked", MISSING_RIGHTS, &why, desired);
+                self.set_phase("Blocked", MISSING_RIGHTS, &why, desired);
             }
             tokio::select! {
-                () = self.watched.seen() => return,
+                () = self.watched.wait_until_synced() => return,
                 changed = changes.changed() => if changed.is_err() { return },
             }
         }
@@ -258,7 +258,7 @@ impl ClusterReconciler {
                 Err(error) => ("CannotBeAsked", error.to_string()),
             };
             tracing::warn!(reason, why, "blocked");
-            self.tell("Blocked", reason, &why, &desired);
+            self.set_phase("Blocked", reason, &why, &desired);
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return Err(Gone) },
                 () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
@@ -270,7 +270,7 @@ impl ClusterReconciler {
     async fn wait_for_finalizer(&self, told: &mut watch::Receiver<Arc<Desired>>) -> Result<(), Gone> {
         loop {
             let desired = told.borrow_and_update().clone();
-            if desired.is_going() {
+            if desired.is_deleting() {
                 return Ok(());
             }
             let Err(error) = finalizer::ensure(&self.shared.client, &desired.maintenance).await else {
@@ -278,7 +278,7 @@ impl ClusterReconciler {
             };
             tracing::warn!(%error, "not started yet");
             let blocked = Blocked::from(error);
-            self.tell("Blocked", blocked.reason, &blocked.why, &desired);
+            self.set_phase("Blocked", blocked.reason, &blocked.why, &desired);
             tokio::select! {
                 changed = told.changed() => if changed.is_err() { return Err(Gone) },
                 () = tokio::time::sleep(FIRST_PAUSE) => {}
@@ -292,7 +292,7 @@ impl ClusterReconciler {
         if self.remarked != generation {
             self.remarked = generation;
             self.writer
-                .news(events::of_settings(&PolicySettings::read(desired, true)));
+                .publish_events(events::of_settings(&PolicySettings::read(desired, true)));
         }
     }
 
@@ -301,7 +301,7 @@ impl ClusterReconciler {
         desired: &Arc<Desired>,
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<Pass, Blocked> {
-        if !desired.is_going() {
+        if !desired.is_deleting() {
             finalizer::ensure(&self.shared.client, &desired.maintenance).await?;
         }
         self.remark(desired);
@@ -309,7 +309,7 @@ impl ClusterReconciler {
             return Err(Blocked::until_changed(MISSING_RIGHTS, why));
         }
         if !self.looked_back {
-            let unfinished = self.look_back().await?;
+            let unfinished = self.find_run().await?;
             self.looked_back = true;
             if let Some(run) = unfinished {
                 // Also where updates are not managed any more: then it comes to its end.
@@ -317,17 +317,17 @@ impl ClusterReconciler {
                 return Ok(Pass::Again);
             }
         }
-        self.settle_held(desired).await?;
-        if desired.is_going() {
+        self.release_held(desired).await?;
+        if desired.is_deleting() {
             return self.give_back(desired).await;
         }
         self.hear(desired);
         // Whether it is another release is not known yet, and nothing up to a run asks.
         let wish = Goal::of(desired, true);
         if !desired.manages(Manage::Updates) {
-            self.writer.tell(|told| told.gave_up = None);
-            let (reason, message) = self.observed(desired, wish.as_ref());
-            self.tell("Ready", reason, &message, desired);
+            self.writer.update(|told| told.gave_up = None);
+            let (reason, message) = self.observed_status(desired, wish.as_ref());
+            self.set_phase("Ready", reason, &message, desired);
             return Ok(Pass::Rest);
         }
         let Some(wish) = wish else {
@@ -336,8 +336,8 @@ impl ClusterReconciler {
                 "no image is named: set spec.image to one with Ceph",
             ));
         };
-        let given_up = self.given_up(desired);
-        self.writer.tell(|told| told.gave_up.clone_from(&given_up));
+        let given_up = self.failed_target(desired);
+        self.writer.update(|told| told.gave_up.clone_from(&given_up));
         let mut differing = self.differing(&wish);
         if self.may_all_be_absent(&differing) {
             self.absent = self.ask_absent(&wish).await?;
@@ -349,7 +349,7 @@ impl ClusterReconciler {
         }
         if differing.is_empty() {
             let message = self.up_to_date(&wish);
-            self.tell("Ready", "UpToDate", &message, desired);
+            self.set_phase("Ready", "UpToDate", &message, desired);
             return Ok(Pass::Rest);
         }
         if let Some((last, what)) = self.last.as_ref().zip(given_up) {
@@ -382,7 +382,7 @@ impl ClusterReconciler {
     }
 
     /// What is said of a cluster whose updates are not managed, with the reason.
-    fn observed(&self, desired: &Desired, wish: Option<&Goal>) -> (&'static str, String) {
+    fn observed_status(&self, desired: &Desired, wish: Option<&Goal>) -> (&'static str, String) {
         let what = if desired.maintenance.spec.manage.is_empty() {
             "it is only observed"
         } else {
@@ -413,7 +413,7 @@ impl ClusterReconciler {
             .annotations()
             .get(crate::api::names::COMMAND)
             .cloned();
-        self.writer.tell(|told| {
+        self.writer.update(|told| {
             if told.heard != said {
                 let again = |said: &str| said.starts_with("retry") || said.starts_with("resume");
                 if said.as_deref().is_some_and(again) {
@@ -425,10 +425,10 @@ impl ClusterReconciler {
     }
 
     /// What is asked for, if it was tried and is not tried again by itself.
-    fn given_up(&self, desired: &Desired) -> Option<String> {
+    fn failed_target(&self, desired: &Desired) -> Option<String> {
         let last = self.last.as_ref()?;
-        let retried = self.writer.told().retry_after.as_deref() == Some(last.run.as_str());
-        last.given_up(desired).filter(|_| !retried)
+        let retried = self.writer.current_status().retry_after.as_deref() == Some(last.run.as_str());
+        last.failed_target(desired).filter(|_| !retried)
     }
 
     /// The daemons whose Deployments are not as they should be. One that is scaled to nothing has nothing to run, and one that
@@ -443,7 +443,7 @@ impl ClusterReconciler {
         let (daemons, _) = self.watched.daemons();
         let mut absent = up_to_date::differing(&daemons, wish, &BTreeSet::new());
         absent.retain(|unit| self.absent.contains(unit));
-        let behind = up_to_date::behind(&self.watched.deployments(), &wish.image);
+        let behind = up_to_date::outdated_deployments(&self.watched.deployments(), &wish.image);
         up_to_date::up_to_date(&wish.name(), &absent, &behind)
     }
 
@@ -474,7 +474,7 @@ impl ClusterReconciler {
     }
 
     /// The run that is not over, if there is one; of the others the newest is kept in mind.
-    async fn look_back(&mut self) -> Result<Option<RunId>, Blocked> {
+    async fn find_run(&mut self) -> Result<Option<RunId>, Blocked> {
         let store = self.store();
         let mut newest = None;
         for listed in store.runs().await.map_err(SuperviseError::from)? {
@@ -509,7 +509,7 @@ impl ClusterReconciler {
             timeout: access.timeout.as_secs(),
             lock_expires: u64::from(self.shared.options.lock_expires),
             noout_expires: NOOUT,
-            pause: Disturbance::usual(),
+            pause: Disturbance::defaults(),
             poll: self.shared.options.poll,
             durations: BTreeMap::new(),
         };
@@ -525,6 +525,6 @@ impl ClusterReconciler {
             .shared
             .ceph_by(&access, &self.namespace, &self.name, &self.metrics);
         let backend = CephBackend::new(api, settings, None);
-        Ok(backend.permitting(permitted(Some(wish))))
+        Ok(backend.with_permitted(permitted_interruptions(Some(wish))))
     }
 }

@@ -1,4 +1,4 @@
-//! What a person wants of a run, by the CephMaintenance: a pause, another image, commands, an end.
+//! Commands to a run through the CephMaintenance: a pause, another image, commands, an end.
 
 use kube::ResourceExt as _;
 use stagger_core::model::{HostName, PartName};
@@ -11,7 +11,7 @@ use crate::journal::CommandQueue;
 
 /// Who asks, as a journal has it.
 const BY: &str = "the CephMaintenance";
-/// What a person wants of a run, by the CephMaintenance.
+/// Commands to a run through the CephMaintenance.
 pub(crate) struct OperatorCommands {
     wish: Goal,
     paused: Option<bool>,
@@ -33,7 +33,7 @@ impl OperatorCommands {
     }
 
     /// Leaves the commands that a change of what is wanted comes to.
-    pub(crate) fn heed(&mut self, desired: &Desired, asked: &CommandQueue) {
+    pub(crate) fn apply_desired(&mut self, desired: &Desired, asked: &CommandQueue) {
         let maintenance = &desired.maintenance;
         let paused = maintenance.spec.update_policy.pause.unwrap_or(false);
         match self.paused.replace(paused) {
@@ -172,7 +172,7 @@ mod tests {
                 done: false,
             },
         ] {
-            let written = status::anew(&status::words(&command), Some("abort#6"), None);
+            let written = status::unique_command(&status::command_text(&command), Some("abort#6"), None);
             assert_eq!(read_command(&written), Some(command), "{written}");
         }
     }
@@ -182,7 +182,7 @@ mod tests {
     fn wishes_are_heard_once() {
         let asked = CommandQueue::default();
         let heard = |wishes: &mut OperatorCommands, image, pause, command| {
-            wishes.heed(&cluster(image, pause, command), &asked);
+            wishes.apply_desired(&cluster(image, pause, command), &asked);
             asked
                 .take()
                 .into_iter()
@@ -218,8 +218,8 @@ mod tests {
         for now in [unmanaged, deleted] {
             let asked = CommandQueue::default();
             let mut wishes = OperatorCommands::new(wish.clone(), Some(String::new()));
-            wishes.heed(&now, &asked);
-            wishes.heed(&now, &asked);
+            wishes.apply_desired(&now, &asked);
+            wishes.apply_desired(&now, &asked);
             let said = asked.take();
             assert_eq!(said.len(), 1, "{said:?}");
             assert!(

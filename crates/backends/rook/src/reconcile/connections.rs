@@ -1,4 +1,4 @@
-//! One connection to each Ceph, for all who ask it: a run and its lock, drains, removals, evictions.
+//! One connection to each Ceph, shared by a run and its lock, drains, removals, and evictions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,15 +1,15 @@
-//! Drains: sees what goes down, decides by [`crate::disruption::drains`], and has it so.
+//! Drains: observes what goes down, decides by [`crate::disruption::drains`], and acts.
 //!
-//! While every OSD serves and no node is cordoned, nothing is asked of the API server and nothing is written. Ceph is asked
-//! for its `status`, and for more only if its map of OSDs is another than that by which each OSD was proven to be one that
-//! may go, or a placement group is not clean. What was set in Ceph is written down before it is set, in a ConfigMap, so that
-//! it is taken back also by an operator that is started later.
+//! While every OSD serves and no node is cordoned, no request goes to the API server and nothing is written.
+//! Ceph is asked for its `status`, and for more only if its OSD map differs from the one by which each OSD
+//! was proven safe to stop, or a placement group is not clean. A setting in Ceph is recorded in a ConfigMap
+//! before it is set, so that an operator that starts later clears it too.
 
+mod cache_consistency;
 mod ceph_judge;
-mod consistent;
 mod daemons;
 mod noout;
-mod telling;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use stagger_engine::cluster::BackendError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use self::cache_consistency::cache_is_current;
 use self::ceph_judge::{AsProven, CephJudge, DrainCephStatus, groups};
-use self::consistent::shows_all_that_go;
-use self::daemons::{osds, others};
+use self::daemons::{non_osd_daemons, osds};
 use crate::api::cache::ObjectCache;
 use crate::api::maintenance::{Desired, Manage};
 use crate::api::rook_operator;
@@ -39,7 +39,7 @@ use crate::disruption::drains::{
 };
 use crate::disruption::evictions::{Connect, Evidence, EvidenceSink};
 use crate::disruption::state_map::{self, StateMap};
-use crate::executor::snapshot::{one_gateway_each, permitted, snapshot};
+use crate::executor::snapshot::{drop_moved_gateways, permitted_interruptions, snapshot};
 use crate::executor::wave_exposure::{ExposedOsds, Waves};
 use crate::observability::health::Pulse;
 use crate::observability::metrics::ClusterMetrics;
@@ -100,9 +100,9 @@ struct Proven {
 
 impl Proven {
     /// What that status would prove, if each OSD may go by that map.
-    fn by(status: &DrainCephStatus, desired: &Desired) -> Option<Self> {
+    fn from_status(status: &DrainCephStatus, desired: &Desired) -> Option<Self> {
         Some(Self {
-            epoch: status.well_at()?,
+            epoch: status.healthy_epoch()?,
             quorum: status.quorum_names.clone(),
             generations: desired.generations(),
         })
@@ -169,7 +169,7 @@ impl DrainReconciler {
         let connect = ceph_of(&shared, namespace, name, &metrics);
         let evidence = shared
             .evictions
-            .review(namespace, &watched, writer.exposed(), connect);
+            .review(namespace, &watched, writer.wave_exposure(), connect);
         Self {
             evidence,
             registered: shared.evictions.registered(),
@@ -178,7 +178,7 @@ impl DrainReconciler {
             shared,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
-            waves: writer.exposed().wave(),
+            waves: writer.wave_exposure().wave(),
             watched,
             writer,
             api: None,
@@ -215,22 +215,22 @@ impl DrainReconciler {
             changes.borrow_and_update();
             let wave = self.waves.now();
             let desired = told.borrow_and_update().clone();
-            self.pulse.works();
-            self.tell_unclear();
-            self.tell_waiting();
+            self.pulse.begin_work();
+            self.report_unknown_deployments();
+            self.report_waiting();
             let begun = Instant::now();
             let next = match self.reconcile(&desired, wave, changed).await {
                 Ok(next) => {
                     self.failing = None;
-                    self.writer.trouble(NOT_SEEN_TO, BTreeMap::new());
-                    self.writer.tell(|told| told.looked_at.drains = true);
+                    self.writer.set_problems(NOT_SEEN_TO, BTreeMap::new());
+                    self.writer.update(|told| told.looked_at.drains = true);
                     next
                 }
                 Err(error) => {
                     tracing::warn!(%error, "drains cannot be managed now");
-                    self.tell_failure(&error);
+                    self.report_failure(&error);
                     let managed = desired.manages(Manage::Drains);
-                    self.evidence.tell(Evidence::without_a_look(managed, &error));
+                    self.evidence.set_evidence(Evidence::from_error(managed, &error));
                     self.kept = None;
                     // The next look is a whole one: what holds evictions back has to be looked at, too.
                     self.proven = None;
@@ -251,7 +251,7 @@ impl DrainReconciler {
                     Some(after) => tokio::time::sleep(after).await,
                 }
             };
-            self.pulse.rests();
+            self.pulse.begin_wait();
             let woken = tokio::select! {
                 woken = told.changed() => woken.map(|()| true),
                 woken = changes.changed() => woken.map(|()| true),
@@ -276,7 +276,7 @@ impl DrainReconciler {
         let begun = Timestamp::now();
         if !changed && self.proven.is_some() {
             let status = self.status().await.ok();
-            if status.and_then(|status| Proven::by(&status, desired)) == self.proven {
+            if status.and_then(|status| Proven::from_status(&status, desired)) == self.proven {
                 self.evidence.holds(begun);
                 return Ok(Some(WELL));
             }
@@ -304,9 +304,9 @@ impl DrainReconciler {
         let managed = desired.manages(Manage::Drains) && !both;
         self.ours = managed;
         let known = self.kept.take();
-        let mut kept = state_map::remembered(&self.shared.client, &self.namespace, known, managed).await?;
-        self.tell_both(both && desired.manages(Manage::Drains));
-        self.writer.exposed().is_changing(&wave);
+        let mut kept = state_map::load(&self.shared.client, &self.namespace, known, managed).await?;
+        self.report_two_managers(both && desired.manages(Manage::Drains));
+        self.writer.wave_exposure().is_changing(&wave);
         let budgets = Ensure::new(
             &self.shared.client,
             &desired.cluster,
@@ -315,14 +315,14 @@ impl DrainReconciler {
         );
         if !managed {
             let looks_again = both && desired.manages(Manage::Drains);
-            return self.leave_to_others(&budgets, wave, kept, looks_again).await;
+            return self.reconcile_unmanaged(&budgets, wave, kept, looks_again).await;
         }
         self.writer.drains_are_given_back(false);
-        self.writer.exposed().set_guarded(true);
+        self.writer.wave_exposure().set_guarded(true);
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
         let quorum = status.as_ref().map_or(&EMPTY, |status| &status.quorum_names);
-        let others = fixed::wanted(&others(&self.watched, quorum));
+        let others = fixed::fixed_budgets(&non_osd_daemons(&self.watched, quorum));
         // One of these that is refused keeps none of the OSDs' from being what it should.
         let of_others = budgets.fixed(&others, &self.watched).await;
         let proven = self.proven.take();
@@ -333,9 +333,9 @@ impl DrainReconciler {
         };
         let sight = looked?;
         if let Some(there) = &sight.noout
-            && kept.may_be_rooks(there)
+            && kept.may_belong_to_rook(there)
         {
-            kept = state_map::with_rooks(&self.shared.client, &self.namespace, kept).await?;
+            kept = state_map::with_rook_state(&self.shared.client, &self.namespace, kept).await?;
         }
         let minutes = spec.osd_maintenance_timeout.unwrap_or(MAINTENANCE);
         let wanted = decide(
@@ -351,21 +351,21 @@ impl DrainReconciler {
             },
             &kept.memory,
         );
-        budgets.over_osds(wanted.budget.as_ref()).await?;
+        budgets.apply_osd_budget(wanted.budget.as_ref()).await?;
         self.bounded = true;
         self.open = wanted.open.clone();
-        self.evidence.tell(Evidence::Observed {
+        self.evidence.set_evidence(Evidence::Observed {
             observation: Observation::new(begun, &sight.osds, &wanted, recovery),
             interruptions: desired.maintenance.spec.update_policy.interruptions.clone(),
         });
-        let is_seen = self.sees_who_goes(&wave).await?;
+        let is_seen = self.evictions_are_visible(&wave).await?;
         if is_seen {
-            self.writer.exposed().is_closed(wave);
+            self.writer.wave_exposure().is_closed(wave);
         }
         self.ensure_noout(&wanted, sight.noout.as_ref(), &mut kept)
             .await?;
-        self.tell(&wanted, &sight.osds);
-        self.tell_budgets_of_others();
+        self.report_budgets(&wanted, &sight.osds);
+        self.report_foreign_budgets();
         self.kept = Some(kept);
         of_others?;
         let is_well = wanted.open == EvictableOsds::Any && sight.groups == Groups::Clean;
@@ -379,18 +379,18 @@ impl DrainReconciler {
     }
 
     /// One look where drains are somebody else's: what is held is given back, and the webhook keeps evictions from coming beside a wave.
-    async fn leave_to_others(
+    async fn reconcile_unmanaged(
         &mut self,
         budgets: &Ensure<'_>,
         wave: ExposedOsds,
         mut kept: StateMap,
         looks_again: bool,
     ) -> Result<Option<Duration>, BackendError> {
-        self.evidence.tell(Evidence::NotManaged);
+        self.evidence.set_evidence(Evidence::NotManaged);
         self.writer.drains_are_given_back(false);
         // While nobody is asked about evictions no wave begins, and none goes on.
         let is_asked = *self.registered.borrow_and_update();
-        self.writer.exposed().set_guarded(is_asked);
+        self.writer.wave_exposure().set_guarded(is_asked);
         // Budgets come first: they are given back also while Ceph does not answer.
         budgets.leave(&self.watched).await?;
         if !kept.is_idle() {
@@ -399,11 +399,11 @@ impl DrainReconciler {
         }
         let is_seen = !is_asked || self.webhook_keeps_others(&wave).await?;
         if is_seen && is_asked {
-            self.writer.exposed().is_closed(wave);
+            self.writer.wave_exposure().is_closed(wave);
         }
-        self.writer.tell(|now| now.drains = None);
-        self.tell_unplaced(&[], None);
-        self.writer.trouble("BudgetOfOthers", BTreeMap::new());
+        self.writer.update(|now| now.drains = None);
+        self.report_unplaced_osds(&[], None);
+        self.writer.set_problems("BudgetOfOthers", BTreeMap::new());
         self.writer.drains_are_given_back(true);
         self.kept = Some(kept);
         Ok(if is_seen {
@@ -414,25 +414,25 @@ impl DrainReconciler {
     }
 
     /// Whether all is seen to go that was let go before nobody might be evicted beside that wave any more.
-    async fn sees_who_goes(&self, wave: &ExposedOsds) -> Result<bool, BackendError> {
-        if !self.writer.exposed().waits_for(wave) {
+    async fn evictions_are_visible(&self, wave: &ExposedOsds) -> Result<bool, BackendError> {
+        if !self.writer.wave_exposure().is_unconfirmed(wave) {
             return Ok(true);
         }
-        shows_all_that_go(&self.shared.client, &self.namespace, &self.watched).await
+        cache_is_current(&self.shared.client, &self.namespace, &self.watched).await
     }
 
     /// Where budgets are somebody else's, and the webhook keeps all others from being evicted beside that wave: whether all is seen to go that
     /// it let go before.
     async fn webhook_keeps_others(&self, wave: &ExposedOsds) -> Result<bool, BackendError> {
-        let exposed = self.writer.exposed();
+        let exposed = self.writer.wave_exposure();
         let of_it = wave.iter().flatten();
         let of_it: Vec<UnitId> = of_it
             .filter_map(|osd| UnitId::new(format!("osd.{osd}")).ok())
             .collect();
-        if exposed.waits_for(wave) && exposed.on_its_way("osd", &of_it).is_some() {
+        if exposed.is_unconfirmed(wave) && exposed.evicting_of_kind("osd", &of_it).is_some() {
             return Ok(false);
         }
-        self.sees_who_goes(wave).await
+        self.evictions_are_visible(wave).await
     }
 
     /// What is not known is not proven: where budgets are ours and a look ended before it came to that over OSDs, nothing of what an earlier one let
@@ -443,7 +443,7 @@ impl DrainReconciler {
         }
         let there = self.watched.budgets();
         let budgets = Ensure::new(&self.shared.client, &desired.cluster, there, true);
-        if let Err(error) = budgets.over_osds(Some(&OsdDisruptionBudget::CLOSED)).await {
+        if let Err(error) = budgets.apply_osd_budget(Some(&OsdDisruptionBudget::CLOSED)).await {
             tracing::warn!(%error, "the budget over OSDs cannot be closed now");
         }
     }
@@ -473,7 +473,7 @@ impl DrainReconciler {
         let serves = |osd: &OsdState| osd.serves && !osd.leaving;
         let all_serve = wave.is_none() && kept.is_idle() && osds(&self.watched, None).iter().all(serves);
         // Whatever is looked at from here on is newer than that.
-        let proves = Proven::by(status, desired).filter(|_| all_serve);
+        let proves = Proven::from_status(status, desired).filter(|_| all_serve);
         let calm = proves.is_some() && proves == proven;
         // Pools may have come and gone since it was asked.
         if self.level == Level::NotAsked || !calm {
@@ -485,13 +485,13 @@ impl DrainReconciler {
         };
         let mut osds = osds(&self.watched, level.as_deref());
         // It needs no more of Ceph than its rules.
-        self.tell_unplaced(&osds, level.as_deref());
+        self.report_unplaced_osds(&osds, level.as_deref());
         let (judge, groups, noout): (Box<dyn Judge + Send + Sync>, _, _) = if calm {
             (Box::new(AsProven), Groups::Clean, None)
         } else {
             let named = desired.maintenance.spec.update_policy.interruptions.clone();
-            let permitted = permitted(None).chain(named).collect();
-            let (seen, noout) = self.look(&mut osds, &permitted).await?;
+            let permitted = permitted_interruptions(None).chain(named).collect();
+            let (seen, noout) = self.query_ceph(&mut osds, &permitted).await?;
             let groups = groups(&seen)?;
             (Box::new(CephJudge(seen)), groups, Some(noout))
         };
@@ -517,7 +517,7 @@ impl DrainReconciler {
     }
 
     /// What Ceph says of its OSDs and placement groups, and which failure domains have `noout`.
-    async fn look(
+    async fn query_ceph(
         &mut self,
         osds: &mut [OsdState],
         permitted: &Permitted,
@@ -526,7 +526,7 @@ impl DrainReconciler {
         let mut facts = collect(&*api, &CollectOptions::default(), Timestamp::now())
             .await
             .map_err(|error| BackendError::transient("observe the cluster", error.to_string()))?;
-        one_gateway_each(&mut facts);
+        drop_moved_gateways(&mut facts);
         for osd in osds {
             osd.up = facts.osds.osds.get(&osd.id).is_some_and(|seen| seen.up);
             osd.serves &= osd.up;
@@ -534,7 +534,7 @@ impl DrainReconciler {
         let cluster = ClusterName::new(&self.name)
             .map_err(|error| BackendError::permanent("name the cluster", error.to_string()))?;
         let seen = snapshot(&cluster, &facts, None, permitted, &self.watched, None)?;
-        Ok((seen, noout::there(&facts.osds)))
+        Ok((seen, noout::buckets_with_noout(&facts.osds)))
     }
 
     async fn ask_level(&mut self) -> Result<Option<String>, BackendError> {

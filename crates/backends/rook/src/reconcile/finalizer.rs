@@ -1,4 +1,4 @@
-//! The finalizer of a CephMaintenance: what is held for its cluster is given back before it goes.
+//! The finalizer of a CephMaintenance: everything held for its cluster is cleared before it is deleted.
 
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
@@ -36,7 +36,7 @@ pub(crate) async fn ensure(client: &Client, of: &CephMaintenance) -> Result<(), 
     .await?;
     match found {
         Existence::Itself => Ok(()),
-        Existence::Gone => Err(BackendError::transient(tried(of), "it is gone")),
+        Existence::Gone => Err(BackendError::transient(finalizer_action(of), "it is gone")),
     }
 }
 
@@ -84,20 +84,20 @@ async fn write(
                 let now = api
                     .list(&named)
                     .await
-                    .map_err(|error| failed(&tried(of), &error))?;
+                    .map_err(|error| failed(&finalizer_action(of), &error))?;
                 match now.items.into_iter().next() {
                     // Another of the same name is not meant.
                     Some(now) if now.metadata.uid == of.metadata.uid => found = now,
                     _ => return Ok(Existence::Gone),
                 }
             }
-            Err(error) => return Err(failed(&tried(of), &error)),
+            Err(error) => return Err(failed(&finalizer_action(of), &error)),
         }
     }
     Ok(Existence::Itself)
 }
 
-fn tried(of: &CephMaintenance) -> String {
+fn finalizer_action(of: &CephMaintenance) -> String {
     format!("write the finalizers of CephMaintenance {}", of.name_any())
 }
 

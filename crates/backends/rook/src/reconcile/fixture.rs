@@ -1,4 +1,4 @@
-//! What tests of reconcilers have in common.
+//! Shared fixtures of the reconcilers' tests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use stagger_gates::GateSettings;
 use tokio::sync::watch;
 
 use super::{OperatorOptions, Shared};
-use crate::agent::agents::AgentRollout;
+use crate::agent::daemon_set::AgentRollout;
 use crate::api::access::Programs;
 use crate::api::maintenance::CephMaintenance;
 use crate::observability::events::EventPublisher;

@@ -1,4 +1,4 @@
-//! Tells of monitors that a running Rook does not look after, for as long as that is so.
+//! Reports monitors that a running Rook does not manage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) async fn run(
         // Where Rook does not run, it looks after nothing, and that is known.
         let why = why.filter(|_| rook.is_some_and(|(runs, _)| runs));
         let told = why.map(|why| ("monitors".to_owned(), why));
-        writer.trouble(REASON, told.into_iter().collect::<BTreeMap<_, _>>());
+        writer.set_problems(REASON, told.into_iter().collect::<BTreeMap<_, _>>());
         tokio::time::sleep(LOOK).await;
     }
 }
@@ -93,19 +93,19 @@ mod tests {
         let desired = maintenance::desired(json!({}), json!({}));
         let (writer, _) = writer(&shared, &desired.maintenance);
         let watched = Arc::new(ObjectCache::begin(&shared.client, "n", shared.nodes()));
-        watched.seen().await;
+        watched.wait_until_synced().await;
         let (of_task, told) = (Arc::clone(&watched), Arc::clone(&writer));
         let task = tokio::spawn(run(shared, "n".to_owned(), of_task, told));
         let is_told = async |looks: u32| {
             tokio::time::sleep(LOOK * looks).await;
-            writer.told().troubles.contains_key(REASON)
+            writer.current_status().troubles.contains_key(REASON)
         };
         assert!(is_told(1).await);
         api.has(ALL, rook(0));
         assert!(!is_told(ASK + 2).await);
         api.has(ALL, rook(1));
         assert!(is_told(ASK + 2).await);
-        api.shows(DAEMONS, &monitor(&json!({})));
+        api.send_modified(DAEMONS, &monitor(&json!({})));
         assert!(!is_told(2).await);
         task.abort();
     }

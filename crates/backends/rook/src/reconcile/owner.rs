@@ -1,4 +1,5 @@
-//! The operator's own Deployment, which owns what the operator makes for itself: with it that goes.
+//! The operator's own Deployment, which owns the objects that the operator creates for itself, so that they
+//! are deleted with it.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{Api, Client};

@@ -1,7 +1,7 @@
-//! New OSDs: sees nodes, claims, Jobs and reports, decides by [`crate::provision`], and has it so.
+//! New OSDs: observes nodes, claims, Jobs and reports, decides by [`crate::provision`], and acts.
 //!
-//! It goes on beside a run and waits for none: growth takes precedence over updates. Where nothing is wished
-//! that is not there, nothing is asked of anybody.
+//! It works beside a run and waits for none: growth takes precedence over updates. If everything wanted
+//! exists, no requests are made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -101,9 +101,9 @@ impl Provision {
         loop {
             changes.borrow_and_update();
             let desired = told.borrow_and_update().clone();
-            self.pulse.works();
+            self.pulse.begin_work();
             let next = self.pass(&desired).await;
-            self.pulse.rests();
+            self.pulse.begin_wait();
             let again = async {
                 match next {
                     None => std::future::pending().await,
@@ -123,8 +123,8 @@ impl Provision {
     async fn pass(&mut self, desired: &Desired) -> Option<Duration> {
         let found = &desired.cluster;
         if !desired.manages(Manage::Provisioning) {
-            self.tell_rook(None);
-            self.tell(Vec::new(), Vec::new(), std::iter::empty());
+            self.report_rook_conflict(None);
+            self.report(Vec::new(), Vec::new(), std::iter::empty());
             return None;
         }
         if self.watched.missing_rights().is_some() {
@@ -133,8 +133,8 @@ impl Provision {
         }
         let now = Timestamp::now();
         let nodes = self.watched.nodes();
-        let known = known(&self.osds());
-        let mut wished = self.wishes(found, &known);
+        let known = deployed_osds(&self.osds());
+        let mut wished = self.desired_osds(found, &known);
         let reports = self.watched.reports();
         let told: BTreeMap<JobTarget, Result<NodeReport, String>> =
             reports.iter().map(|map| provision::read(map)).collect();
@@ -159,10 +159,10 @@ impl Provision {
         let kept = if acts.is_empty() {
             None
         } else {
-            self.kept_by_rook().await
+            self.rook_conflict().await
         };
         let mut wrong = kept.is_some();
-        self.tell_rook(kept);
+        self.report_rook_conflict(kept);
         if !wrong {
             for act in acts {
                 let at = act.at().clone();
@@ -175,14 +175,14 @@ impl Provision {
                 }
             }
         }
-        self.tell(remarks, wished.remarks, jobs.keys());
+        self.report(remarks, wished.remarks, jobs.keys());
         let again = again.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
         let soon = wrong.then_some(AGAIN);
         [again, soon].into_iter().flatten().min()
     }
 
     /// Why Rook's operator, which is to run or of which nobody can tell, keeps new OSDs from being made here.
-    async fn kept_by_rook(&self) -> Option<String> {
+    async fn rook_conflict(&self) -> Option<String> {
         let running = rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await;
         running.unwrap_or_else(|error| {
             tracing::warn!(%error, "new OSDs cannot be managed now");
@@ -191,14 +191,14 @@ impl Provision {
     }
 
     /// The reason is the key as well: another reason is news.
-    fn tell_rook(&self, kept: Option<String>) {
+    fn report_rook_conflict(&self, kept: Option<String>) {
         let why = kept.map(|why| format!("provisioning is managed here: {why}"));
         let troubles = why.map(|why| (why.clone(), why));
         self.writer
-            .trouble("ProvisioningBesideRook", troubles.into_iter().collect());
+            .set_problems("ProvisioningBesideRook", troubles.into_iter().collect());
     }
 
-    fn tell<'a>(
+    fn report<'a>(
         &self,
         remarks: Vec<ProvisioningWarning>,
         not_obeyed: Vec<String>,
@@ -210,10 +210,14 @@ impl Provision {
             not_obeyed,
         };
         let something = (provisioning != Provisioning::default()).then_some(provisioning);
-        self.writer.tell(|told| told.provisioning = something);
+        self.writer.update(|told| told.provisioning = something);
     }
 
-    fn wishes<'a>(&self, found: &'a CephCluster, known: &BTreeMap<u32, DeployedOsd>) -> DesiredOsds<'a> {
+    fn desired_osds<'a>(
+        &self,
+        found: &'a CephCluster,
+        known: &BTreeMap<u32, DeployedOsd>,
+    ) -> DesiredOsds<'a> {
         let storage = &found.spec.storage;
         let of_nodes = requested_devices(storage, &self.watched.nodes().into_keys().collect());
         let with_osd = known.values().filter_map(|osd| match &osd.at {
@@ -266,7 +270,7 @@ impl Provision {
             if stands.0 != mark {
                 *stands = (mark, now);
             }
-            let state = state_of(&object);
+            let state = job_state(&object);
             let progressed = stands.1;
             jobs.insert(at, PrepareJob { state, progressed });
         }
@@ -301,11 +305,11 @@ impl Provision {
             Act::Settle { at, why } => {
                 // The report last: while it is there, no Job is started.
                 let name = provision::job_name(&at);
-                gone(jobs.delete(&name, &DeleteParams::background()).await, &name)?;
+                ignore_not_found(jobs.delete(&name, &DeleteParams::background()).await, &name)?;
                 let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &self.namespace);
                 let name = provision::report_name(&at);
-                gone(maps.delete(&name, &DeleteParams::default()).await, &name)?;
-                self.settled(wished, at, why, now);
+                ignore_not_found(maps.delete(&name, &DeleteParams::default()).await, &name)?;
+                self.job_finished(wished, at, why, now);
                 Ok(())
             }
             Act::Start { at, devices } => {
@@ -321,7 +325,7 @@ impl Provision {
     }
 
     /// What is remembered once a Job is over.
-    fn settled(&mut self, wished: &DesiredOsds<'_>, at: JobTarget, why: Option<String>, now: Timestamp) {
+    fn job_finished(&mut self, wished: &DesiredOsds<'_>, at: JobTarget, why: Option<String>, now: Timestamp) {
         let Some(why) = why else {
             self.failed.remove(&at);
             return;
@@ -448,7 +452,7 @@ impl Provision {
             image: &image,
             own_image,
             own_path: &self.shared.options.program,
-            like: &provision::like(nearest(osds.values().map(AsRef::as_ref), at)),
+            like: &provision::common_fields(nearest(osds.values().map(AsRef::as_ref), at)),
         });
         let api: Api<JobObject> = Api::namespaced(self.shared.client.clone(), &self.namespace);
         self.make_room(&api, &provision::job_name(at), &tried).await?;
@@ -461,25 +465,25 @@ impl Provision {
         let Some(left) = jobs.iter().find(|job| job.name_any() == name) else {
             return Ok(());
         };
-        if state_of(left) == JobState::Runs {
+        if job_state(left) == JobState::Runs {
             let why = format!("Job {name}, which stagger did not create, is still running");
             return Err(BackendError::transient(tried, why).hint("delete it, if it is not needed"));
         }
-        gone(api.delete(name, &DeleteParams::background()).await, name)
+        ignore_not_found(api.delete(name, &DeleteParams::background()).await, name)
     }
 }
 
 /// An OSD that a new one is made like: best one that is on a claim as well, or on a node's device.
 fn nearest<'a>(osds: impl Iterator<Item = &'a Deployment>, at: &JobTarget) -> Option<&'a Deployment> {
     let on_claim = |at: Option<&JobTarget>| matches!(at, Some(JobTarget::Claim(_)));
-    osds.min_by_key(|osd| on_claim(provision::where_of(osd).as_ref()) != on_claim(Some(at)))
+    osds.min_by_key(|osd| on_claim(provision::osd_location(osd).as_ref()) != on_claim(Some(at)))
 }
 
-fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, DeployedOsd> {
+fn deployed_osds(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, DeployedOsd> {
     osds.iter()
         .map(|(id, osd)| {
             let known = DeployedOsd {
-                at: provision::where_of(osd),
+                at: provision::osd_location(osd),
                 devices: provision::devices_of(osd),
             };
             (*id, known)
@@ -487,7 +491,7 @@ fn known(osds: &BTreeMap<u32, Arc<Deployment>>) -> BTreeMap<u32, DeployedOsd> {
         .collect()
 }
 
-fn state_of(job: &JobObject) -> JobState {
+fn job_state(job: &JobObject) -> JobState {
     let conditions = job.status.as_ref().and_then(|status| status.conditions.as_ref());
     for condition in conditions
         .into_iter()
@@ -533,7 +537,7 @@ fn with_hint(error: &BackendError) -> String {
 }
 
 /// One that is gone already is gone.
-fn gone<T>(deleted: kube::Result<T>, name: &str) -> Result<(), BackendError> {
+fn ignore_not_found<T>(deleted: kube::Result<T>, name: &str) -> Result<(), BackendError> {
     match deleted {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(answer)) if answer.code == 404 => Ok(()),

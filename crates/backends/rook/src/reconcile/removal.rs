@@ -1,8 +1,8 @@
-//! Removal of OSDs that are out and safe to destroy, where the resource asks for it.
+//! Removal of OSDs that are out and safe to destroy, where the resource requests it.
 //!
-//! Ceph is asked only while some OSD does not serve, and nothing is removed while a run is under way, whose
-//! plan has the OSD in it. That an OSD goes is written at its Deployment before Ceph is told to forget it, so
-//! that whoever comes next finishes it. The manager looks once more by itself whether that is safe.
+//! Ceph is queried only while some OSD does not serve, and nothing is removed while a run is under way, whose
+//! plan includes the OSD. The removal is recorded at the OSD's Deployment before Ceph is told to forget it,
+//! so that a successor finishes it. The manager checks once more by itself whether it is safe.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Removal {
         loop {
             changes.borrow_and_update();
             let desired = told.borrow_and_update().clone();
-            self.pulse.works();
+            self.pulse.begin_work();
             let waits = self.down();
             let wanted = PolicySettings::read(&desired, true).remove_osds
                 && desired.manages(Manage::Provisioning)
@@ -95,8 +95,8 @@ impl Removal {
                 self.api = None;
                 None
             };
-            self.writer.tell(|told| told.removal = said);
-            self.pulse.rests();
+            self.writer.update(|told| told.removal = said);
+            self.pulse.begin_wait();
             if wanted {
                 // Changes of pods are no news about data: the next look is soon enough.
                 tokio::select! {

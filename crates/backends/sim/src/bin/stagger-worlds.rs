@@ -10,7 +10,7 @@ use stagger_core::run::{Entry, Run};
 use stagger_engine::driver::Listener;
 use stagger_sim::Class;
 use stagger_sim::Scenario;
-use stagger_sim::worlds::{Worlds, WorldsReport, as_file, play_aloud, play_telling, shrunk};
+use stagger_sim::worlds::{Worlds, WorldsReport, as_file, play_with_listener, play_with_progress, shrunk};
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         worlds.seed, worlds.count, worlds.first
     ));
     let begun = Instant::now();
-    let came = play_telling(&worlds, |played, found, new| {
+    let came = play_with_progress(&worlds, |played, found, new| {
         if let Some(new) = new {
             writeln!(std::io::stderr(), "world {}: {}", new.number, new.finding).ok();
         }
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
 fn play_file(file: &str) -> ExitCode {
     let read = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let world = read.and_then(|text| Scenario::parse(&text).map_err(|error| format!("{error:?}")));
-    let played = world.and_then(|world| play_aloud(&world, Box::new(EventPrinter)));
+    let played = world.and_then(|world| play_with_listener(&world, Box::new(EventPrinter)));
     match played {
         Ok(report) => {
             say(&format!("{:?}", report.ending));

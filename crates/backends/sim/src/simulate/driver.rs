@@ -13,7 +13,7 @@ use stagger_engine::store::JournalStore as _;
 
 use super::ending::SimEnding;
 use super::journal::SharedJournal;
-use super::operator::{OperatorAction, OperatorState, confirmations};
+use super::operator::{OperatorAction, OperatorState, known_outcomes};
 use crate::backend::Sim;
 use crate::scenario::Scenario;
 
@@ -24,7 +24,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 const MOST_STEPS: u32 = 5_000;
 
 /// What a run has in its hands.
-pub(crate) fn in_hand(run: &Run) -> BTreeSet<UnitId> {
+pub(crate) fn units_in_progress(run: &Run) -> BTreeSet<UnitId> {
     let units = run.wave().map(|wave| wave.units.keys().cloned().collect());
     units.unwrap_or_default()
 }
@@ -119,7 +119,7 @@ impl<'a> ScenarioDriver<'a> {
 
     /// Whoever looks after the run has heard that it cannot be carried on, since hosts do not answer: of those that are off
     /// they say so.
-    pub(crate) async fn hears_of_strays(&self, sim: &Sim, run: &RunId) {
+    pub(crate) async fn record_reported_strays(&self, sim: &Sim, run: &RunId) {
         let Some(person) = self.scenario.person else {
             return;
         };
@@ -130,7 +130,7 @@ impl<'a> ScenarioDriver<'a> {
             return;
         }
         self.progress().strays_since = None;
-        let said = confirmations(&sim.world());
+        let said = known_outcomes(&sim.world());
         for command in said {
             if let Some(journal) = &self.journal {
                 journal.clone().ask(run, now, &command, "an operator").await.ok();
@@ -142,7 +142,7 @@ impl<'a> ScenarioDriver<'a> {
     async fn due(&self, driver: &mut Driver, sim: &Sim, now: Timestamp) -> Result<(), DriveError> {
         let is_due = |at: u32| self.after(at) <= now;
         if self.is_to_heal(sim) {
-            sim.world().heal(&in_hand(driver.run()));
+            sim.world().heal(&units_in_progress(driver.run()));
         }
         let next = || self.scenario.asks.get(self.progress().commands_sent);
         while let Some(ask) = next().filter(|ask| is_due(ask.at)) {
@@ -155,7 +155,7 @@ impl<'a> ScenarioDriver<'a> {
     }
 
     async fn say(&self, driver: &mut Driver, sim: &Sim, what: &Command, by: &str) -> Result<(), DriveError> {
-        sim.world().asked(what);
+        sim.world().record_command(what);
         match &self.journal {
             Some(journal) => {
                 let at = sim.world().time();
@@ -180,7 +180,7 @@ impl<'a> ScenarioDriver<'a> {
         };
         let now = sim.world().time();
         let mut operator = self.progress().operator.clone();
-        if !operator.can_help() {
+        if !operator.has_actions_left() {
             return Ok(OperatorTurn::Nobody);
         }
         let since = operator.held_since(reason, now);
@@ -194,7 +194,7 @@ impl<'a> ScenarioDriver<'a> {
         self.progress().operator = operator;
         for act in acts {
             match act {
-                OperatorAction::Start => sim.world().start_all(&in_hand(driver.run())),
+                OperatorAction::Start => sim.world().start_all(&units_in_progress(driver.run())),
                 OperatorAction::Pools => sim.world().serve_with_one_less(),
                 OperatorAction::Say(command) => self.say(driver, sim, &command, "an operator").await?,
             }
@@ -245,7 +245,7 @@ impl<'a> ScenarioDriver<'a> {
                 OperatorTurn::Nobody => None,
             };
             if matches!(step, DriverStep::Wait { .. }) && looks.is_none() {
-                self.progress().operator.goes_on();
+                self.progress().operator.clear_hold();
             }
             let quiet = quiet && looks.is_none();
             let for_good = for_good && looks.is_none();

@@ -128,7 +128,7 @@ fn wrong_ending(ending: &SimEnding, world: &SimulatedCluster, looked_after: bool
         }
         SimEnding::Held(_) => {}
         SimEnding::Over(over) => {
-            for unit in world.kept_out() {
+            for unit in world.stopped_units() {
                 wrong.push(format!("the run is over, and {unit} is out of service"));
             }
             match over {

@@ -91,11 +91,11 @@ impl SharedJournal {
                 continue;
             }
             kept.put_back.push(number);
-            if let Some(left) = store.put_back(at.saturating_sub(u64::from(lost) * 1000)) {
+            if let Some(left) = store.restore(at.saturating_sub(u64::from(lost) * 1000)) {
                 self.sim.world().journal_lost(left);
             }
         }
-        store.it_is(now);
+        store.set_time(now);
     }
 
     fn is_full(&self) -> bool {
@@ -110,7 +110,7 @@ impl SharedJournal {
     }
 
     /// Before each write, if there can be one now; the number of this one.
-    fn before_a_write(&self) -> Result<u32, StoreError> {
+    fn before_write(&self) -> Result<u32, StoreError> {
         if self.is_full() {
             return Err(full());
         }
@@ -153,7 +153,7 @@ impl JournalStore for SharedJournal {
         self.now().await.store().can_be_written(cluster).await
     }
     async fn raise(&mut self, cluster: &ClusterName, fence: u64, holder: &str) -> Result<(), StoreError> {
-        let write = self.before_a_write()?;
+        let write = self.before_write()?;
         let written = self.now().await.store().raise(cluster, fence, holder).await;
         self.after_a_write(write, written)
     }
@@ -164,7 +164,7 @@ impl JournalStore for SharedJournal {
         at: Timestamp,
         start: Event,
     ) -> Result<Entry, StoreError> {
-        let write = self.before_a_write()?;
+        let write = self.before_write()?;
         let written = self.now().await.store().begin(cluster, fence, at, start).await;
         self.after_a_write(write, written)
     }
@@ -176,7 +176,7 @@ impl JournalStore for SharedJournal {
         at: Timestamp,
         events: Vec<Event>,
     ) -> Result<Vec<Entry>, StoreError> {
-        let write = self.before_a_write()?;
+        let write = self.before_write()?;
         let written = self
             .now()
             .await
@@ -198,15 +198,15 @@ impl JournalStore for SharedJournal {
         command: &Command,
         by: &str,
     ) -> Result<(), StoreError> {
-        let write = self.before_a_write()?;
+        let write = self.before_write()?;
         let written = self.now().await.store().ask(run, at, command, by).await;
         self.after_a_write(write, written)
     }
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
-        self.now().await.store().asked(run).await
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+        self.now().await.store().pending_commands(run).await
     }
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
-        self.now().await.store().taken(run, up_to).await
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+        self.now().await.store().acknowledge_commands(run, up_to).await
     }
     async fn mark(&self, run: &RunId, at: Option<Seq>) -> Result<Option<Mark>, StoreError> {
         self.now().await.store().mark(run, at).await
@@ -223,8 +223,8 @@ impl JournalStore for SharedJournal {
     ) -> Result<(), StoreError> {
         self.now().await.store().beat(run, fence, claim, expires).await
     }
-    async fn left(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
-        self.now().await.store().left(run, fence).await
+    async fn clear_presence(&mut self, run: &RunId, fence: u64) -> Result<(), StoreError> {
+        self.now().await.store().clear_presence(run, fence).await
     }
     async fn presence(&self, run: &RunId) -> Result<Option<Presence>, StoreError> {
         self.now().await.store().presence(run).await

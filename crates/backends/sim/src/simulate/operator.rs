@@ -46,7 +46,7 @@ const PATIENCE: u32 = 3;
 
 impl OperatorState {
     /// It is not held.
-    pub(crate) fn goes_on(&mut self) {
+    pub(crate) fn clear_hold(&mut self) {
         self.held = None;
     }
 
@@ -62,7 +62,7 @@ impl OperatorState {
     }
 
     /// Whether there is anything left that they could do.
-    pub(crate) fn can_help(&self) -> bool {
+    pub(crate) fn has_actions_left(&self) -> bool {
         self.acts < MOST_ACTS
     }
 
@@ -133,7 +133,7 @@ fn approvals(reason: &Reason) -> Vec<OperatorAction> {
 }
 
 /// Of each host that is off, that it is.
-pub(crate) fn confirmations(world: &SimulatedCluster) -> Vec<Command> {
+pub(crate) fn known_outcomes(world: &SimulatedCluster) -> Vec<Command> {
     let off = world.offs().filter_map(|host| {
         Some(Command::Confirm {
             host: HostName::new(host.clone()).ok()?,
@@ -145,7 +145,7 @@ pub(crate) fn confirmations(world: &SimulatedCluster) -> Vec<Command> {
 
 /// What can be said of calls of which nobody knows how they ended: that their host is off, or what is there.
 fn known(run: &Run, world: &SimulatedCluster) -> Vec<OperatorAction> {
-    let off: Vec<OperatorAction> = confirmations(world)
+    let off: Vec<OperatorAction> = known_outcomes(world)
         .into_iter()
         .map(OperatorAction::Say)
         .collect();

@@ -22,7 +22,7 @@ use stagger_engine::store::{JournalStore as _, StoreError};
 use stagger_engine::supervisor::{self, Identity, SuperviseError};
 
 use super::SimError;
-use super::driver::{ScenarioDriver, in_hand};
+use super::driver::{ScenarioDriver, units_in_progress};
 use super::ending::SimEnding;
 use super::journal::SharedJournal;
 use crate::backend::Sim;
@@ -124,7 +124,7 @@ impl ProcessContext<'_> {
                 process: NO_PROCESS + tries,
             };
             if self.scenario_driver.is_to_heal(self.sim) {
-                let in_hand = self.in_hand().await;
+                let in_hand = self.units_in_progress().await;
                 self.sim.world().heal(&in_hand);
             }
             match self.try_once(&who, &clock, health).await {
@@ -138,7 +138,9 @@ impl ProcessContext<'_> {
                 Err(ProcessEnd::Later(_)) if tries > MOST_TRIES => return Err(SimError::NoEnd),
                 Err(ProcessEnd::Later(error)) => {
                     if matches!(error, SuperviseError::Drive(DriveError::StrayCall { .. })) {
-                        self.scenario_driver.hears_of_strays(self.sim, &self.run).await;
+                        self.scenario_driver
+                            .record_reported_strays(self.sim, &self.run)
+                            .await;
                     }
                     clock.pause(PATIENCE).await;
                 }
@@ -146,9 +148,9 @@ impl ProcessContext<'_> {
         }
     }
 
-    async fn in_hand(&self) -> BTreeSet<UnitId> {
+    async fn units_in_progress(&self) -> BTreeSet<UnitId> {
         let run = supervisor::replay(&self.store, &self.run).await.ok();
-        run.as_ref().map(in_hand).unwrap_or_default()
+        run.as_ref().map(units_in_progress).unwrap_or_default()
     }
 
     fn is_locked(&self) -> bool {
@@ -187,7 +189,7 @@ impl ProcessContext<'_> {
         let started = if begun {
             let resumed = supervisor::resume(parts, who, &self.run).await;
             if resumed.is_ok() {
-                self.sim.world().carried_on();
+                self.sim.world().resume();
             }
             resumed
         } else {
@@ -293,7 +295,7 @@ impl ProcessState {
     }
 
     /// One more call is about to be made.
-    fn before_a_call(&self, now: u64) {
+    fn before_call(&self, now: u64) {
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         for (at, lasts, frozen) in &self.pauses {
             if *at == call {
@@ -328,7 +330,7 @@ impl ProcessClock {
     }
 
     /// Nothing goes on before the process does.
-    async fn awake(&self) {
+    async fn wait_until_resumed(&self) {
         loop {
             let until = self.health.paused_until.load(Ordering::Relaxed);
             let left = until.saturating_sub(self.passed());
@@ -340,7 +342,7 @@ impl ProcessClock {
     }
 
     /// What it is ahead of the cluster's, by now.
-    fn ahead(&self) -> SignedDuration {
+    fn clock_skew(&self) -> SignedDuration {
         let set = SignedDuration::from_secs(self.health.was_set_by(self.passed()));
         self.ahead.saturating_add(set)
     }
@@ -350,7 +352,7 @@ impl ProcessClock {
 impl Clock for ProcessClock {
     fn now(&self) -> Timestamp {
         let now = self.world.now();
-        now.saturating_add(self.ahead()).unwrap_or(now)
+        now.saturating_add(self.clock_skew()).unwrap_or(now)
     }
 
     async fn sleep_until(&self, until: Timestamp) {
@@ -363,7 +365,7 @@ impl Clock for ProcessClock {
         let frozen = Duration::from_millis(self.health.frozen.load(Ordering::Relaxed));
         // Long after 1970, so that a clock that is set back shows a time.
         let wall = wall + LONG_AFTER;
-        let wall = match self.ahead() {
+        let wall = match self.clock_skew() {
             forward if forward.is_positive() => wall + forward.unsigned_abs(),
             back => wall.saturating_sub(back.unsigned_abs()),
         };
@@ -373,13 +375,13 @@ impl Clock for ProcessClock {
         }
     }
 
-    fn up(&self) -> Duration {
+    fn uptime(&self) -> Duration {
         self.moment().up
     }
 
     async fn pause(&self, time: Duration) {
         self.world.pause(time).await;
-        self.awake().await;
+        self.wait_until_resumed().await;
     }
 }
 
@@ -408,7 +410,7 @@ impl ClusterLink {
             return Err(BackendError::transient(tried, "no route to the cluster"));
         }
         let answered = asked.await;
-        self.clock.awake().await;
+        self.clock.wait_until_resumed().await;
         if self.cut() {
             self.clock.pause(NO_ANSWER).await;
             return Err(BackendError::transient(tried, "no answer came").outcome_unknown());
@@ -452,8 +454,8 @@ impl Executor for ClusterLink {
     }
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
-        self.health.before_a_call(self.clock.passed());
-        self.clock.awake().await;
+        self.health.before_call(self.clock.passed());
+        self.clock.wait_until_resumed().await;
         self.through(&format!("call {}", call.key()), self.sim.perform(call, action))
             .await
     }

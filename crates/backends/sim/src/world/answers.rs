@@ -27,17 +27,17 @@ fn down(names: &[&str]) -> (Verdict, String) {
 
 impl SimulatedCluster {
     /// What is observed now is not so, and nothing shows it.
-    fn deceives(&self) -> bool {
-        self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { hidden: true, .. }))
+    fn is_deceptive(&self) -> bool {
+        self.has_fault(|fault| matches!(fault, InjectedFault::StalePgs { hidden: true, .. }))
     }
 
-    fn is_on(&self, which: impl Fn(&InjectedFault) -> bool) -> bool {
+    fn has_fault(&self, which: impl Fn(&InjectedFault) -> bool) -> bool {
         self.faults.iter().any(|state| state.on && which(&state.fault))
     }
 
     /// Whether nothing can be observed now.
     pub(crate) fn is_blind(&self) -> bool {
-        self.is_on(|fault| matches!(fault, InjectedFault::Blind { .. }))
+        self.has_fault(|fault| matches!(fault, InjectedFault::Blind { .. }))
     }
 
     /// Why the states of placement groups are not to be trusted, if that is known.
@@ -48,7 +48,7 @@ impl SimulatedCluster {
             Some("no manager is active")
         } else if self.elapsed() < self.blind_until {
             Some("the manager has just become active")
-        } else if self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { hidden: false, .. })) {
+        } else if self.has_fault(|fault| matches!(fault, InjectedFault::StalePgs { hidden: false, .. })) {
             Some("they are older than the map of OSDs")
         } else {
             None
@@ -72,11 +72,11 @@ impl SimulatedCluster {
         if let Some((as_it_was, snapshot)) = &self.shown_last
             && *as_it_was == as_it_is
         {
-            let (lies, now) = (self.deceives(), self.elapsed());
+            let (lies, now) = (self.is_deceptive(), self.elapsed());
             self.truth.observed_again(lies, now);
-            return Ok(snapshot.clone().observed_again(at));
+            return Ok(snapshot.clone().reobserved_at(at));
         }
-        let snapshot = self.anew(at, unknown)?;
+        let snapshot = self.fresh_observation(at, unknown)?;
         self.shown_last = Some((as_it_is, snapshot.clone()));
         Ok(snapshot)
     }
@@ -86,7 +86,11 @@ impl SimulatedCluster {
         self.shown_last.as_ref().map(|(_, snapshot)| snapshot.clone())
     }
 
-    fn anew(&mut self, at: Timestamp, unknown: Option<&'static str>) -> Result<Snapshot, ObserveError> {
+    fn fresh_observation(
+        &mut self,
+        at: Timestamp,
+        unknown: Option<&'static str>,
+    ) -> Result<Snapshot, ObserveError> {
         let mut units = Vec::with_capacity(self.daemons.len());
         let mut place = vec![Ix(0); self.daemons.len()];
         for (at, daemon) in self.daemons.iter().enumerate() {
@@ -158,7 +162,7 @@ impl SimulatedCluster {
             ),
         }));
         if self.drains() {
-            snapshot = snapshot.with_drained(self.seen_drained());
+            snapshot = snapshot.with_drained(self.drained_units());
         }
         if let Some(capacity) = self.capacity()? {
             snapshot = snapshot.with_capacity(capacity)?;
@@ -172,7 +176,7 @@ impl SimulatedCluster {
             let once = self.may_be_down_once_recovered(&places);
             snapshot = snapshot.with_recovered(once)?;
         }
-        let (lies, now) = (self.deceives(), self.elapsed());
+        let (lies, now) = (self.is_deceptive(), self.elapsed());
         self.truth.observed(said, lies, now);
         Ok(snapshot)
     }
@@ -241,7 +245,7 @@ impl SimulatedCluster {
                 (mds, format!("{mds_up} for {ranks} ranks")),
             ),
         ]);
-        let health = if self.is_on(|fault| matches!(fault, InjectedFault::Warning { .. })) {
+        let health = if self.has_fault(|fault| matches!(fault, InjectedFault::Warning { .. })) {
             (Verdict::No, "PG_NOT_DEEP_SCRUBBED".to_owned())
         } else {
             (Verdict::Yes, "no warning that is new".to_owned())
@@ -327,7 +331,8 @@ impl SimulatedCluster {
             InjectedFault::OracleNo { unit, .. } if state.on && set.contains(unit) => Some(unit.clone()),
             _ => None,
         });
-        let fooled = self.is_on(|fault| matches!(fault, InjectedFault::StalePgs { oracle_too: true, .. }));
+        let fooled =
+            self.has_fault(|fault| matches!(fault, InjectedFault::StalePgs { oracle_too: true, .. }));
         let answer = match says {
             Some(OracleFault::Gone) => {
                 self.truth.no_oracle();
@@ -345,7 +350,7 @@ impl SimulatedCluster {
                 });
             }
             Some(OracleFault::Yes) => {
-                self.truth.asked(set, true, false, now);
+                self.truth.record_oracle_answer(set, true, false, now);
                 return Ok(Answer::Yes);
             }
             None => match (refused, self.pgs_unknown().filter(|_| self.frozen.is_none())) {
@@ -356,7 +361,8 @@ impl SimulatedCluster {
                 (None, None) => self.true_answer(set, fooled),
             },
         };
-        self.truth.asked(set, answer == Answer::Yes, !fooled, now);
+        self.truth
+            .record_oracle_answer(set, answer == Answer::Yes, !fooled, now);
         Ok(answer)
     }
 

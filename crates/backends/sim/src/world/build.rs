@@ -238,7 +238,7 @@ impl SimulatedCluster {
         world.carried = copy
             .snapshot
             .capacity()
-            .and_then(|capacity| world.carried_by(capacity));
+            .and_then(|capacity| world.guest_hosts(capacity));
         world.count_down_at_first();
         world.copy = Some(CopiedState::new(Arc::clone(copy)));
         // The one that is active now, and not the first.
@@ -255,7 +255,7 @@ impl SimulatedCluster {
     }
 
     /// What its units carry that are hosts of guests.
-    fn carried_by(&self, capacity: &Capacity) -> Option<GuestHosts> {
+    fn guest_hosts(&self, capacity: &Capacity) -> Option<GuestHosts> {
         let units = capacity
             .hosts()
             .iter()

@@ -146,7 +146,7 @@ impl SimulatedCluster {
             .with_absent(before.absent().to_vec())
             .with_interruptions(before.interruptions().to_vec())
             .with_bystanders(before.bystanders().to_vec())
-            .with_drained(self.seen_drained())
+            .with_drained(self.drained_units())
             .with_terms(before.terms().clone());
         Ok(Some(match self.capacity()? {
             Some(capacity) => snapshot.with_capacity(capacity)?,
@@ -176,7 +176,7 @@ impl SimulatedCluster {
     }
 
     /// Whether a condition has come with what was done: by a step, or by what all units run.
-    fn has_come(&self, copy: &CopiedState, name: &ConditionName) -> bool {
+    fn is_established(&self, copy: &CopiedState, name: &ConditionName) -> bool {
         let by_step = copy.steps.get(name);
         let mut by_units = copy.of.comes_with.iter().filter(|(comes, _)| comes == name);
         by_step.is_some_and(|step| self.steps.contains(step))
@@ -225,7 +225,7 @@ impl SimulatedCluster {
     /// that was well is so while what it speaks of is; one that waits for the upgrade comes with it.
     fn copied_condition(&self, copy: &CopiedState, was: &Condition, unknown: Option<&str>) -> Condition {
         let name = was.name.as_str();
-        let (verdict, why) = if self.has_come(copy, &was.name) {
+        let (verdict, why) = if self.is_established(copy, &was.name) {
             (Verdict::Yes, "it has come with the change".to_owned())
         } else if let Some(found) = self.release_condition(name, was.verdict) {
             found

@@ -32,7 +32,7 @@ impl SimulatedCluster {
             let pool = &self.spec.pools[self.pgs[pg as usize].pool];
             let sources = self.complete(pg as usize).count();
             let group = &mut self.pgs[pg as usize];
-            if sources >= pool.k as usize || group.alone(shard) {
+            if sources >= pool.k as usize || group.is_last_shard(shard) {
                 group.missing[shard as usize] = false;
             } else {
                 again |= group.missing[shard as usize];
@@ -81,7 +81,7 @@ impl SimulatedCluster {
 
 impl PlacedPg {
     /// Whether a shard is the only one that there is: then nothing was written while it was away.
-    fn alone(&self, shard: u32) -> bool {
+    fn is_last_shard(&self, shard: u32) -> bool {
         let others = self.shards.iter().enumerate();
         others
             .filter(|(at, osd)| osd.is_some() && *at as u32 != shard)

@@ -91,7 +91,7 @@ impl SimulatedCluster {
         if self.effects.contains(&key) {
             return Ok(());
         }
-        let Some(why) = self.half_way(at, *phase, moves) else {
+        let Some(why) = self.interrupted_drain(at, *phase, moves) else {
             return Ok(());
         };
         if *phase != Phase::Leave {
@@ -100,7 +100,7 @@ impl SimulatedCluster {
         Err(BackendError::transient(format!("call {key}"), why))
     }
 
-    fn half_way(&mut self, unit: usize, phase: Phase, moves: &[Move]) -> Option<String> {
+    fn interrupted_drain(&mut self, unit: usize, phase: Phase, moves: &[Move]) -> Option<String> {
         let daemon = &self.daemons[unit];
         let id = daemon.id.clone();
         match phase {
@@ -111,7 +111,7 @@ impl SimulatedCluster {
                 return Some(format!("{id} does not answer: repair it first"));
             }
             Phase::Change => {
-                let who = self.has_come_to(unit)?;
+                let who = self.foreign_guest(unit)?;
                 return Some(format!("{id} is not out of service any more: {who} runs there"));
             }
             Phase::Enter => {}
@@ -214,7 +214,7 @@ impl SimulatedCluster {
     }
 
     /// The units that answer and are drained, as everybody sees it.
-    pub(crate) fn seen_drained(&self) -> impl Iterator<Item = Drained> {
+    pub(crate) fn drained_units(&self) -> impl Iterator<Item = Drained> {
         let all = self.daemons.iter().filter(|daemon| daemon.drained && daemon.up);
         all.map(|daemon| Drained {
             unit: daemon.id.clone(),

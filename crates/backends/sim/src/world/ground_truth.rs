@@ -114,7 +114,7 @@ impl GroundTruth {
     }
 
     /// The oracle was asked, and said so; `honest`: by the truth.
-    pub(crate) fn asked(&mut self, set: &[UnitId], yes: bool, honest: bool, now: u64) {
+    pub(crate) fn record_oracle_answer(&mut self, set: &[UnitId], yes: bool, honest: bool, now: u64) {
         if honest {
             self.judged(now);
         }
@@ -202,7 +202,7 @@ impl SimulatedCluster {
         let contradicted = self.contradicted(&id);
         let bad = bad(self);
         let at = self.elapsed() / 1000;
-        let seen_down = self.seen_down(&id);
+        let seen_down = self.was_observed_down(&id);
         // Excused is only what came after both judges had answered, and only as long as their word counts: a call that came late
         // within that is no other than one that came at once.
         let raced = bad.as_ref().is_some_and(|bad| {
@@ -245,7 +245,7 @@ impl SimulatedCluster {
     }
 
     /// A person asks the run for something.
-    pub(crate) fn asked(&mut self, command: &Command) {
+    pub(crate) fn record_command(&mut self, command: &Command) {
         self.watched.touched = true;
         match command {
             Command::Rollback | Command::Abort => self.truth.asked_back = true,
@@ -261,21 +261,21 @@ impl SimulatedCluster {
     /// others follow.
     pub(crate) fn note_going_back(&mut self, unit: usize) {
         let daemon = &self.daemons[unit];
-        let is_down = !daemon.up || self.came_up_just_now(&daemon.id);
+        let is_down = !daemon.up || self.recovered_during_rollback(&daemon.id);
         let failed = is_down && (daemon.change_failed || daemon.installed != daemon.first);
         self.daemons[unit].failed |= failed;
     }
 
     /// Whether it came up while it was being brought back.
-    fn came_up_just_now(&self, id: &UnitId) -> bool {
-        self.seen_down(id) && self.still_counts(self.truth.observed_at)
+    fn recovered_during_rollback(&self, id: &UnitId) -> bool {
+        self.was_observed_down(id) && self.still_counts(self.truth.observed_at)
     }
 
     /// Judges a unit's going back, right before it falls.
     pub(crate) fn judge_going_back(&mut self, unit: usize) {
         let daemon = &self.daemons[unit];
         let served = daemon.up && daemon.runs != daemon.first;
-        let is_too_late = self.came_up_just_now(&daemon.id);
+        let is_too_late = self.recovered_during_rollback(&daemon.id);
         if self.copy.is_some()
             || !served
             || self.truth.asked_back
@@ -294,7 +294,7 @@ impl SimulatedCluster {
 
     /// It was down when it was looked at. If it came up by itself since, that excuses whoever takes it for down, as long as the
     /// word of a judge counts.
-    fn seen_down(&self, id: &UnitId) -> bool {
+    fn was_observed_down(&self, id: &UnitId) -> bool {
         let said_down = self.truth.said_down.get(id).copied();
         !self.truth.said.serving.contains(id) || said_down.is_some_and(|said| self.still_counts(said))
     }

@@ -219,7 +219,7 @@ impl SimulatedCluster {
 
     /// A guest that somebody has started on a node while the run was at work. A visit looks at its node once more before it
     /// reboots it, as Ganeti's does, and refuses.
-    pub(crate) fn has_come_to(&self, unit: usize) -> Option<String> {
+    pub(crate) fn foreign_guest(&self, unit: usize) -> Option<String> {
         let carried = self.carried.as_ref()?;
         let mut here = carried.running_on(unit);
         let guest = here.find(|guest| self.started_by_others.contains(&guest.name))?;

@@ -44,7 +44,7 @@ impl SimulatedCluster {
         if self.copy.is_some() || !std::mem::take(&mut self.watched.touched) {
             return;
         }
-        let kept = self.kept_from_serving();
+        let kept = self.units_left_down();
         let now = self.now;
         let before = std::mem::take(&mut self.watched.kept);
         for (what, since) in &before {
@@ -119,7 +119,7 @@ impl SimulatedCluster {
         }) || self.is_off(self.daemons[unit].host)
     }
 
-    fn kept_from_serving(&self) -> Vec<String> {
+    fn units_left_down(&self) -> Vec<String> {
         if !self.daemons.iter().any(|daemon| daemon.ours_to_give_back) {
             return Vec::new();
         }
@@ -172,7 +172,7 @@ impl SimulatedCluster {
     }
 
     /// The units that the run has stopped and never asked to start again.
-    pub(crate) fn kept_out(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn stopped_units(&self) -> impl Iterator<Item = &str> {
         let all = self.daemons.iter().enumerate();
         let held = all.filter(|(at, daemon)| {
             self.copy.is_none() && self.is_held(*at) && !daemon.wanted && !daemon.drained

@@ -57,7 +57,7 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<PlacedPg> {
             best.extend(of.iter().map(|(domain, (_, osd))| (draw(1, *domain), *osd)));
             best.sort_unstable();
             if pool.sites > 0 {
-                best = by_turns(spec, &best);
+                best = interleave_sites(spec, &best);
             }
             let shards: Vec<_> = (0..pool.size as usize)
                 .map(|shard| best.get(shard).map(|(_, osd)| *osd))
@@ -74,7 +74,7 @@ pub(crate) fn place(spec: &SimSpec, is_out: &[bool]) -> Vec<PlacedPg> {
 }
 
 /// The best of each site, then the second of each, and so on.
-fn by_turns(spec: &SimSpec, best: &[(u64, u32)]) -> Vec<(u64, u32)> {
+fn interleave_sites(spec: &SimSpec, best: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let mut taken: BTreeMap<Option<u32>, u32> = BTreeMap::new();
     let mut turns: Vec<(u32, (u64, u32))> = best
         .iter()

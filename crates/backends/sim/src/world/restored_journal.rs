@@ -35,7 +35,7 @@ impl SimulatedCluster {
 
     /// A call was on its way when the journal was put back to before it: what it does is lost as if it had been done by then.
     /// Whoever takes the lock next has to be told, and nobody who has taken it since.
-    pub(crate) fn begun_by_what_is_lost(&mut self, unit: usize, call: &Call) {
+    pub(crate) fn record_lost_call(&mut self, unit: usize, call: &Call) {
         self.daemons[unit].ours_to_give_back = false;
         if call.fence == self.fence {
             self.begun = JournalState::Forgotten;
@@ -43,7 +43,7 @@ impl SimulatedCluster {
     }
 
     /// Whether the journal knows nothing of that call any more.
-    pub(crate) fn has_lost(&self, call: &Call) -> bool {
+    pub(crate) fn is_lost(&self, call: &Call) -> bool {
         let mut lost = self.lost.iter();
         lost.any(|(fence, after)| call.announced <= *fence && call.seq > *after)
     }
@@ -56,7 +56,7 @@ impl SimulatedCluster {
     }
 
     /// Somebody carries the run on: of what its journal has lost the cluster must have told.
-    pub(crate) fn carried_on(&mut self) {
+    pub(crate) fn resume(&mut self) {
         if std::mem::take(&mut self.begun) == JournalState::Forgotten {
             let at = self.elapsed() / 1000;
             let text = format!("at {at} s, the journal has lost what was started, and did not report it");
@@ -112,11 +112,11 @@ mod tests {
     fn what_the_journal_knows_of_is_to_be_given_back() {
         let mut world = world();
         stopped(&mut world, 5);
-        assert_eq!(world.kept_out().collect::<Vec<_>>(), ["mgr.a"]);
+        assert_eq!(world.stopped_units().collect::<Vec<_>>(), ["mgr.a"]);
         world.journal_lost(5);
-        assert_eq!(world.kept_out().count(), 1, "it is the last that was left");
+        assert_eq!(world.stopped_units().count(), 1, "it is the last that was left");
         world.journal_lost(4);
-        assert_eq!(world.kept_out().count(), 0, "nothing tells of it any more");
+        assert_eq!(world.stopped_units().count(), 0, "nothing tells of it any more");
     }
 
     #[test]
@@ -130,8 +130,8 @@ mod tests {
             if !is_there {
                 stopped(&mut world, 5);
             }
-            assert_eq!(world.kept_out().count(), 0, "{is_there}");
-            world.carried_on();
+            assert_eq!(world.stopped_units().count(), 0, "{is_there}");
+            world.resume();
             assert_eq!(world.truth().untold.len(), 1, "{is_there}");
         }
     }
@@ -143,10 +143,10 @@ mod tests {
         stopped(&mut world, 9);
         world.fence = 2;
         world.told_behind();
-        world.carried_on();
+        world.resume();
         // What whoever followed has written is all there.
         world.journal_lost(7);
-        world.carried_on();
+        world.resume();
         assert_eq!(world.truth().untold, Vec::<String>::new());
     }
 }

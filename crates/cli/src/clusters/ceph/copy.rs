@@ -1,4 +1,4 @@
-//! From what a Ceph cluster says to what the simulator has to know of it.
+//! Converts a Ceph cluster's facts into the simulator's input.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the hosts of a Ceph are asked before a reboot of them is planned.
+//! Queries to the hosts of a Ceph cluster before a reboot is planned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 /// The hosts that may be meant: those that are named, or all that carry a daemon.
-pub(super) fn meant(
+pub(super) fn candidate_hosts(
     facts: &CephFacts,
     daemons: &Snapshot,
     select: &Select,
@@ -96,7 +96,7 @@ pub(super) async fn ask(
         is_empty.then(|| CliError::new(Exit::No, why)).map_or(Ok(()), Err)
     };
     if let Some(since) = asked.since {
-        let boots = reboot::ask::boots(settings, hosts.clone()).await;
+        let boots = reboot::host_queries::boots(settings, hosts.clone()).await;
         let journals = journals.ok_or_else(|| {
             CliError::usage("--since reads journals of earlier runs, and there is no place for journals")
                 .hint("--state names a folder")
@@ -109,9 +109,9 @@ pub(super) async fn ask(
         )?;
     }
     if let Some(least) = asked.up_for {
-        let uptimes = reboot::ask::uptimes(settings, hosts.clone()).await;
+        let uptimes = reboot::host_queries::uptimes(settings, hosts.clone()).await;
         let is_old = |uptime: &Duration| uptime.as_secs() >= least.0;
-        hosts = told_of(hosts, &uptimes, is_old, |host, why| {
+        hosts = hosts_with_answer(hosts, &uptimes, is_old, |host, why| {
             CliError::new(
                 Exit::Unreachable,
                 format!("for how long {host} has been up could not be found out: {why}"),
@@ -125,22 +125,22 @@ pub(super) async fn ask(
     }
     if let Some(command) = &asked.needs_reboot {
         let answers = if command.is_empty() {
-            reboot::ask::needed(settings, hosts.clone()).await
+            reboot::host_queries::reboots_needed(settings, hosts.clone()).await
         } else {
             by_command(settings, command, hosts.clone()).await?
         };
-        hosts = told_of(hosts, &answers, |needs| *needs, unknown)?;
+        hosts = hosts_with_answer(hosts, &answers, |needs| *needs, unknown)?;
         nobody(&hosts, "none of the selected hosts needs a reboot".to_owned())?;
     }
     Ok(CephRebootGoal {
-        boots: Some(reboot::ask::boots(settings, hosts.clone()).await),
+        boots: Some(reboot::host_queries::boots(settings, hosts.clone()).await),
         only: is_narrowed.then_some(hosts),
         task: HostTask::default(),
     })
 }
 
 /// Those of the hosts whose answer is of the right sort. One that did not answer is an error.
-fn told_of<T>(
+fn hosts_with_answer<T>(
     hosts: BTreeSet<String>,
     answers: &BTreeMap<String, Fact<T>>,
     is_meant: impl Fn(&T) -> bool,
@@ -210,7 +210,7 @@ async fn by_command(
         )
         .hint("name {host} in the command: --needs-reboot 'ssh {host} test -e /var/run/reboot-required'"));
     }
-    Ok(reboot::ask::needed_by(shell, command, hosts).await)
+    Ok(reboot::host_queries::reboots_needed_by(shell, command, hosts).await)
 }
 
 fn unknown(host: &str, why: &str) -> CliError {

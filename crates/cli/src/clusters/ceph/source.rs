@@ -1,4 +1,4 @@
-//! Which Ceph the command line names, and how it is reached.
+//! The Ceph cluster that the command line names, and the way to reach it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use stagger_ceph::translate::HealthPolicy;
 use stagger_core::model::ClusterName;
 use stagger_engine::database::StoreLocation;
 use stagger_engine::inventory::Inventory;
-use stagger_engine::life::hostname;
+use stagger_engine::liveness::hostname;
 use stagger_risks::{Questions, System, ceph};
 use stagger_rook::api::access::{Programs, access};
 use stagger_rook::client;
@@ -28,8 +28,8 @@ use crate::config::{self, Config};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::risks::known;
-use crate::state::place;
+use crate::risks::load_risks;
+use crate::state::store_location;
 
 impl ClusterHandle<CephSystem> {
     /// What the command line names, of a command that is for a Ceph alone.
@@ -38,7 +38,7 @@ impl ClusterHandle<CephSystem> {
             return Self::of_rook(cli, &from.on).await;
         }
         match &from.from {
-            None => Self::of_config(config::read(cli)?, place(cli).ok()),
+            None => Self::of_config(config::read(cli)?, store_location(cli).ok()),
             Some(folder) if folder.is_dir() => Self::in_folder(cli, folder),
             Some(file) => {
                 let inventory = read_inventory(file)?;
@@ -49,7 +49,7 @@ impl ClusterHandle<CephSystem> {
                         inventory.system
                     )));
                 }
-                Self::recorded(cli, file, &inventory)
+                Self::from_inventory(cli, file, &inventory)
             }
         }
     }
@@ -77,17 +77,17 @@ impl ClusterHandle<CephSystem> {
     }
 
     /// An inventory that was read from that file.
-    pub(in crate::clusters) fn recorded(
+    pub(in crate::clusters) fn from_inventory(
         cli: &Cli,
         file: &Path,
         inventory: &Inventory,
     ) -> Result<Self, CliError> {
-        let source = CephSource::recorded(inventory, file).map_err(|error| unusable(file, &error))?;
+        let source = CephSource::from_inventory(inventory, file).map_err(|error| unusable(file, &error))?;
         Self::of_answers(cli, source, inventory.cluster.clone())
     }
 
     /// The Ceph that the `ceph` program of this machine reaches, by no configuration.
-    pub(crate) fn by_the_usual_way(name: &str) -> Result<Self, CliError> {
+    pub(crate) fn by_default_program(name: &str) -> Result<Self, CliError> {
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let settings = settings_of(name, None)?;
         let source = live(&settings, settings.cluster.access());
@@ -101,7 +101,7 @@ impl ClusterHandle<CephSystem> {
             Some(given) => given.clone(),
             None => client.default_namespace().to_owned(),
         };
-        let name = client::name_of_cluster(&client, &namespace).await?;
+        let name = client::cluster_name(&client, &namespace).await?;
         let name = ClusterName::new(name).map_err(|error| CliError::usage(error.to_string()))?;
         let config = config_named(cli)?;
         let settings = settings_of(name, config.as_ref())?;
@@ -157,10 +157,10 @@ impl ClusterHandle<CephSystem> {
 
 /// Of the monitors' configuration what known risks ask for, and no more.
 fn settings_of_risks(files: &[PathBuf], answer: &[u8]) -> Option<Value> {
-    let known = match known(files) {
+    let known = match load_risks(files) {
         Ok(known) => known,
         Err(error) => {
-            print::talk(&format!(
+            print::status_line(&format!(
                 "warning: no settings are saved for known risks: {}",
                 error.message
             ));

@@ -1,4 +1,4 @@
-//! What the flags of a reboot come to.
+//! The goal that the flags of a reboot give.
 
 use std::collections::BTreeMap;
 

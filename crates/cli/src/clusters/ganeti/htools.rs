@@ -1,4 +1,5 @@
-//! A Ganeti as `hroller` reads it: its text format, a request to an allocator, a folder of RAPI bodies; asked by luxi, or by RAPI.
+//! A Ganeti cluster as `hroller` reads it: its text format, a request to an allocator, a folder of RAPI
+//! bodies; over luxi, or over RAPI.
 
 use std::path::Path;
 
@@ -85,10 +86,10 @@ pub(crate) async fn cluster_at(
         settings
     } else {
         let mut settings =
-            GanetiSettings::to_look_at(address).map_err(|error| CliError::usage(error.to_string()))?;
+            GanetiSettings::read_only(address).map_err(|error| CliError::usage(error.to_string()))?;
         if any_certificate && !address.starts_with("http://") {
             let fingerprint = presented_fingerprint(address).await?;
-            print::talk(&format!(
+            print::status_line(&format!(
                 "stagger: unsafe: any certificate of {address} is accepted; this one's fingerprint is {fingerprint}"
             ));
             settings.cluster.fingerprint = Some(fingerprint);

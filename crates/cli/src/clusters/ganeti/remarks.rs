@@ -1,4 +1,4 @@
-//! What is to be known of a Ganeti beside a plan for it.
+//! Remarks on a Ganeti cluster beside a plan for it.
 
 use stagger_ganeti::config::{RebootMethod, Visits};
 use stagger_ganeti::downtime::downtimes;
@@ -81,7 +81,7 @@ fn of_leftovers(left: &GanetiLeftovers) -> impl Iterator<Item = String> {
         format!(
             "{} has notes of {}{since}: it is not touched; `stagger ganeti recover {}` cleans up",
             visit.node,
-            visit.notes.whose(),
+            visit.notes.owner_text(),
             visit.node
         )
     })

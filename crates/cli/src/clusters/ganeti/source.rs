@@ -1,4 +1,4 @@
-//! Which Ganeti the command line names, and how it is reached.
+//! The Ganeti cluster that the command line names, and the way to reach it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -71,7 +71,7 @@ impl<'a> ClusterHandle<GanetiSystem<'a>> {
     }
 
     /// An inventory that was read from that file.
-    pub(in crate::clusters) fn recorded(
+    pub(in crate::clusters) fn from_inventory(
         cli: &'a Cli,
         path: &Path,
         inventory: &Inventory,

@@ -1,5 +1,5 @@
-//! The command line of Ganeti's hroller: long options that may be cut where they stay unique, short ones that stand
-//! together, arguments anywhere, and its own words for what is wrong.
+//! The command line of Ganeti's hroller: long options that may be abbreviated, grouped short ones, arguments
+//! anywhere, and its own error messages.
 
 use std::fmt::Write as _;
 
@@ -252,7 +252,7 @@ pub(super) fn read(words: &[String]) -> Result<ParsedArgs, String> {
                 [] => {
                     let _ = writeln!(unknown, "unrecognized option `{word}'");
                 }
-                [option] => one(option, &named, value, false, &mut rest, &mut read, &mut errors),
+                [option] => take_option(option, &named, value, false, &mut rest, &mut read, &mut errors),
                 several => {
                     let _ = writeln!(errors, "option `{named}' is ambiguous; could be one of:");
                     errors += &table(several.iter().copied());
@@ -271,7 +271,7 @@ pub(super) fn read(words: &[String]) -> Result<ParsedArgs, String> {
                 }
                 Some(option) => {
                     let value = (takes_more && !glued.is_empty()).then(|| glued.to_owned());
-                    one(option, &named, value, true, &mut rest, &mut read, &mut errors);
+                    take_option(option, &named, value, true, &mut rest, &mut read, &mut errors);
                 }
             }
             if !takes_more && !glued.is_empty() {
@@ -299,7 +299,7 @@ fn called(name: &str) -> Vec<&'static Opt> {
 }
 
 /// Takes an option with its value, which may be the next word.
-fn one(
+fn take_option(
     option: &Opt,
     named: &str,
     value: Option<String>,

@@ -1,7 +1,8 @@
-//! `hroller` under its own name, and `stagger hroller --compat=strict`: the answers, messages and exit codes of Ganeti's.
+//! `hroller` under its own name, and `stagger hroller --compat=strict`: the answers, messages and exit codes
+//! of Ganeti's.
 //!
-//! What is unsafe in an answer, and what stands in the way of one, is told beside it on stderr, in lines that begin with
-//! `stagger:`; not with `--no-warn`.
+//! What is unsafe in an answer, and what prevents one, is reported beside it on stderr, in lines that begin
+//! with `stagger:`; not with `--no-warn`.
 
 use std::path::Path;
 
@@ -55,7 +56,7 @@ impl Request {
         words.retain(|word| word != "--no-warn");
         let no_warn = words.len() < before;
         let ParsedArgs { given, arguments } = getopt::read(&words).map_err(|errors| {
-            print::talk(&format!(
+            print::status_line(&format!(
                 "Command line error: {errors}\n{}",
                 getopt::usage().trim_end()
             ));
@@ -71,7 +72,7 @@ impl Request {
             match flag {
                 Flag::Version | Flag::Help | Flag::HelpCompletion => asked.push(flag),
                 flag => request.take(flag, value).map_err(|why| {
-                    print::talk(&format!("Error while parsing command line arguments:\n{why}"));
+                    print::status_line(&format!("Error while parsing command line arguments:\n{why}"));
                     ExitCode(NO)
                 })?,
             }
@@ -85,7 +86,7 @@ impl Request {
         } else {
             return Ok(request);
         };
-        print::out(text.trim_end());
+        print::data_line(text.trim_end());
         Err(ExitCode(0))
     }
 
@@ -226,10 +227,10 @@ fn memory_of(given: &str) -> Result<u64, String> {
 
 /// Answers, and gives the exit code.
 pub(crate) async fn hroller(cli: Option<&Cli>, request: &Request) -> u8 {
-    match answered(cli, request).await {
+    match answer_request(cli, request).await {
         Ok(()) => 0,
         Err((why, causes)) => {
-            print::talk(&format!("Error: {why}"));
+            print::status_line(&format!("Error: {why}"));
             beside(request, &causes);
             NO
         }
@@ -240,14 +241,14 @@ pub(crate) async fn hroller(cli: Option<&Cli>, request: &Request) -> u8 {
 fn beside(request: &Request, sentences: &[String]) {
     if !request.no_warn {
         for sentence in sentences {
-            print::talk(&format!("stagger: {sentence}"));
+            print::status_line(&format!("stagger: {sentence}"));
         }
     }
 }
 
 type Refused = (String, Vec<String>);
 
-async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
+async fn answer_request(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
     if !request.arguments.is_empty() {
         return Err(("This program doesn't take any arguments.".to_owned(), Vec::new()));
     }
@@ -265,30 +266,31 @@ async fn answered(cli: Option<&Cli>, request: &Request) -> Result<(), Refused> {
         && let Some(missing) = missing(&cluster)
     {
         // It ends with an empty line.
-        print::talk(&format!("Warning: {missing}\n"));
+        print::status_line(&format!("Warning: {missing}\n"));
     }
     let question = StrictInput::new(&cluster, &request.options).map_err(said)?;
     if let Some(warning) = question.warning() {
-        print::talk(&format!("Warning: {warning}"));
+        print::status_line(&format!("Warning: {warning}"));
     }
     let question = question.with_offline().map_err(said)?;
     if let Some(save) = &request.save {
         let file = format!("{save}.original");
-        std::fs::write(&file, saved(&cluster)).map_err(|error| (unopened(&file, &error), Vec::new()))?;
-        print::talk(&format!(
+        std::fs::write(&file, saved(&cluster))
+            .map_err(|error| (open_error_text(&file, &error), Vec::new()))?;
+        print::status_line(&format!(
             "The cluster state before hroller run has been written to file '{file}'"
         ));
     }
     let colouring = question.colouring().map_err(said)?;
     if request.verbose > 2 {
-        print::out(&format!("Node Graph: {}", colouring.graph()));
+        print::data_line(&format!("Node Graph: {}", colouring.graph()));
     }
     let groups = colouring.groups().map_err(said)?;
     if request.verbose > 1 {
-        print::out(&colouring.statistics());
+        print::data_line(&colouring.statistics());
     }
     for line in lines(&groups, request.shown) {
-        print::out(&line);
+        print::data_line(&line);
     }
     let dangers: Vec<String> = colouring
         .dangers(&groups)
@@ -318,8 +320,9 @@ async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<GanetiCluster, 
         let (why, _) = aborting(error.message);
         (why, error.causes.into_iter().chain(error.hints).collect())
     };
-    let content =
-        |file: &String| std::fs::read_to_string(file).map_err(|error| aborting(unopened(file, &error)));
+    let content = |file: &String| {
+        std::fs::read_to_string(file).map_err(|error| aborting(open_error_text(file, &error)))
+    };
     let own = *kvm_node_memory;
     if let Some(address) = master {
         return match address.strip_prefix("file://") {
@@ -346,7 +349,7 @@ async fn cluster(cli: Option<&Cli>, request: &Request) -> Result<GanetiCluster, 
 }
 
 /// Why a file could not be opened, as Haskell's runtime says it.
-fn unopened(file: &str, error: &std::io::Error) -> String {
+fn open_error_text(file: &str, error: &std::io::Error) -> String {
     use std::io::ErrorKind;
     let why = match error.kind() {
         ErrorKind::NotFound => "does not exist (No such file or directory)",

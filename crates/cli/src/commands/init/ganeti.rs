@@ -1,4 +1,5 @@
-//! A first configuration of a Ganeti: from its address, or from what Ganeti itself keeps on each of its nodes.
+//! A first configuration of a Ganeti: from its address, or from the files that Ganeti keeps on each of its
+//! nodes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -68,7 +69,7 @@ fn node(data: &Path) -> Option<Node> {
 }
 
 /// The master, if that is another node than this host.
-fn elsewhere(node: Option<&Node>, host: &str) -> Option<String> {
+fn other_master(node: Option<&Node>, host: &str) -> Option<String> {
     let master = node?.master.clone()?;
     (!same_host(&master, host)).then_some(master)
 }
@@ -176,7 +177,7 @@ pub(super) fn configuration(found: &FoundGaneti) -> String {
 }
 
 /// What became of the password of RAPI's user, in words.
-fn of_the_password(found: &FoundGaneti, password: Option<&Password>) -> String {
+fn password_text(found: &FoundGaneti, password: Option<&Password>) -> String {
     let user = found.user.as_deref().unwrap_or(OURS);
     let missing = format!("note: {PASSWORD} is missing: put the password of {user} there, with `chmod 600`");
     match password {
@@ -192,7 +193,7 @@ fn of_the_password(found: &FoundGaneti, password: Option<&Password>) -> String {
 }
 
 /// Whether root reaches a node by that command, in words.
-async fn reaches(ssh: &str, node: &str) -> String {
+async fn ssh_result(ssh: &str, node: &str) -> String {
     let asked = tokio::process::Command::new("sh")
         .args(["-c", &format!("{ssh} root@{node} true")])
         .stdin(std::process::Stdio::null())
@@ -220,7 +221,7 @@ pub(crate) async fn init(cli: &Cli, args: &GanetiInitArgs) -> Result<Exit, CliEr
         );
     }
     // RAPI reads that of the master, and `redist-conf` would write it over the others.
-    if let Some(master) = elsewhere(node(Path::new(DATA)).as_ref(), &Identity::of_this_process().host)
+    if let Some(master) = other_master(node(Path::new(DATA)).as_ref(), &Identity::current_process().host)
         .filter(|_| args.make_user)
     {
         return Err(CliError::usage(format!(
@@ -238,11 +239,11 @@ pub(crate) async fn init(cli: &Cli, args: &GanetiInitArgs) -> Result<Exit, CliEr
     }
     let file = args.out.clone().unwrap_or_else(|| PathBuf::from("stagger.toml"));
     write_new(&file, &configuration(&found))?;
-    print::talk(&format!("wrote {}", file.display()));
-    print::talk(&of_the_password(&found, password.as_ref()));
+    print::status_line(&format!("wrote {}", file.display()));
+    print::status_line(&password_text(&found, password.as_ref()));
     if let Some(ssh) = &found.ssh {
         for node in &found.addresses {
-            print::talk(&reaches(ssh, node).await);
+            print::status_line(&ssh_result(ssh, node).await);
         }
     }
     let checked = Cli {
@@ -276,11 +277,14 @@ mod tests {
         assert_eq!(known.cluster, "gnt.example.org");
         assert_eq!(known.candidates, ["n1.example.org", "n2.example.org"]);
         // Who the master is need not be known; where it is, another node is not taken for it.
-        assert_eq!(elsewhere(Some(&known), "n2"), None);
+        assert_eq!(other_master(Some(&known), "n2"), None);
         std::fs::write(data.path().join("ssconf_master_node"), "n1.example.org\n").unwrap();
         let known = node(data.path());
-        assert_eq!(elsewhere(known.as_ref(), "n2").as_deref(), Some("n1.example.org"));
-        assert_eq!(elsewhere(known.as_ref(), "n1"), None);
-        assert_eq!(elsewhere(None, "n1"), None);
+        assert_eq!(
+            other_master(known.as_ref(), "n2").as_deref(),
+            Some("n1.example.org")
+        );
+        assert_eq!(other_master(known.as_ref(), "n1"), None);
+        assert_eq!(other_master(None, "n1"), None);
     }
 }

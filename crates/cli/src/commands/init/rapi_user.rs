@@ -1,4 +1,4 @@
-//! The user as whom RAPI is asked, on a node: the one that Ganeti has, or a new one.
+//! The RAPI user, on a node: the existing one, or a new one.
 
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};

@@ -30,7 +30,7 @@ pub(super) fn read(folder: &Path, layout: Option<Layout>) -> Result<Ordered, Cli
     let layout = layout.unwrap_or_else(|| Layout::of(&paths));
     let mut ordered = order(layout, &files);
     if ordered.migrations.is_empty() {
-        return Err(none(folder, layout, &files));
+        return Err(no_migrations(folder, layout, &files));
     }
     for migration in &mut ordered.migrations {
         migration.file = if metadata.is_file() {
@@ -83,7 +83,7 @@ fn failed(path: &Path, error: &std::io::Error) -> CliError {
     CliError::usage(format!("read the migrations of {}: {error}", path.display()))
 }
 
-fn none(folder: &Path, layout: Layout, files: &BTreeMap<String, String>) -> CliError {
+fn no_migrations(folder: &Path, layout: Layout, files: &BTreeMap<String, String>) -> CliError {
     let folder = folder.display();
     let any = |extension: &str| {
         files

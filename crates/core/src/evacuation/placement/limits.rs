@@ -1,7 +1,7 @@
-//! What guests ask of their hosts, as budgets that the solver of waves takes.
+//! The guests' requirements on hosts, as budgets for the solver.
 //!
-//! Where each guest goes to its standby, these say all. Where guests may go anywhere, they say how much all of
-//! them take together, and whether it can be arranged is found out when they are placed.
+//! Where each guest goes to its standby, the budgets are exact. Where guests may go anywhere, the budgets
+//! limit their total, and the placement decides whether it can be done.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(crate) struct HostBudget {
     pub(crate) members: Vec<(u32, u32)>,
     /// How much may be down together.
     pub(crate) most: u32,
-    /// The same without what the solver cannot say exactly: nothing that is possible breaks it, so that a
-    /// bound below which nobody can go may rest on it.
+    /// A relaxation without what the solver cannot express exactly. Every feasible placement satisfies it, so
+    /// a lower bound may rest on it.
     pub(crate) loose: Option<(Vec<(u32, u32)>, u32)>,
     /// Why it is there.
     pub(crate) why: Reason,
@@ -37,7 +37,7 @@ pub(super) fn limits(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBud
     let local = places(capacity, hosts);
     let mut found = Vec::new();
     for standby in (0..capacity.hosts().len() as u32).filter(|host| !world.down[*host as usize]) {
-        let from = comes_to(world, &local, standby);
+        let from = sent_to_standby(world, &local, standby);
         if from.is_empty() {
             continue;
         }
@@ -56,7 +56,7 @@ pub(super) fn standbys_apart(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec
     let local = places(world.capacity, hosts);
     (0..world.capacity.hosts().len() as u32)
         .filter(|host| !world.down[*host as usize])
-        .filter_map(|standby| shared(world.capacity, standby, &comes_to(world, &local, standby)))
+        .filter_map(|standby| shared(world.capacity, standby, &sent_to_standby(world, &local, standby)))
         .collect()
 }
 
@@ -86,9 +86,9 @@ fn places(capacity: &Capacity, hosts: &[u32]) -> Vec<Option<u32>> {
 }
 
 /// What the hosts to be visited would send to a standby.
-fn comes_to(world: &PlacementContext<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
+fn sent_to_standby(world: &PlacementContext<'_>, local: &[Option<u32>], standby: u32) -> Vec<(u32, From)> {
     let mut from: BTreeMap<u32, From> = BTreeMap::new();
-    for guest in world.capacity.behind(standby) {
+    for guest in world.capacity.guests_with_standby(standby) {
         let turn = world.turn(*guest);
         let guest = world.capacity.guest(*guest);
         let (GuestHandling::ToStandby, Some(at)) = (turn, local[guest.host as usize]) else {
@@ -132,7 +132,7 @@ fn memory(
     let members = from.iter().map(|(at, from)| {
         let cost = match cost(*at, from) {
             _ if from.memory > free.max(0) => limit + 1,
-            // Alone it may use up what is kept.
+            // A single host may use up the reserve.
             cost if spends => cost.clamp(1, limit),
             cost => cost,
         };
@@ -199,7 +199,7 @@ fn pools(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBudget> {
             .filter(|(_, host)| capacity.host(*host).pool == pool)
             .collect();
         let floats = |host: u32| {
-            let guests = capacity.on(host).iter().copied();
+            let guests = capacity.guests_on(host).iter().copied();
             guests.filter(|guest| {
                 matches!(
                     world.turn(*guest),
@@ -252,7 +252,7 @@ fn pools(world: &PlacementContext<'_>, hosts: &[u32]) -> Vec<HostBudget> {
                         .sum();
                     let to_standbys: i64 = if resource == 0 {
                         capacity
-                            .on(*host)
+                            .guests_on(*host)
                             .iter()
                             .filter(|guest| world.turn(**guest) == GuestHandling::ToStandby)
                             .map(|guest| capacity.guest(*guest))

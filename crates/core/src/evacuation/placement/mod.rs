@@ -1,10 +1,12 @@
-//! Where guests go while their hosts are down, and which hosts can be emptied together.
+//! Placement of guests while their hosts are down, and which hosts can be emptied together.
 //!
-//! 1. [`limits`]: what guests ask of hosts becomes budgets, so that the solver of waves knows of it.
-//! 2. [`wave`]: the guests of one wave get their places, balanced, or a host is named that cannot be emptied.
-//! 3. [`partition`]: hosts that had to leave their wave are put elsewhere, and the waves are made fewer.
+//! 1. [`limits`]: the guests' requirements become budgets for the solver.
+//! 2. [`wave`]: the guests of one wave get their destinations, balanced, or a host is named that cannot be
+//!    emptied.
+//! 3. [`partition`]: hosts that had to leave their wave are placed elsewhere, and the number of waves is
+//!    reduced.
 //!
-//! Each wave begins from the world as it was observed: what was moved is moved back when its host is back.
+//! Each wave starts from the observed state: moves are undone when their host is back.
 
 mod limits;
 mod partition;
@@ -85,7 +87,7 @@ impl<'a> PlacementContext<'a> {
         self.moving.evacuate == Evacuate::Everything
             || hosts
                 .iter()
-                .flat_map(|host| self.capacity.on(*host))
+                .flat_map(|host| self.capacity.guests_on(*host))
                 .any(|guest| {
                     matches!(
                         self.turn(*guest),

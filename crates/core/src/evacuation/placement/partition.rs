@@ -1,4 +1,4 @@
-//! Waves whose guests all have a place, as few as are found.
+//! Waves whose guests all have a destination, as few as can be found.
 
 use std::collections::BTreeSet;
 
@@ -42,15 +42,15 @@ pub(crate) struct Partition<'a> {
 
 impl Partition<'_> {
     fn place(&self, wave: &[u32]) -> Result<Vec<Migration>, PlacementFailure> {
-        place(self.world, &self.named(wave))
+        place(self.world, &self.host_numbers(wave))
     }
 
-    fn named(&self, wave: &[u32]) -> Vec<u32> {
+    fn host_numbers(&self, wave: &[u32]) -> Vec<u32> {
         wave.iter().map(|at| self.hosts[*at as usize]).collect()
     }
 
     /// Places waves as they are; `None` if one of them cannot be.
-    pub(crate) fn as_they_are(&self, waves: &[Vec<u32>]) -> Option<Vec<WavePlacement>> {
+    pub(crate) fn place_waves(&self, waves: &[Vec<u32>]) -> Option<Vec<WavePlacement>> {
         let place = |wave: &Vec<u32>| {
             let migrations = self.place(wave).ok()?;
             let mut hosts = wave.clone();
@@ -60,8 +60,8 @@ impl Partition<'_> {
         waves.iter().map(place).collect()
     }
 
-    /// Places what can be of a wave: what can, and what is left over. A host that is alone and cannot be
-    /// emptied comes with the reason.
+    /// Places the largest part of a wave that fits; returns that part and the remaining hosts. A single host
+    /// that cannot be emptied is returned with the reason.
     pub(crate) fn cut(&self, wave: &[u32]) -> (Option<WavePlacement>, Vec<u32>, Option<(u32, Reason)>) {
         let mut kept = wave.to_vec();
         kept.sort_unstable();
@@ -132,7 +132,7 @@ impl Partition<'_> {
         let host = self.hosts[at as usize];
         let capacity = self.world.capacity;
         capacity
-            .on(host)
+            .guests_on(host)
             .iter()
             .map(|guest| capacity.guest(*guest).takes[0])
             .sum()
@@ -177,7 +177,7 @@ impl Partition<'_> {
     }
 
     /// A wave without one of its hosts.
-    fn without(&self, wave: &WavePlacement, host: u32) -> WavePlacement {
+    fn without_host(&self, wave: &WavePlacement, host: u32) -> WavePlacement {
         let hosts: Vec<u32> = wave
             .hosts
             .iter()
@@ -185,7 +185,7 @@ impl Partition<'_> {
             .filter(|other| *other != host)
             .collect();
         let migrations = self.place(&hosts);
-        let named = self.named(&hosts);
+        let named = self.host_numbers(&hosts);
         WavePlacement {
             // A part of what fits fits, with the moves that it had.
             migrations: migrations.unwrap_or_else(|_| self.world.of(&wave.migrations, &named)),
@@ -245,7 +245,7 @@ impl Partition<'_> {
                 if !spend(budget) {
                     return false;
                 }
-                let Some(exchanged) = self.with(&self.without(&waves[at], out), at, host) else {
+                let Some(exchanged) = self.with(&self.without_host(&waves[at], out), at, host) else {
                     continue;
                 };
                 for third in (0..waves.len()).filter(|third| *third != at) {
@@ -328,12 +328,12 @@ impl Partition<'_> {
         Some(waves)
     }
 
-    /// Places the guests anew so that hosts soon to be visited have none of others: on those that have been
-    /// visited by then or never are, before those of far waves, before those of the next.
-    pub(crate) fn ahead(&self, waves: Vec<WavePlacement>) -> Vec<WavePlacement> {
+    /// Moves guests away from hosts that are visited soon. Preferred destinations are hosts already visited
+    /// or not visited at all, then hosts of far waves, then those of the next wave.
+    pub(crate) fn place_ahead(&self, waves: Vec<WavePlacement>) -> Vec<WavePlacement> {
         let mut wave_of: Vec<Option<usize>> = vec![None; self.world.capacity.hosts().len()];
         for (at, wave) in waves.iter().enumerate() {
-            for host in self.named(&wave.hosts) {
+            for host in self.host_numbers(&wave.hosts) {
                 wave_of[host as usize] = Some(at);
             }
         }
@@ -343,7 +343,7 @@ impl Partition<'_> {
                 Some(turn) if turn > at => 1,
                 Some(_) | None => 2,
             };
-            match placed(self.world, &self.named(&wave.hosts), &liking) {
+            match placed(self.world, &self.host_numbers(&wave.hosts), &liking) {
                 Ok(migrations) => WavePlacement {
                     hosts: wave.hosts,
                     migrations,
@@ -354,16 +354,15 @@ impl Partition<'_> {
         waves.into_iter().enumerate().map(anew).collect()
     }
 
-    /// Cuts waves so that they keep to growth; a part keeps the moves of its wave where it cannot be placed
-    /// anew.
-    pub(crate) fn regrown(&self, waves: &[WavePlacement], cut: Vec<Vec<u32>>) -> Vec<WavePlacement> {
+    /// Cuts waves to the growth limits. A part keeps the moves of its wave where it cannot be placed again.
+    pub(crate) fn cut_for_growth(&self, waves: &[WavePlacement], cut: Vec<Vec<u32>>) -> Vec<WavePlacement> {
         cut.into_iter()
             .map(|mut hosts| {
                 hosts.sort_unstable();
                 if let Some(whole) = waves.iter().find(|wave| wave.hosts == hosts) {
                     return whole.clone();
                 }
-                let named = self.named(&hosts);
+                let named = self.host_numbers(&hosts);
                 let migrations = self.place(&hosts).unwrap_or_else(|_| {
                     let from = waves
                         .iter()

@@ -1,10 +1,10 @@
-//! One wave: where each guest of its hosts goes, or which host cannot be emptied.
+//! One wave: the destination of each guest of its hosts, or the host that cannot be emptied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
     Amounts, Capacity, CapacityViolation, Code, Evacuate, GuestHandling, Migration, MoveKind, Reason,
-    Resource, Spare, kept,
+    Resource, Spare, largest_met_demand,
 };
 
 use super::PlacementContext;
@@ -106,7 +106,7 @@ impl<'w> Attempt<'w> {
 
     fn run(mut self, hosts: &[u32], choice: Choice) -> Result<Vec<Migration>, PlacementFailure> {
         self.fill_standbys(hosts)?;
-        self.anywhere(hosts, choice)?;
+        self.place_anywhere(hosts, choice)?;
         if self.world.moving.evacuate == Evacuate::Everything {
             self.new_standbys(hosts, choice)?;
         }
@@ -117,7 +117,7 @@ impl<'w> Attempt<'w> {
         let capacity = self.world.capacity;
         let mut reached: BTreeMap<u32, u32> = BTreeMap::new();
         for host in hosts {
-            for at in capacity.on(*host) {
+            for at in capacity.guests_on(*host) {
                 let guest = capacity.guest(*at);
                 let (GuestHandling::ToStandby, Some(standby)) = (self.world.turn(*at), guest.standby) else {
                     continue;
@@ -127,10 +127,10 @@ impl<'w> Attempt<'w> {
                         guest: *at,
                         host: standby,
                     };
-                    return Err(self.stuck(*host, &gone));
+                    return Err(self.placement_failure(*host, &gone));
                 }
                 let [memory, cpus, spindles, _] = guest.takes;
-                self.come(standby, [memory, cpus, spindles, 0]);
+                self.add_arrival(standby, [memory, cpus, spindles, 0]);
                 self.senders[standby as usize] = match self.senders[standby as usize] {
                     Senders::Nobody => Senders::One(*host),
                     Senders::One(same) if same == *host => Senders::One(*host),
@@ -148,19 +148,19 @@ impl<'w> Attempt<'w> {
         for (standby, host) in reached {
             let alone = self.senders[standby as usize] != Senders::Several;
             if let Err(violation) = self.holds(standby, alone) {
-                return Err(self.stuck(host, &violation));
+                return Err(self.placement_failure(host, &violation));
             }
         }
         Ok(())
     }
 
-    fn come(&mut self, host: u32, amounts: Amounts) {
+    fn add_arrival(&mut self, host: u32, amounts: Amounts) {
         for (sum, more) in self.comes[host as usize].iter_mut().zip(amounts) {
             *sum += more;
         }
     }
 
-    fn stuck(&self, host: u32, violation: &CapacityViolation) -> PlacementFailure {
+    fn placement_failure(&self, host: u32, violation: &CapacityViolation) -> PlacementFailure {
         PlacementFailure {
             host,
             why: Reason::new(Code::NoRoom, self.world.capacity.words(violation)),
@@ -194,7 +194,7 @@ impl<'w> Attempt<'w> {
                 });
             }
         }
-        if !alone && let Some(tag) = self.meets(host) {
+        if !alone && let Some(tag) = self.conflicting_tag(host) {
             return Err(CapacityViolation::Together { host, tag });
         }
         Ok(())
@@ -205,7 +205,8 @@ impl<'w> Attempt<'w> {
         let free = self.world.capacity.host(host).free[0];
         // Of hosts that are down already nothing is moved.
         let emptied = |of: u32| self.out[of as usize] && !self.world.down[of as usize];
-        let (of, old) = kept(&self.world.demands[host as usize], free, emptied).unwrap_or((host, 0));
+        let (of, old) =
+            largest_met_demand(&self.world.demands[host as usize], free, emptied).unwrap_or((host, 0));
         let new = match self.kept[host as usize] {
             Some(_) => self
                 .wanted
@@ -221,13 +222,13 @@ impl<'w> Attempt<'w> {
     }
 
     /// A tag by which a guest that comes to a host meets another there.
-    fn meets(&self, host: u32) -> Option<u32> {
+    fn conflicting_tag(&self, host: u32) -> Option<u32> {
         let capacity = self.world.capacity;
         if !self.world.any_tag {
             return None;
         }
         let there = capacity
-            .on(host)
+            .guests_on(host)
             .iter()
             .filter(|guest| capacity.guest(**guest).runs);
         let mut tags: BTreeSet<u32> = there
@@ -241,23 +242,23 @@ impl<'w> Attempt<'w> {
 
     /// Puts a guest on a host if that bears it.
     fn try_on(&mut self, guest: u32, amounts: Amounts, host: u32) -> bool {
-        self.come(host, amounts);
+        self.add_arrival(host, amounts);
         self.guests.entry(host).or_default().push(guest);
         if self.holds(host, false).is_ok() {
             self.senders[host as usize] = Senders::Several;
             return true;
         }
-        self.come(host, amounts.map(|amount| -amount));
+        self.add_arrival(host, amounts.map(|amount| -amount));
         if let Some(guests) = self.guests.get_mut(&host) {
             guests.pop();
         }
         false
     }
 
-    fn anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
+    fn place_anywhere(&mut self, hosts: &[u32], choice: Choice) -> Result<(), PlacementFailure> {
         let capacity = self.world.capacity;
         let mut moved: Vec<(u32, MoveKind)> = Vec::new();
-        for guest in hosts.iter().flat_map(|host| capacity.on(*host)) {
+        for guest in hosts.iter().flat_map(|host| capacity.guests_on(*host)) {
             match self.world.turn(*guest) {
                 GuestHandling::Anywhere => moved.push((*guest, MoveKind::Migrate)),
                 GuestHandling::WithDowntime => moved.push((*guest, MoveKind::Relocate)),
@@ -302,14 +303,14 @@ impl<'w> Attempt<'w> {
         // (guest, where it runs by then, the host that its second copy leaves)
         let mut lost: Vec<(u32, u32, u32)> = Vec::new();
         for host in hosts {
-            for guest in capacity.on(*host) {
+            for guest in capacity.guests_on(*host) {
                 if self.world.turn(*guest) == GuestHandling::ToStandby
                     && let Some(standby) = capacity.guest(*guest).standby
                 {
                     lost.push((*guest, standby, *host));
                 }
             }
-            for guest in capacity.behind(*host) {
+            for guest in capacity.guests_with_standby(*host) {
                 let runs_on = capacity.guest(*guest).host;
                 if self.world.turn(*guest) == GuestHandling::ToStandby && !self.out[runs_on as usize] {
                     lost.push((*guest, runs_on, *host));
@@ -368,12 +369,12 @@ impl<'w> Attempt<'w> {
             self.wanted.insert(key, before.unwrap_or(old) + memory);
             self.kept[host as usize] = Some(0);
         }
-        self.come(host, [0, 0, 0, disk]);
+        self.add_arrival(host, [0, 0, 0, disk]);
         if self.holds(host, false).is_ok() {
             self.senders[host as usize] = Senders::Several;
             return true;
         }
-        self.come(host, [0, 0, 0, -disk]);
+        self.add_arrival(host, [0, 0, 0, -disk]);
         match before {
             Some(before) => self.wanted.insert(key, before),
             None => self.wanted.remove(&key),

@@ -1,10 +1,10 @@
-//! What is down while a schedule goes on, and whether one more may join.
+//! The units that are down while a schedule proceeds, and whether one more may join.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{
     Amounts, Capacity, Demand, Down, EvacuationPolicy, Ix, Move, MoveKind, PlannedStage, PlanningInput,
-    Resource, SharedGuests, Spare, StageSpec, Standbys, Storage, UnitState, kept,
+    Resource, SharedGuests, Spare, StageSpec, Standbys, Storage, UnitState, largest_met_demand,
 };
 
 /// What one unit brings with it when it goes down.
@@ -22,7 +22,7 @@ struct Brings {
     floats: bool,
 }
 
-/// What is down, with its guests elsewhere.
+/// The units that are down, with their guests on other hosts.
 pub(super) struct Live<'a> {
     ask: &'a PlanningInput<'a>,
     parallel: usize,
@@ -96,7 +96,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Takes a unit down if that is permitted beside what is down.
+    /// Takes a unit down if the constraints permit it beside those that are down.
     pub(super) fn start(&mut self, unit: Ix, host: Option<u32>) -> bool {
         if self.begun.len() >= self.parallel.max(1) || !self.permits(unit) {
             return false;
@@ -305,7 +305,7 @@ impl<'a> Guests<'a> {
         let kept = alone && self.moving.spare == Spare::Spend || {
             let demands = &self.demands[host as usize];
             let emptied = |of: u32| self.out[of as usize] && !self.down[of as usize];
-            let old = kept(demands, has[0], emptied).map_or(0, |(_, demand)| demand);
+            let old = largest_met_demand(demands, has[0], emptied).map_or(0, |(_, demand)| demand);
             let new = self
                 .wanted
                 .range((host, 0)..=(host, u32::MAX))

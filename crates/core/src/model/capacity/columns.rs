@@ -1,4 +1,4 @@
-//! Capacity as stored in documents, and what makes it whole.
+//! Capacity as stored in documents, and its validation.
 
 use std::collections::BTreeSet;
 
@@ -83,7 +83,7 @@ pub(super) fn fit(
 ) -> Result<(), CapacityError> {
     if let Some(pair) = hosts
         .windows(2)
-        .find(|pair| pair[0].unit.natural() >= pair[1].unit.natural())
+        .find(|pair| pair[0].unit.natural_key() >= pair[1].unit.natural_key())
     {
         return Err(CapacityError::Order(pair[1].unit.clone()));
     }

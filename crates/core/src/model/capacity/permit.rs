@@ -1,5 +1,5 @@
-//! The constraint predicate: whether what is moved fits where it goes. Plain and slow on purpose: all else is
-//! measured against it.
+//! The constraint predicate: whether moved guests fit at their destinations. It is simple and slow on
+//! purpose, as the reference for everything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,13 +59,13 @@ struct Coming {
     guests: Vec<u32>,
     /// Memory newly wanted for the failure of another host.
     demands: BTreeMap<u32, i64>,
-    /// Memory that is not kept any more for the failure of another host, since its guests have come.
+    /// Memory no longer reserved for the failure of another host, since its guests have arrived.
     arrived: BTreeMap<u32, i64>,
 }
 
 impl Coming {
     /// Whether all that comes is what the failure of one host would bring.
-    fn is_one_hosts(&self) -> bool {
+    fn is_single_failure(&self) -> bool {
         !self.else_too && self.to_standby.len() <= 1
     }
 }
@@ -98,7 +98,7 @@ impl Capacity {
                 host: migration.to,
             });
         }
-        for (host, coming) in self.coming(migrations) {
+        for (host, coming) in self.incoming(migrations) {
             self.fits(host, &coming)?;
             self.keeps_n_plus_one(*moving, host, &coming)?;
             self.stay_apart(host, &coming)?;
@@ -106,7 +106,7 @@ impl Capacity {
         Ok(())
     }
 
-    fn coming(&self, migrations: &[Migration]) -> BTreeMap<u32, Coming> {
+    fn incoming(&self, migrations: &[Migration]) -> BTreeMap<u32, Coming> {
         let mut coming: BTreeMap<u32, Coming> = BTreeMap::new();
         let mut host_of: BTreeMap<u32, u32> = BTreeMap::new();
         for migration in migrations {
@@ -158,7 +158,7 @@ impl Capacity {
         {
             let lenient = match resource {
                 Resource::Memory | Resource::Disk => false,
-                Resource::Cpus | Resource::Spindles => coming.is_one_hosts(),
+                Resource::Cpus | Resource::Spindles => coming.is_single_failure(),
             };
             if comes > 0 && comes > free && !lenient {
                 return Err(CapacityViolation::Full {
@@ -178,7 +178,7 @@ impl Capacity {
         host: u32,
         coming: &Coming,
     ) -> Result<(), CapacityViolation> {
-        if moving.spare == Spare::Spend && coming.is_one_hosts() {
+        if moving.spare == Spare::Spend && coming.is_single_failure() {
             return Ok(());
         }
         let was = self.host(host).free[0];
@@ -204,11 +204,11 @@ impl Capacity {
     }
 
     fn stay_apart(&self, host: u32, coming: &Coming) -> Result<(), CapacityViolation> {
-        if coming.is_one_hosts() {
+        if coming.is_single_failure() {
             return Ok(());
         }
         let there = self
-            .on(host)
+            .guests_on(host)
             .iter()
             .copied()
             .filter(|guest| self.guest(*guest).runs);

@@ -6,8 +6,8 @@ use super::super::{Move, MoveKind};
 use super::{Capacity, Guest, Storage};
 
 impl Capacity {
-    /// The same with these moves taken back, the last first. One that does not fit what is so is left out: others have
-    /// moved that guest.
+    /// The same capacity with these moves undone, the last first. A move that does not match the current
+    /// placement is skipped: something else has moved that guest.
     #[must_use]
     pub(crate) fn undone(&self, moves: &[Move]) -> Self {
         let mut hosts = self.hosts.clone();
@@ -25,7 +25,7 @@ impl Capacity {
                 continue;
             };
             let guest = &mut guests[*guest];
-            if !take_back(guest, a_move.how, from, to) {
+            if !undo_move(guest, a_move.how, from, to) {
                 continue;
             }
             let [memory, cpus, spindles, disk] = guest.takes;
@@ -45,7 +45,7 @@ impl Capacity {
 }
 
 /// Whether that guest was where the move had brought it.
-fn take_back(guest: &mut Guest, how: MoveKind, from: u32, to: u32) -> bool {
+fn undo_move(guest: &mut Guest, how: MoveKind, from: u32, to: u32) -> bool {
     match how {
         MoveKind::Migrate | MoveKind::Relocate if guest.host == to => {
             guest.host = from;

@@ -1,4 +1,4 @@
-//! How few waves there can be at best, and why: what the answer is measured against.
+//! The lower bound of the number of waves, and its reason: the measure of a solution.
 
 use super::conflict_graph::{ConflictGraph, FREE};
 use super::growth::least;

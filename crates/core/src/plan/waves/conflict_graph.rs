@@ -1,5 +1,5 @@
-//! The rules as the search wants them: impossible units left out, costs that cannot matter dropped,
-//! and budgets that only say "no two of these" turned into pairs, as in graph colouring.
+//! The rules in the search's form: impossible units left out, irrelevant costs dropped, and budgets that only
+//! say "no two of these" turned into pairs, as in graph colouring.
 
 use super::flat::{neighbours, slice};
 use super::problem::{Problem, Rule};
@@ -199,7 +199,7 @@ impl ConflictGraph {
     }
 
     /// How strongly clauses tie this unit to others.
-    pub(super) fn crowded(&self, unit: u32) -> u32 {
+    pub(super) fn clause_pressure(&self, unit: u32) -> u32 {
         self.clauses_of(unit).iter().fold(0, |sum, joined| {
             let clause = &self.clauses[joined.clause as usize];
             sum.saturating_add((clause.len() - 1).saturating_mul(clause.weight))
@@ -229,7 +229,7 @@ impl DomainLevel {
     }
 
     /// The domain of a unit.
-    pub(super) fn around(&self, unit: u32) -> &[u32] {
+    pub(super) fn domain_of(&self, unit: u32) -> &[u32] {
         slice(&self.ends, &self.units, self.of[unit as usize])
     }
 }
@@ -328,8 +328,8 @@ fn joined(units: usize, clauses: &[Clause], seats: &[Member]) -> (Vec<u32>, Vec<
     (starts, flat)
 }
 
-/// Loads of clauses are kept in u32. The rare budget that needs more (in bytes, say) is treated as
-/// one that binds every unit, at a cost of 0 for most.
+/// Loads of clauses are u32. The rare budget that needs more (in bytes, say) is treated as one that applies
+/// to every unit, at a cost of 0 for most.
 fn summed_in_u64(members: &[Member], limit: u32, budget: u32, units: usize) -> WideTie {
     let mut costs = vec![0; units];
     for seat in members {
@@ -374,7 +374,7 @@ fn domains(problem: &Problem, placeable: &[u32]) -> Vec<DomainTie> {
         }
         ties.push(DomainTie {
             of,
-            limit: rule.left(),
+            limit: rule.domains_left(),
             index,
         });
     }

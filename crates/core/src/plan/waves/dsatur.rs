@@ -12,11 +12,11 @@ use super::open_wave::Forming;
 
 /// Splits all units into waves of at most `cap` units.
 pub(super) fn waves(ties: &ConflictGraph, cap: u32) -> Vec<Vec<u32>> {
-    // Of equally saturated units comes first what is tied most strongly to others.
+    // Of equally saturated units, the one with the strongest ties comes first.
     let weights: Vec<u32> = (0..ties.units())
         .map(|unit| {
             let pairs = ties.pairs(unit).len() as u32 * PAIR_WEIGHT;
-            pairs.saturating_add(ties.crowded(unit))
+            pairs.saturating_add(ties.clause_pressure(unit))
         })
         .collect();
     let mut saturation = vec![0_u32; ties.units() as usize];

@@ -1,9 +1,9 @@
-//! For few units: every split there is.
+//! Exhaustive search for few units.
 //!
-//! Sets of units are bits of a number. From the empty set, one wave at a time, all sets that can be
-//! done in so many waves are walked breadth first; the first time that the set of all units is
-//! reached gives the fewest waves. A set reached again by more waves is not walked again: a later
-//! place has another cap, but who is there earlier can spend a wave on any part of what follows.
+//! Sets of units are bits of a number. From the empty set, one wave at a time, all sets that can be done in
+//! that many waves are visited breadth first; the first time that the set of all units is reached gives the
+//! fewest waves. A set that is reached again by more waves is not visited again: a later position has another
+//! cap, but a search that is there earlier can spend a wave on any part of what follows.
 
 use super::conflict_graph::{ConflictGraph, FREE};
 use super::problem::cap_at;
@@ -25,7 +25,7 @@ pub(super) fn waves(ties: &ConflictGraph) -> Vec<Vec<u32>> {
         let mut next = Vec::new();
         for &done in &reached {
             let left = all & !done;
-            // All subsets of what is left, the largest first.
+            // All subsets of the remaining units, the largest first.
             let mut wave = left;
             while wave > 0 {
                 let set = done | wave;

@@ -27,7 +27,8 @@ pub(super) fn neighbours(units: usize, edges: Vec<(u32, u32)>) -> (Vec<u32>, Vec
             next[from as usize] += 1;
         }
     }
-    // Whoever meets a unit is met by it. Gone through in order, they are put down in order: nothing is sorted.
+    // Adjacency is symmetric. Units are visited in order, so each list is filled in order and nothing is
+    // sorted.
     let mut flat = vec![0_u32; met.len()];
     next.copy_from_slice(&starts);
     for unit in 0..units {

@@ -1,6 +1,7 @@
-//! Growth: the first waves are small, and each earns the next. Planned waves are cut to measure.
+//! Growth: the first waves are small, and each must pass before the next. Planned waves are cut to these
+//! sizes.
 //!
-//! A part of a permitted wave is permitted, so cutting needs no look at the rules.
+//! A part of a permitted wave is permitted, so cutting needs no check of the rules.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

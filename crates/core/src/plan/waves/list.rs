@@ -1,4 +1,4 @@
-//! A set of units for the search to walk.
+//! A set of units that the search can iterate.
 
 /// Not on the list.
 const NONE: u32 = u32::MAX;

@@ -4,11 +4,11 @@
 //! and growth. The steps, in order:
 //!
 //! 1. `problem`: units that fit in no wave, not even alone, are set aside with the rule that says so.
-//! 2. `ties`: the rules are made ready for the search; placement groups of which one member may go
+//! 2. `conflict_graph`: prepares the rules for the search; placement groups of which one member may go
 //!    become pairs of units.
 //! 3. `bound`: how few waves there can be at best, and why; where a search is asked for, `spectrum` too.
 //! 4. Up to ten units: `exact` tries all splits, and that is the answer.
-//! 5. Else `parent` (the split that a run is in), `rlf`, `dsatur` and `walk` (along each level of the
+//! 5. Else `parent` (the split that a run is in), `rlf`, `dsatur` and `domain_walks` (along each level of the
 //!    failure domains, and as Ceph walks) each give a split; where growth is asked, `growth` cuts the
 //!    first waves to measure. The fewest waves win, the parent wins ties.
 //! 6. `tabu` tries one wave fewer, again and again, until the bound is reached or the steps are used.
@@ -18,6 +18,7 @@
 
 mod bound;
 mod conflict_graph;
+mod domain_walks;
 mod dsatur;
 mod exact;
 mod flat;
@@ -30,7 +31,6 @@ mod rlf;
 mod rng;
 mod spectrum;
 mod tabu;
-mod walk;
 mod wave_usage;
 
 pub use bound::{BoundReason, LowerBound};
@@ -123,8 +123,8 @@ pub fn solve_with(
     solve_until(problem, search, tenure, parent, &mut || false)
 }
 
-/// The same, and ends the search as soon as `stop` says so; it is asked now and then. With as many steps as
-/// were used, and without `stop`, the same answer is found again.
+/// The same, but ends the search as soon as `stop` returns true; `stop` is called now and then. Without
+/// `stop`, the same number of steps gives the same answer again.
 ///
 /// # Panics
 ///
@@ -219,7 +219,7 @@ fn fewer(first: Option<Split>, second: Split) -> Split {
     }
 }
 
-/// The best of what is kept of the parent and of the constructions.
+/// The best of the parent's split and of the constructions.
 fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
     let steady = ties.steady_cap();
     let waves = rlf::waves(ties, &[steady]);
@@ -240,7 +240,7 @@ fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
         let waves = dsatur::waves(ties, steady);
         best = fewer(Some(best), cut(waves, WaveMethod::Dsatur));
     }
-    walk::each(ties, best.waves.len(), |waves| {
+    domain_walks::each(ties, best.waves.len(), |waves| {
         let walked = cut(waves, WaveMethod::Walk);
         if walked.waves.len() < best.waves.len() {
             best = walked;
@@ -260,15 +260,16 @@ struct Effort<'a> {
     stop: &'a mut dyn FnMut() -> bool,
 }
 
-/// One wave fewer, again and again, until the bound is reached or the effort ends. A wave that can be dissolved without a
-/// move is dissolved also when no step is left: whoever was not short of steps did it at that place too.
+/// Reduces by one wave repeatedly, until the bound is reached or the effort ends. A wave that can be
+/// dissolved without a move is dissolved even with no steps left: a search with more steps does the same at
+/// that point.
 fn improve(ties: &ConflictGraph, from: Split, bound: u32, mut effort: Effort<'_>) -> Split {
     let mut best = from;
     if *effort.steps_left == 0 {
         return best;
     }
     while best.waves.len() > bound as usize {
-        let Some(waves) = tabu::one_fewer(ties, &best.waves, &mut effort) else {
+        let Some(waves) = tabu::reduce_waves(ties, &best.waves, &mut effort) else {
             break;
         };
         best = Split {
@@ -291,8 +292,8 @@ fn without(units: u32, impossible: &[Impossible]) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    /// Constructions and search find the fewest waves on nearly all small problems. (They are not
-    /// asked there by `solve`; on large ones nobody knows the fewest.)
+    /// Constructions and search find the fewest waves on nearly all small problems. (`solve` does not use
+    /// them there; on large problems the minimum is unknown.)
     #[test]
     fn the_search_is_seldom_beaten_by_trying_all_splits() {
         let mut rng = SearchRng::new(3);

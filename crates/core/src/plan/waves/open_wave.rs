@@ -1,4 +1,4 @@
-//! A wave while units are added to it: who still fits.
+//! A wave under construction: which units still fit.
 
 use super::conflict_graph::ConflictGraph;
 use super::wave_usage::Room;
@@ -61,8 +61,7 @@ impl<'a> Forming<'a> {
         self.room.fits(self.ties, unit)
     }
 
-    /// Adds a unit that is not blocked and for which there is room; puts on `newly` the units that
-    /// are blocked from now on.
+    /// Adds a unit that is not blocked and fits; appends to `newly` the units that become blocked.
     pub(super) fn add(&mut self, unit: u32, newly: &mut Vec<u32>) {
         let ties = self.ties;
         let known = newly.len();

@@ -1,5 +1,4 @@
-//! The parent's split, kept as far as it still holds: who looks at a plan twice should find their
-//! way about in it.
+//! The parent's split, kept as far as it is still valid, so that a new plan resembles the previous one.
 
 use super::conflict_graph::ConflictGraph;
 use super::growth;
@@ -37,7 +36,7 @@ pub(super) fn waves(ties: &ConflictGraph, parent: &[Vec<u32>]) -> Vec<Vec<u32>> 
             kept.push(Vec::new());
         }
         for &unit in &kept[at] {
-            // These fitted together before; nobody else has been added.
+            // These fitted together before, and no unit was added.
             homeless[unit as usize] = true;
             put(unit, &mut forming, &mut homeless);
         }

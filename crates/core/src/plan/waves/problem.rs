@@ -1,4 +1,4 @@
-//! What is asked: units, what may be down together, and the plain definition of a permitted wave.
+//! The problem: units, what may be down together, and the reference definition of a permitted wave.
 
 /// One stage's units `0..units`, to be split into the fewest waves such that each is permitted.
 ///
@@ -40,7 +40,7 @@ pub struct NarrowBudget<'a> {
     pub members: &'a [u32],
     /// What each member costs, parallel to `members`; `None` where each costs 1.
     pub costs: Option<&'a [u32]>,
-    /// What may still go down: the costs of what is down already have been subtracted.
+    /// The cost that may still go down: the cost of units that are already down is subtracted.
     pub limit: u32,
 }
 
@@ -60,8 +60,8 @@ pub struct DomainRule {
     pub of: Vec<u32>,
     /// How many domains may be touched, those of `already` included.
     pub limit: u32,
-    /// Domains touched by what is down already. They count towards the limit, and a unit in one of
-    /// them is free. Where they alone exceed the limit, only units in them are permitted.
+    /// Domains that units already down touch. They count towards the limit, and a unit in one of them is
+    /// free. Where they alone exceed the limit, only units in them are permitted.
     pub already: Vec<u32>,
 }
 
@@ -109,14 +109,14 @@ impl Problem {
                 .iter()
                 .map(|(unit, cost)| times[unit as usize] * u64::from(cost))
                 .sum();
-            within(Rule::Budget(index), used, u64::from(budget.limit))?;
+            check_limit(Rule::Budget(index), used, u64::from(budget.limit))?;
         }
         for (index, wide) in (0_u32..).zip(&self.wide) {
             let used = wave
                 .iter()
                 .map(|&unit| u64::from(wide.costs[unit as usize]))
                 .sum();
-            within(Rule::Wide(index), used, wide.limit)?;
+            check_limit(Rule::Wide(index), used, wide.limit)?;
         }
         for (index, rule) in (0_u32..).zip(&self.domains) {
             let mut touched: Vec<u32> = wave
@@ -126,7 +126,11 @@ impl Problem {
                 .collect();
             touched.sort_unstable();
             touched.dedup();
-            within(Rule::Domains(index), touched.len() as u64, u64::from(rule.left()))?;
+            check_limit(
+                Rule::Domains(index),
+                touched.len() as u64,
+                u64::from(rule.domains_left()),
+            )?;
         }
         Ok(())
     }
@@ -155,7 +159,7 @@ impl Problem {
             }
         }
         for (index, rule) in (0_u32..).zip(&self.domains) {
-            if rule.left() == 0 {
+            if rule.domains_left() == 0 {
                 for (why, domain) in why.iter_mut().zip(&rule.of) {
                     if !rule.already.contains(domain) {
                         why.get_or_insert(Rule::Domains(index));
@@ -171,7 +175,7 @@ impl Problem {
 
     /// The problem of these units alone, ascending; they are renumbered in this order.
     #[must_use]
-    pub fn only(&self, units: &[u32]) -> Self {
+    pub fn restricted_to(&self, units: &[u32]) -> Self {
         if units.len() == self.units as usize {
             return self.clone();
         }
@@ -319,7 +323,7 @@ impl<'a> NarrowBudget<'a> {
 
 impl DomainRule {
     /// How many domains may still be touched beside those of `already`.
-    pub fn left(&self) -> u32 {
+    pub fn domains_left(&self) -> u32 {
         let mut already = self.already.clone();
         already.sort_unstable();
         already.dedup();
@@ -334,7 +338,7 @@ pub(super) fn cap_at(caps: &[u32], place: usize) -> u32 {
         .map_or(u32::MAX, |&cap| cap.max(1))
 }
 
-fn within(rule: Rule, used: u64, limit: u64) -> Result<(), WaveViolation> {
+fn check_limit(rule: Rule, used: u64, limit: u64) -> Result<(), WaveViolation> {
     if used > limit {
         return Err(WaveViolation { rule, used, limit });
     }

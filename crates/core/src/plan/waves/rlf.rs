@@ -1,10 +1,11 @@
-//! Recursive largest first: one wave after another, each filled with what is hardest to place later.
+//! Recursive largest first: one wave after another, each filled with the units that are hardest to place
+//! later.
 //!
-//! F. T. Leighton, "A graph coloring algorithm for large scheduling problems", Journal of Research of
-//! the National Bureau of Standards 84 (1979) 489-506. There a class is a set of vertices without
-//! edges between them, and next comes the vertex with most neighbours among those shut out. Pairs are
-//! treated so here. A clause shuts nobody out until it is used up: it counts against a unit if one
-//! more would use it up, and a little for it otherwise, since units in many clauses are hard to place.
+//! F. T. Leighton, "A graph coloring algorithm for large scheduling problems", Journal of Research of the
+//! National Bureau of Standards 84 (1979) 489-506. There a class is a set of vertices without edges between
+//! them, and the next vertex is the one with most neighbours among the excluded ones. Pairs are treated the
+//! same way here. A clause excludes no unit until it is used up: it counts against a unit that would use it
+//! up, and a little against others, since units in many clauses are hard to place.
 
 use super::conflict_graph::{ConflictGraph, PAIR_WEIGHT};
 use super::open_wave::Forming;
@@ -14,10 +15,10 @@ use super::problem::cap_at;
 /// the powers of two tried on maps of erasure-coded pools, this gave the fewest waves.
 const SHUT_OUT: i32 = 128;
 
-/// The score of a unit that cannot join, and what it goes on counting from.
+/// The score of a unit that cannot join; its count continues from here.
 const CLOSED: i32 = -(3 << 29);
-/// The lowest score of a unit that can join. Four million neighbours would lift a score from one to the other:
-/// so nobody asks, a million times, whether a unit can still join.
+/// The lowest score of a unit that can join. It would take four million neighbours to raise a score from
+/// `CLOSED` to this, so the score alone says whether a unit can still join.
 const OPEN: i32 = -(1 << 30);
 /// Ties to clauses count up to this, so that scores stay far from the ends of their type.
 const MOST_CROWDED: u32 = 1 << 29;
@@ -74,7 +75,7 @@ impl Scores {
             pairs: (0..ties.units())
                 .map(|unit| ties.pairs(unit).len() as u32)
                 .collect(),
-            clauses: (0..ties.units()).map(|unit| ties.crowded(unit)).collect(),
+            clauses: (0..ties.units()).map(|unit| ties.clause_pressure(unit)).collect(),
             for_now: vec![CLOSED; units],
             open: 0,
             few: None,
@@ -85,7 +86,7 @@ impl Scores {
     fn begin(&mut self, left: &[u32]) -> Option<u32> {
         self.for_now.fill(CLOSED);
         for &unit in left {
-            self.for_now[unit as usize] = self.crowded(unit);
+            self.for_now[unit as usize] = self.clause_score(unit);
         }
         self.open = left.len();
         self.few = None;
@@ -101,7 +102,7 @@ impl Scores {
     }
 
     /// What a unit's clauses add to its score.
-    fn crowded(&self, unit: u32) -> i32 {
+    fn clause_score(&self, unit: u32) -> i32 {
         self.clauses[unit as usize].min(MOST_CROWDED).cast_signed()
     }
 
@@ -112,7 +113,8 @@ impl Scores {
         if forming.has_room(best) {
             return Some(best);
         }
-        // Rules that bind every unit have become tight: whoever has no room now has none later either.
+        // Rules that apply to every unit have become tight: a unit that does not fit now does not fit later
+        // either.
         for unit in 0..self.for_now.len() as u32 {
             if self.for_now[unit as usize] >= OPEN && !forming.has_room(unit) {
                 self.close(unit);
@@ -172,7 +174,7 @@ impl Scores {
 
     /// How many units that could still join the wave it would shut out.
     fn shuts_out(&self, unit: u32) -> i32 {
-        let pull = (self.for_now[unit as usize] - self.crowded(unit)) / SHUT_OUT;
+        let pull = (self.for_now[unit as usize] - self.clause_score(unit)) / SHUT_OUT;
         self.pairs[unit as usize].cast_signed() - pull
     }
 

@@ -1,4 +1,4 @@
-//! Seeded choices: the search throws dice, and the same seed always throws the same ones.
+//! Seeded randomness: the same seed gives the same choices.
 
 /// `SplitMix64`: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 /// OOPSLA 2014. Eight bytes of state, no bad seeds, and plenty for breaking ties. Not for secrets.

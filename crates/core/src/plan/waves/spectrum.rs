@@ -1,4 +1,4 @@
-//! How few waves there can be at best, by the eigenvalues of the graph of pairs.
+//! A lower bound of the number of waves, by the eigenvalues of the graph of pairs.
 //!
 //! A. J. Hoffman, "On eigenvalues and colorings of graphs", in: Graph Theory and its Applications,
 //! Academic Press (1970) 79-91: if the largest eigenvalue of a graph's adjacency matrix is `a` and the

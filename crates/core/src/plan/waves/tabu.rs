@@ -1,4 +1,4 @@
-//! Tabu search: the same units in one wave fewer, rules broken at first, then mended move by move.
+//! Tabu search: the same units in one wave fewer, first with broken rules, which moves then repair.
 //!
 //! A. Hertz and D. de Werra, "Using tabu search techniques for graph coloring", Computing 39 (1987)
 //! 345-351; the length of a tabu from P. Galinier and J.-K. Hao, "Hybrid evolutionary algorithms for
@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 const MOVES_A_QUESTION: u32 = 32;
 
 /// A split into one wave fewer, or `None` if none was found with this effort; its steps are moves.
-pub(super) fn one_fewer(
+pub(super) fn reduce_waves(
     ties: &ConflictGraph,
     waves: &[Vec<u32>],
     effort: &mut Effort<'_>,
@@ -177,11 +177,13 @@ impl<'a> Tabu<'a> {
         let until = &self.until[row];
         let mut relief = i64::from(pains[own as usize]);
         if self.crowded_rooms {
-            relief += self.rooms[own as usize].relief(self.ties, unit).cast_signed();
+            relief += self.rooms[own as usize]
+                .removed_excess(self.ties, unit)
+                .cast_signed();
         }
-        // What hurts more than this is worse than what is found. Nearly all moves are, and nearly all of the time
-        // of a search is spent here: they are counted first, which is done several at a time.
-        let Some(mut most) = choice.most(relief) else {
+        // A move that costs more than this is worse than the best so far. Nearly all moves are, and nearly
+        // all of the search's time is spent here: they are counted first, several at a time.
+        let Some(mut most) = choice.max_added_excess(relief) else {
             return;
         };
         let as_good = |pain: u32| u32::from(pain <= most);
@@ -195,19 +197,21 @@ impl<'a> Tabu<'a> {
             }
             let mut change = i64::from(pain) - relief;
             if self.crowded_rooms {
-                change += self.rooms[to as usize].pain(self.ties, unit).cast_signed();
+                change += self.rooms[to as usize]
+                    .added_excess(self.ties, unit)
+                    .cast_signed();
             }
             if until[to as usize] > choice.now && change >= choice.to_beat {
                 continue;
             }
             choice.offer(Move { unit, to, change }, rng);
-            most = choice.most(relief).unwrap_or(0);
+            most = choice.max_added_excess(relief).unwrap_or(0);
         }
     }
 
     fn cost_of_entering(&self, unit: u32, wave: u32) -> u64 {
         u64::from(self.pain[unit as usize * self.count + wave as usize])
-            + self.rooms[wave as usize].pain(self.ties, unit)
+            + self.rooms[wave as usize].added_excess(self.ties, unit)
     }
 
     fn enter(&mut self, unit: u32, wave: u32) {
@@ -224,7 +228,7 @@ impl<'a> Tabu<'a> {
         }
         let ties = self.ties;
         for &other in ties.pairs(unit) {
-            self.hurt(other, wave, 1);
+            self.add_move_cost(other, wave, 1);
         }
         for joined in ties.clauses_of(unit) {
             let at = joined.clause as usize * self.count + wave as usize;
@@ -250,7 +254,7 @@ impl<'a> Tabu<'a> {
         self.sore.remove(unit);
         let ties = self.ties;
         for &other in ties.pairs(unit) {
-            self.hurt(other, wave, -1);
+            self.add_move_cost(other, wave, -1);
         }
         for joined in ties.clauses_of(unit) {
             let at = joined.clause as usize * self.count + wave as usize;
@@ -260,9 +264,8 @@ impl<'a> Tabu<'a> {
         }
     }
 
-    /// Tells the other members of a clause that its load in a wave has changed. Most changes happen
-    /// where they hurt nobody, below the limit even with the dearest member on top; these are passed
-    /// over.
+    /// Updates the other members of a clause whose load in a wave has changed. Most changes stay below the
+    /// limit even with the costliest member added; these are skipped.
     fn load_changed(&mut self, index: u32, mover: u32, wave: u32, before: u32, after: u32) {
         let ties = self.ties;
         let clause = &ties.clauses[index as usize];
@@ -281,7 +284,7 @@ impl<'a> Tabu<'a> {
             for seat in ties.seats(index) {
                 let inside = self.wave_of[seat.unit as usize] == wave;
                 if seat.unit != mover && inside != outside {
-                    self.hurt(seat.unit, wave, sign);
+                    self.add_move_cost(seat.unit, wave, sign);
                 }
             }
             return;
@@ -297,13 +300,13 @@ impl<'a> Tabu<'a> {
             };
             let by = share(clause, after - own, seat.cost) - share(clause, before - own, seat.cost);
             if by != 0 {
-                self.hurt(seat.unit, wave, by);
+                self.add_move_cost(seat.unit, wave, by);
             }
         }
     }
 
     #[inline]
-    fn hurt(&mut self, unit: u32, wave: u32, by: i32) {
+    fn add_move_cost(&mut self, unit: u32, wave: u32, by: i32) {
         let pain = &mut self.pain[unit as usize * self.count + wave as usize];
         let before = *pain;
         *pain = before.wrapping_add_signed(by);
@@ -347,8 +350,9 @@ struct Choice {
 }
 
 impl Choice {
-    /// How much a move of a unit with this relief may hurt and still be as good as what is found; `None`: it cannot be.
-    fn most(&self, relief: i64) -> Option<u32> {
+    /// The largest excess that a move of a unit with this relief may add and still be as good as the best so
+    /// far; `None`: no such move.
+    fn max_added_excess(&self, relief: i64) -> Option<u32> {
         let Some(found) = self.found else {
             return Some(u32::MAX);
         };

@@ -1,4 +1,4 @@
-//! What one wave has taken of the rules that bind every unit: wide budgets, domains, its cap.
+//! What one wave uses of the rules for all units: wide budgets, domains, its cap.
 
 use super::conflict_graph::{ConflictGraph, FREE};
 
@@ -74,8 +74,8 @@ impl Room {
         }
     }
 
-    /// By how much the rules are broken: units over the cap, wide loads over their limits (counted
-    /// in the largest cost, lest a budget in bytes drown all others), domains too many.
+    /// By how much the rules are broken: units over the cap, wide loads over their limits (in units of the
+    /// largest cost, so that a budget in bytes does not dominate), too many domains.
     pub(super) fn excess(&self, ties: &ConflictGraph) -> u64 {
         let mut excess = u64::from(self.units.saturating_sub(self.cap));
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
@@ -88,7 +88,7 @@ impl Room {
     }
 
     /// What one more unit would add to the excess.
-    pub(super) fn pain(&self, ties: &ConflictGraph, unit: u32) -> u64 {
+    pub(super) fn added_excess(&self, ties: &ConflictGraph, unit: u32) -> u64 {
         let mut pain = u64::from(self.units >= self.cap);
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             let with = load + u64::from(wide.costs[unit as usize]);
@@ -104,7 +104,7 @@ impl Room {
     }
 
     /// What taking out a unit that was added would take off the excess.
-    pub(super) fn relief(&self, ties: &ConflictGraph, unit: u32) -> u64 {
+    pub(super) fn removed_excess(&self, ties: &ConflictGraph, unit: u32) -> u64 {
         let mut relief = u64::from(self.units > self.cap);
         for (&load, wide) in self.wide.iter().zip(&ties.wide) {
             let without = load - u64::from(wide.costs[unit as usize]);

@@ -124,7 +124,7 @@ impl Clock for Waiting {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
-    fn up(&self) -> Duration {
+    fn uptime(&self) -> Duration {
         self.now().duration_since(Timestamp::UNIX_EPOCH).unsigned_abs()
     }
     async fn sleep_until(&self, until: Timestamp) {
@@ -334,7 +334,7 @@ impl Begun {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&world, &folder, store);
         let run = RunId::new("r1").unwrap();
-        let who = Identity::of_this_process();
+        let who = Identity::current_process();
         let (driver, lease) = supervisor::start(
             parts,
             &who,
@@ -365,7 +365,7 @@ impl Begun {
         let run = driver.run().start().run.clone();
         drop((driver, lease));
         world.unit.lock().unwrap().2.clear();
-        let who = Identity::of_this_process();
+        let who = Identity::current_process();
         let (driver, lease) = supervisor::resume(parts(&world, &folder, |file| Box::new(file)), &who, &run)
             .await
             .unwrap();

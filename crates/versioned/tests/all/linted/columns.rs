@@ -130,7 +130,7 @@ fn a_column_is_left_empty_only_in_its_own_release() {
             ),
         ];
         let report = lint(&files, &manifest(), None);
-        let words = report.findings.iter().map(|finding| finding.rule.word());
+        let words = report.findings.iter().map(|finding| finding.rule.as_str());
         words.collect::<Vec<_>>()
     };
     assert_eq!(words("newton"), [""; 0]);

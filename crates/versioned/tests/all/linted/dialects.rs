@@ -62,7 +62,7 @@ fn a_dialect_that_is_named_is_the_only_one() {
     let found = of(Dialect::PostgreSql, "ALTER TABLE nodes ADD COLUMN a INT AFTER b");
     assert!(found[0].contains("unparsable"), "{found:?}");
     for dialect in Dialect::ALL {
-        assert_eq!(dialect.word().parse(), Ok(dialect));
+        assert_eq!(dialect.as_str().parse(), Ok(dialect));
         assert_eq!(
             of(dialect, "ALTER TABLE nodes ADD COLUMN a INT"),
             [""; 0],

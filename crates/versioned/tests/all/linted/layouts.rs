@@ -39,7 +39,7 @@ fn a_layout_is_seen_by_its_names() {
         assert_eq!(found(paths), layout, "{paths:?}");
     }
     for layout in Layout::ALL {
-        assert_eq!(layout.word().parse(), Ok(layout));
+        assert_eq!(layout.as_str().parse(), Ok(layout));
     }
     assert!(
         "rails"
@@ -124,9 +124,9 @@ fn folders_of_diesel_and_prisma_are_migrations() {
         .collect();
     assert_eq!(seen, [("a", true), ("b", false)]);
     assert_eq!(diesel.down.len(), 1);
-    assert_eq!(diesel.carried_out("2020-01-01-000000"), Some(1));
-    assert_eq!(diesel.carried_out("2020-01-02-000000_b"), Some(2));
-    assert_eq!(diesel.carried_out("c"), None);
+    assert_eq!(diesel.applied_count("2020-01-01-000000"), Some(1));
+    assert_eq!(diesel.applied_count("2020-01-02-000000_b"), Some(2));
+    assert_eq!(diesel.applied_count("c"), None);
     let prisma = ordered(
         Layout::Prisma,
         &[("2_b/migration.sql", ""), ("1_a/migration.sql", "")],
@@ -145,9 +145,9 @@ fn sqlx_says_what_runs_outside_of_a_transaction() {
     );
     let transactions: Vec<bool> = sqlx.migrations.iter().map(|one| one.transaction).collect();
     assert_eq!(transactions, [true, false]);
-    assert_eq!(sqlx.carried_out("1"), Some(1));
-    assert_eq!(sqlx.carried_out("2_b.sql"), Some(2));
-    assert_eq!(sqlx.carried_out("2_b"), Some(2));
+    assert_eq!(sqlx.applied_count("1"), Some(1));
+    assert_eq!(sqlx.applied_count("2_b.sql"), Some(2));
+    assert_eq!(sqlx.applied_count("2_b"), Some(2));
 }
 
 /// What `alembic upgrade --sql` prints is one file with all revisions.
@@ -163,8 +163,8 @@ fn revisions_of_alembic_are_migrations_with_their_lines() {
             "\n\n\n\n\n\n-- Running upgrade ae1 -> bf2\n\nDROP TABLE t;\n"
         ]
     );
-    assert_eq!(alembic.carried_out("ae1"), Some(1));
-    assert_eq!(alembic.carried_out("all.sql"), Some(2));
+    assert_eq!(alembic.applied_count("ae1"), Some(1));
+    assert_eq!(alembic.applied_count("all.sql"), Some(2));
 }
 
 #[test]

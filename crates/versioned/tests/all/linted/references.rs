@@ -4,7 +4,7 @@ use super::{findings, judged, only_finding};
 
 fn words(statement: &str) -> Vec<String> {
     let report = judged(statement);
-    let words = report.findings.iter().map(|found| found.rule.word().to_owned());
+    let words = report.findings.iter().map(|found| found.rule.as_str().to_owned());
     words.collect()
 }
 

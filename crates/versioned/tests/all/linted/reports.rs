@@ -17,7 +17,7 @@ fn each_rule_is_explained_by_a_migration_that_breaks_it_and_one_that_does_not() 
             dialect: None,
         };
         let broken = linter.judge(&[migration("1.sql", explanation.bad)]);
-        let words: Vec<&str> = broken.findings.iter().map(|found| found.rule.word()).collect();
+        let words: Vec<&str> = broken.findings.iter().map(|found| found.rule.as_str()).collect();
         assert!(words.contains(&rule), "{rule}: {words:?}");
         let kept = linter.judge(&[migration("1.sql", explanation.good)]);
         assert_eq!(findings(&kept), [""; 0], "{rule}");
@@ -55,7 +55,7 @@ fn a_report_is_told_in_sarif() {
         assert!(declared.iter().any(|rule| rule["id"] == id), "{id}");
     }
     for finding in &report.findings {
-        assert!(explain(finding.rule.word()).is_some());
+        assert!(explain(finding.rule.as_str()).is_some());
     }
 }
 

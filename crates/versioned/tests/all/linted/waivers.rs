@@ -8,7 +8,7 @@ fn words(report: &Report) -> Vec<(u64, &str)> {
     let found = report
         .findings
         .iter()
-        .map(|found| (found.line, found.rule.word()));
+        .map(|found| (found.line, found.rule.as_str()));
     found.collect()
 }
 
@@ -123,7 +123,7 @@ fn each_rule_of_a_statement_can_be_waived() {
             panic!("{statement}: {:?}", report.waived);
         };
         assert_eq!(
-            (waived.finding.rule.word(), waived.reason.as_str()),
+            (waived.finding.rule.as_str(), waived.reason.as_str()),
             (rule, "why")
         );
         assert_eq!(waived.release, "ocata");

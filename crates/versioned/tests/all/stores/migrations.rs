@@ -179,7 +179,7 @@ impl Migration for Odd {
     fn name(&self) -> &'static str {
         "odd"
     }
-    async fn left(&self, _: &Store) -> Result<u64, StoreError> {
+    async fn remaining(&self, _: &Store) -> Result<u64, StoreError> {
         Ok(50)
     }
     async fn batch(&self, _: &Store, _: Option<&[Value]>, _: NonZeroU64) -> Result<Batch, StoreError> {

@@ -17,7 +17,7 @@ pub(super) async fn objects_come_and_go(store: &Store) {
             .save(store, &mut stored, &pin(""))
             .await
             .unwrap()
-            .is_nothing()
+            .is_unchanged()
     );
     stored.held.value.notes.description = None;
     let write = objects.save(store, &mut stored, &pin("")).await.unwrap();
@@ -239,13 +239,13 @@ pub(super) async fn what_was_saved_is_saved_again(store: &Store) {
             for state in [Some("deploying"), None] {
                 stored.held.value.notes.description = state.map(str::to_owned);
                 let write = objects.save(store, &mut stored, &pin(release)).await.unwrap();
-                assert!(!write.is_nothing());
+                assert!(!write.is_unchanged());
                 let read = objects.get(store, &key("n1")).await.unwrap().unwrap();
                 assert_eq!(read, stored);
             }
             assert_eq!(stored.held.value, first);
             let nothing = objects.save(store, &mut stored, &pin(release)).await.unwrap();
-            assert!(nothing.is_nothing());
+            assert!(nothing.is_unchanged());
         }
         let (n1, free) = (key("n1"), pin(""));
         let change = objects.change(store, &n1, &free, |node| node.facts.clear());
@@ -257,8 +257,8 @@ pub(super) async fn what_was_saved_is_saved_again(store: &Store) {
         stored.held.value.notes.description = Some("late".to_owned());
         assert!(objects.save(store, &mut stored, &free).await.is_err());
         assert_eq!(
-            (stored.row(), stored.held.came()),
-            (before.row(), before.held.came())
+            (stored.row(), stored.held.stored_version()),
+            (before.row(), before.held.stored_version())
         );
     }
 }
@@ -390,7 +390,7 @@ pub(super) async fn times_uuids_bytes_and_decimals_come_back(store: &Store) {
         assert_eq!(stored.held.value, parcel);
         // What was read is what is written, so nothing is.
         let nothing = parcels.save(store, &mut stored, &free).await.unwrap();
-        assert!(nothing.is_nothing(), "{nothing:?}");
+        assert!(nothing.is_unchanged(), "{nothing:?}");
         all.push(parcel);
     }
     // In the order of the keys, page by page.

@@ -1,8 +1,8 @@
-//! Reads placement groups while they stream by, in all the shapes in which Ceph lists them.
+//! Reads placement groups from a stream, in all formats in which Ceph lists them.
 //!
-//! `pg dump` wraps them as `pg_map.pg_stats`, `pg dump pgs_brief` and `pg ls` as `pg_stats`, and a bare
-//! list is taken too. A full dump is 2.2 KB a group, 0.7 GB for a large cluster: nothing of it is kept
-//! but what [`PgMap`] holds.
+//! `pg dump` wraps them as `pg_map.pg_stats`, `pg dump pgs_brief` and `pg ls` as `pg_stats`; a bare list is
+//! accepted too. A full dump is 2.2 KB a group, 0.7 GB for a large cluster: only what [`PgMap`] holds is
+//! kept.
 
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -23,7 +23,7 @@ pub(super) fn from_reader(from: impl Read) -> Result<Option<PgMap>, serde_json::
 }
 
 /// `None`: JSON, and no list of groups anywhere.
-pub(super) fn from_slice(bytes: &[u8]) -> Result<Option<PgMap>, serde_json::Error> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<PgMap>, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let map = read(&mut json)?;
     json.end()?;

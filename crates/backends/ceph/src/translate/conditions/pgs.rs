@@ -26,7 +26,13 @@ pub(super) fn all(facts: &CephFacts) -> Vec<(&'static str, VerdictReason)> {
     let known = known(facts, pgs);
     let fresh = fresh(facts, pgs);
     let clean = every(pgs, "clean", PgState::clean, &known, &fresh);
-    let whole = every(pgs, "active with all copies", PgState::whole, &known, &fresh);
+    let whole = every(
+        pgs,
+        "active with all copies",
+        PgState::has_all_copies,
+        &known,
+        &fresh,
+    );
     vec![
         ("pgs-known", known),
         ("pg-stats-fresh", fresh),
@@ -36,18 +42,18 @@ pub(super) fn all(facts: &CephFacts) -> Vec<(&'static str, VerdictReason)> {
 }
 
 /// `2.1f peering, 2.3 active+undersized and 12 more`.
-fn named<'a>(pgs: impl Iterator<Item = Pg<'a>>) -> String {
+fn group_list<'a>(pgs: impl Iterator<Item = Pg<'a>>) -> String {
     some(pgs.map(|pg| format!("{} {}", pg.id, pg.state)))
 }
 
 fn known(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
-    let open: Vec<Pg<'_>> = pgs.iter().filter(|pg| !pg.state.settled()).collect();
+    let open: Vec<Pg<'_>> = pgs.iter().filter(|pg| !pg.state.is_reliable()).collect();
     if !open.is_empty() {
         let why = format!(
             "{} of {} placement groups are not reported: {}",
             open.len(),
             pgs.len(),
-            named(open.into_iter())
+            group_list(open.into_iter())
         );
         return (Verdict::Unknown, why);
     }
@@ -120,7 +126,7 @@ fn fresh(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
         "{} of {} placement groups have not been reported since one of their OSDs changed: {}",
         old.len(),
         pgs.len(),
-        named(old.into_iter())
+        group_list(old.into_iter())
     );
     (Verdict::Unknown, why)
 }
@@ -134,14 +140,14 @@ fn every(
 ) -> VerdictReason {
     let bad: Vec<Pg<'_>> = pgs
         .iter()
-        .filter(|pg| pg.state.settled() && !holds(pg.state))
+        .filter(|pg| pg.state.is_reliable() && !holds(pg.state))
         .collect();
     if !bad.is_empty() {
         let count = bad.len();
         let why = format!(
             "{count} of {} placement groups are not {what}: {}",
             pgs.len(),
-            named(bad.into_iter())
+            group_list(bad.into_iter())
         );
         return (Verdict::No, why);
     }

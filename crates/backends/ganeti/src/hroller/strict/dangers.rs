@@ -1,4 +1,4 @@
-//! What is unsafe in hroller's own answer.
+//! The unsafe parts of hroller's own answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub(super) fn dangers(
                 "these instances run and have their disks on one node only: they cannot be migrated, and stop with their node: {names}"
             )
         });
-        add(alone(cluster, &sets), &|names| {
+        add(without_secondary(cluster, &sets), &|names| {
             format!(
                 "the other node of these instances is offline or drained, so that they stop with the node that is left: {names}"
             )
@@ -78,12 +78,12 @@ fn local<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str>
 }
 
 /// DRBD instances whose other node cannot take them.
-fn alone<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
+fn without_secondary<'a>(cluster: &'a GanetiCluster, sets: &[BTreeSet<u32>]) -> Vec<&'a str> {
     let alone = |instance: &&Instance| {
         instance.template == Template::Drbd
             && instance
                 .secondary
-                .is_none_or(|node| !cluster.node(node).takes_instances())
+                .is_none_or(|node| !cluster.node(node).accepts_instances())
     };
     running(cluster, sets)
         .into_iter()

@@ -1,7 +1,8 @@
-//! Where hroller puts what has to leave nodes: greedily, on the first node that has room.
+//! hroller's placement of instances that leave nodes: greedily, on the first node with room.
 //!
-//! Room is memory that is free, disk that is free for templates with volumes, and spindles with exclusive storage. Ratios,
-//! tags, policies and reserves for a failure are not looked at. Lists keep hroller's order: the newest instance first.
+//! Room is free memory, free disk for templates with volumes, and spindles with exclusive storage. Ratios,
+//! tags, policies and reserves for a failure are ignored. Lists keep hroller's order: the newest instance
+//! first.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -239,7 +240,7 @@ impl PlacementState {
     }
 
     /// What has to leave a node, in the order in which it is placed.
-    fn to_leave(&self, cluster: &GanetiCluster, kind: Kind, node: u32) -> Vec<usize> {
+    fn leaving(&self, cluster: &GanetiCluster, kind: Kind, node: u32) -> Vec<usize> {
         let left = &self.nodes[node as usize];
         match kind {
             Kind::NonRedundant => {
@@ -253,7 +254,14 @@ impl PlacementState {
     }
 
     /// Puts an instance, or its second copy, on a node, if that has room.
-    fn put(&mut self, cluster: &GanetiCluster, kind: Kind, at: usize, to: u32, before: &mut Before) -> bool {
+    fn place(
+        &mut self,
+        cluster: &GanetiCluster,
+        kind: Kind,
+        at: usize,
+        to: u32,
+        before: &mut Before,
+    ) -> bool {
         let instance = &cluster.instances[at];
         let (primary, secondary) = self.places[at];
         let mut new = self.nodes[to as usize].clone();
@@ -317,10 +325,10 @@ impl PlacementState {
             .filter(|target| *target != node && self.nodes[*target as usize].group == group)
             .collect();
         let mut before = Before::default();
-        for at in self.to_leave(cluster, kind, node) {
+        for at in self.leaving(cluster, kind, node) {
             let placed = targets
                 .iter()
-                .any(|target| self.put(cluster, kind, at, *target, &mut before));
+                .any(|target| self.place(cluster, kind, at, *target, &mut before));
             if !placed {
                 self.undo(before);
                 return Err(UnplacedInstance {

@@ -1,4 +1,4 @@
-//! Why hroller refuses a file in the text format, in its words.
+//! Why hroller refuses a file in the text format, with its messages.
 
 use std::fmt::Write as _;
 

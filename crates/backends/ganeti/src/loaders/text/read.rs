@@ -49,7 +49,7 @@ pub fn read(text: &str) -> Result<GanetiCluster, TextError> {
         let group = group(line)?;
         let ix = groups.add(&group.name, line)?;
         if by_uuid.insert(group.uuid.clone(), GroupIx(ix)).is_some() {
-            return Err(line.wrong("UUID", format!("two groups have the UUID {:?}", group.uuid)));
+            return Err(line.invalid("UUID", format!("two groups have the UUID {:?}", group.uuid)));
         }
         cluster.groups.push(group);
     }
@@ -69,7 +69,7 @@ pub fn read(text: &str) -> Result<GanetiCluster, TextError> {
             "" => &mut cluster.ipolicy,
             name => {
                 let ix = groups.find(name).ok_or_else(|| {
-                    line.wrong(
+                    line.invalid(
                         "owner",
                         format!("there is no group {name:?}; empty stands for the cluster"),
                     )
@@ -78,7 +78,7 @@ pub fn read(text: &str) -> Result<GanetiCluster, TextError> {
             }
         };
         if of.replace(policy).is_some() {
-            return Err(line.wrong("owner", format!("{owner:?} has two policies")));
+            return Err(line.invalid("owner", format!("{owner:?} has two policies")));
         }
     }
     Ok(cluster)
@@ -109,7 +109,7 @@ fn sections(text: &str) -> Vec<Vec<Line<'_>>> {
 }
 
 impl<'a> Line<'a> {
-    fn wrong(&self, field: &'static str, why: impl Into<String>) -> TextError {
+    fn invalid(&self, field: &'static str, why: impl Into<String>) -> TextError {
         TextError {
             line: self.number,
             field: Some(field),
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
     fn name(&self, at: usize, field: &'static str) -> Result<String, TextError> {
         let name = self.field(at);
         UnitId::new(name)
-            .map_err(|error| self.wrong(field, format!("{name:?} is no name: {}", error.why)))?;
+            .map_err(|error| self.invalid(field, format!("{name:?} is no name: {}", error.why)))?;
         Ok(name.to_owned())
     }
 
@@ -159,9 +159,10 @@ impl<'a> Line<'a> {
     }
 
     fn signed(&self, field: &'static str, text: &str) -> Result<i64, TextError> {
-        let number = whole(text).ok_or_else(|| self.wrong(field, format!("{text:?} is not a number")))?;
+        let number =
+            parse_integer(text).ok_or_else(|| self.invalid(field, format!("{text:?} is not a number")))?;
         if number.unsigned_abs() > MOST {
-            return Err(self.wrong(
+            return Err(self.invalid(
                 field,
                 format!("{text} is more than any node has, which is at most {MOST}"),
             ));
@@ -171,27 +172,27 @@ impl<'a> Line<'a> {
 
     fn number(&self, field: &'static str, text: &str) -> Result<u64, TextError> {
         let number = self.signed(field, text)?;
-        u64::try_from(number).map_err(|_| self.wrong(field, format!("{number} is below 0")))
+        u64::try_from(number).map_err(|_| self.invalid(field, format!("{number} is below 0")))
     }
 
     fn ratio(&self, field: &'static str, text: &str) -> Result<f64, TextError> {
         match text.parse::<f64>() {
             Ok(ratio) if ratio.is_finite() && ratio >= 0.0 => Ok(ratio),
-            Ok(_) | Err(_) => Err(self.wrong(field, format!("{text:?} is not a number of 0 or more"))),
+            Ok(_) | Err(_) => Err(self.invalid(field, format!("{text:?} is not a number of 0 or more"))),
         }
     }
 
-    fn yes(&self, field: &'static str, text: &str) -> Result<bool, TextError> {
+    fn parse_flag(&self, field: &'static str, text: &str) -> Result<bool, TextError> {
         match text {
             "Y" => Ok(true),
             "N" => Ok(false),
-            other => Err(self.wrong(field, format!("{other:?} is neither Y nor N"))),
+            other => Err(self.invalid(field, format!("{other:?} is neither Y nor N"))),
         }
     }
 }
 
 /// A whole number; htools write some with a fraction.
-fn whole(text: &str) -> Option<i64> {
+fn parse_integer(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
@@ -217,7 +218,7 @@ impl Names {
     fn add(&mut self, name: &str, line: &Line<'_>) -> Result<u32, TextError> {
         let next = self.by.len() as u32;
         if self.by.insert(name.to_owned(), next).is_some() {
-            return Err(line.wrong("name", format!("two {}s are called {name:?}", self.what)));
+            return Err(line.invalid("name", format!("two {}s are called {name:?}", self.what)));
         }
         Ok(next)
     }
@@ -230,14 +231,14 @@ impl Names {
 fn group(line: &Line<'_>) -> Result<NodeGroup, TextError> {
     line.at_least("a group", 4)?;
     let word = line.field(2);
-    let alloc_policy = AllocPolicy::of_word(word).ok_or_else(|| {
-        line.wrong(
+    let alloc_policy = AllocPolicy::parse(word).ok_or_else(|| {
+        line.invalid(
             "allocation policy",
             format!("{word:?} is none of preferred, last_resort, unallocable"),
         )
     })?;
     if line.field(1).is_empty() {
-        return Err(line.wrong("UUID", "it is empty"));
+        return Err(line.invalid("UUID", "it is empty"));
     }
     Ok(NodeGroup {
         name: line.name(0, "name")?,
@@ -256,12 +257,12 @@ fn node(line: &Line<'_>, groups: &BTreeMap<String, GroupIx>) -> Result<GanetiNod
         "Y" => (true, false),
         "M" => (false, true),
         "N" => (false, false),
-        other => return Err(line.wrong("flag", format!("{other:?} is none of Y (offline), M (master), N"))),
+        other => return Err(line.invalid("flag", format!("{other:?} is none of Y (offline), M (master), N"))),
     };
     let uuid = line.field(8);
     let group = *groups
         .get(uuid)
-        .ok_or_else(|| line.wrong("group", format!("there is no group with the UUID {uuid:?}")))?;
+        .ok_or_else(|| line.invalid("group", format!("there is no group with the UUID {uuid:?}")))?;
     let resources = resources(line)?;
     Ok(GanetiNode {
         name,
@@ -272,7 +273,7 @@ fn node(line: &Line<'_>, groups: &BTreeMap<String, GroupIx>) -> Result<GanetiNod
         master,
         group,
         tags: line.list(10),
-        exclusive_storage: line.yes("exclusive storage", line.optional(11, "N"))?,
+        exclusive_storage: line.parse_flag("exclusive storage", line.optional(11, "N"))?,
     })
 }
 
@@ -304,12 +305,12 @@ fn instance(line: &Line<'_>, nodes: &Names) -> Result<Instance, TextError> {
         nodes
             .find(name)
             .map(NodeIx)
-            .ok_or_else(|| line.wrong(field, format!("there is no node {name:?}")))
+            .ok_or_else(|| line.invalid(field, format!("there is no node {name:?}")))
     };
     let word = line.field(4);
     let status = Status::of_word(word).ok_or_else(|| {
         let words: Vec<_> = Status::ALL.iter().map(|status| status.word()).collect();
-        line.wrong("status", format!("{word:?} is none of {}", words.join(", ")))
+        line.invalid("status", format!("{word:?} is none of {}", words.join(", ")))
     })?;
     let template = template(line, line.field(8))?;
     let primary = node(6, "primary node")?;
@@ -318,7 +319,7 @@ fn instance(line: &Line<'_>, nodes: &Names) -> Result<Instance, TextError> {
         _ => Some(node(7, "secondary node")?),
     };
     if secondary == Some(primary) && template == Template::Drbd {
-        return Err(line.wrong(
+        return Err(line.invalid(
             "secondary node",
             format!("{:?} is the primary node too", line.field(7)),
         ));
@@ -335,21 +336,21 @@ fn instance(line: &Line<'_>, nodes: &Names) -> Result<Instance, TextError> {
         disk: line.number("disk", line.field(2))?,
         vcpus: line.number("virtual processors", line.field(3))?,
         status,
-        auto_balance: line.yes("auto balance", line.field(5))?,
+        auto_balance: line.parse_flag("auto balance", line.field(5))?,
         primary,
         secondary,
         template,
         tags: line.list(9),
         spindle_use: line.number("spindle use", line.optional(10, "1"))?,
         disk_spindles: spindles,
-        forthcoming: line.yes("forthcoming", line.optional(12, "N"))?,
+        forthcoming: line.parse_flag("forthcoming", line.optional(12, "N"))?,
     })
 }
 
 fn template(line: &Line<'_>, word: &str) -> Result<Template, TextError> {
     Template::of_word(word).ok_or_else(|| {
         let words: Vec<_> = Template::ALL.iter().map(|template| template.word()).collect();
-        line.wrong(
+        line.invalid(
             "disk template",
             format!("{word:?} is none of {}", words.join(", ")),
         )
@@ -365,7 +366,7 @@ fn ipolicy<'a>(line: &Line<'a>) -> Result<(&'a str, Ipolicy), TextError> {
         .map(|text| spec(line, "ranges", text))
         .collect::<Result<Vec<_>, _>>()?;
     if bounds.len() % 2 != 0 {
-        return Err(line.wrong(
+        return Err(line.invalid(
             "ranges",
             "a range has a least and a most, and one of them is missing",
         ));
@@ -396,7 +397,7 @@ fn spec(line: &Line<'_>, field: &'static str, text: &str) -> Result<Spec, TextEr
         })
         .collect::<Result<Vec<_>, _>>()?;
     sizes.try_into().map_err(|sizes: Vec<u64>| {
-        line.wrong(
+        line.invalid(
             field,
             format!("6 sizes are wanted, and {text:?} has {}", sizes.len()),
         )

@@ -45,7 +45,7 @@ fn add_group(text: &mut String, group: &NodeGroup) {
         ipolicy: _,
     } = group;
     let (tags, networks) = (tags.join(","), networks.join(","));
-    let _ = writeln!(text, "{name}|{uuid}|{}|{tags}|{networks}", alloc_policy.word());
+    let _ = writeln!(text, "{name}|{uuid}|{}|{tags}|{networks}", alloc_policy.as_str());
 }
 
 fn add_node(text: &mut String, node: &GanetiNode, cluster: &GanetiCluster) {
@@ -55,7 +55,7 @@ fn add_node(text: &mut String, node: &GanetiNode, cluster: &GanetiCluster) {
         _ => "N",
     };
     let (name, uuid, tags) = (&node.name, &cluster.group(node.group).uuid, node.tags.join(","));
-    let exclusive = yes(node.exclusive_storage);
+    let exclusive = yes_or_no(node.exclusive_storage);
     let Some(r) = &node.resources else {
         let _ = writeln!(
             text,
@@ -94,12 +94,12 @@ fn add_instance(text: &mut String, instance: &Instance, cluster: &GanetiCluster)
         instance.disk,
         instance.vcpus,
         instance.status,
-        yes(instance.auto_balance),
+        yes_or_no(instance.auto_balance),
         cluster.node(instance.primary).name,
         instance.template,
         instance.tags.join(","),
         instance.spindle_use,
-        yes(instance.forthcoming)
+        yes_or_no(instance.forthcoming)
     );
 }
 
@@ -125,6 +125,6 @@ fn spec(spec: &Spec) -> String {
     spec.map(|size| size.to_string()).join(",")
 }
 
-fn yes(is: bool) -> &'static str {
+fn yes_or_no(is: bool) -> &'static str {
     if is { "Y" } else { "N" }
 }

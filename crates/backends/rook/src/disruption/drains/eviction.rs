@@ -1,7 +1,8 @@
-//! What is answered to whoever asks whether an OSD may be evicted now, by the last look at its cluster.
+//! The answer to a request to evict an OSD now, from the last observation of its cluster.
 //!
-//! The budget lets go what is proven, and refuses everything else without a word. Here it is said why, and until when; and
-//! what the budget would let go is left to Ceph's own oracle beside what was let go since.
+//! The budget permits what is proven safe, and refuses everything else without a reason. The webhook gives
+//! the reason, and until when it holds. What the budget would permit is also put to Ceph's own oracle,
+//! together with recent evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 

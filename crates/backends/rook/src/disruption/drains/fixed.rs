@@ -1,5 +1,5 @@
-//! Budgets over daemons that no failure domain binds: monitors, managers, metadata servers, gateways,
-//! mirrors. They follow the number of daemons alone, up and down.
+//! Budgets over daemons without failure domains: monitors, managers, metadata servers, gateways, mirrors.
+//! They depend only on the number of daemons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub fn monitors(count: u32, out: u32) -> Option<Permits> {
 }
 
 /// Over managers or mirrors: one may go where there are two or more.
-pub fn one_of(count: u32) -> Option<Permits> {
+pub fn one_may_go(count: u32) -> Option<Permits> {
     (count >= 2).then_some(Permits::MaxUnavailable(1))
 }
 
@@ -66,7 +66,7 @@ pub struct Fixed {
 }
 
 /// The budgets for these daemons, with Rook's names.
-pub fn wanted(daemons: &[Daemon]) -> Vec<Fixed> {
+pub fn fixed_budgets(daemons: &[Daemon]) -> Vec<Fixed> {
     let mut groups: BTreeMap<_, (u32, u32, BTreeSet<String>)> = BTreeMap::new();
     for daemon in daemons {
         let (count, out, without) = groups
@@ -81,8 +81,8 @@ pub fn wanted(daemons: &[Daemon]) -> Vec<Fixed> {
         let of = group.map_or("", |(_, name)| name.as_str());
         let (name, permits) = match app {
             "rook-ceph-mon" => ("rook-ceph-mon-pdb".to_owned(), monitors(count, out)),
-            "rook-ceph-mgr" => ("rook-ceph-mgr-pdb".to_owned(), one_of(count)),
-            "rook-ceph-rbd-mirror" => ("rook-ceph-rbd-mirror".to_owned(), one_of(count)),
+            "rook-ceph-mgr" => ("rook-ceph-mgr-pdb".to_owned(), one_may_go(count)),
+            "rook-ceph-rbd-mirror" => ("rook-ceph-rbd-mirror".to_owned(), one_may_go(count)),
             "rook-ceph-mds" | "rook-ceph-rgw" if !of.is_empty() => {
                 (format!("{app}-{of}"), all_but_one(count))
             }
@@ -137,7 +137,10 @@ mod tests {
                 Some(0)
             ]
         );
-        assert_eq!((one_of(1), one_of(2)), (None, Some(Permits::MaxUnavailable(1))));
+        assert_eq!(
+            (one_may_go(1), one_may_go(2)),
+            (None, Some(Permits::MaxUnavailable(1)))
+        );
         assert_eq!(
             (all_but_one(1), all_but_one(3)),
             (None, Some(Permits::MinAvailable(2)))
@@ -166,7 +169,7 @@ mod tests {
             daemon("crashcollector", None, true),
         ];
         daemons.extend((0..5).map(|nth| daemon("mon", None, nth > 0)));
-        let told: Vec<_> = wanted(&daemons)
+        let told: Vec<_> = fixed_budgets(&daemons)
             .into_iter()
             .map(|budget| (budget.name, budget.permits))
             .collect();
@@ -191,7 +194,7 @@ mod tests {
             ready: u32::from(!out),
             out: out.then(|| id.to_owned()),
         };
-        let told = wanted(&[mon("a", false), mon("b", true), mon("c", false)]);
+        let told = fixed_budgets(&[mon("a", false), mon("b", true), mon("c", false)]);
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].permits, Permits::MaxUnavailable(0));
         assert_eq!(told[0].without, BTreeSet::from(["b".to_owned()]));

@@ -90,7 +90,7 @@ fn open(osds: impl IntoIterator<Item = u32>, at: Timestamp) -> Evidence {
 async fn two_that_are_asked_about_at_once_know_of_each_other() {
     let ceph = Ceph::new(0);
     let review = reviewed_by(&ceph);
-    review.learn(open([0, 1], Timestamp::now()));
+    review.store_evidence(open([0, 1], Timestamp::now()));
     let (first, second) = (unit("osd.0"), unit("osd.1"));
     let answer = async { ceph.may_answer.add_permits(2) };
     let (first, second, ()) = tokio::join!(
@@ -106,7 +106,7 @@ async fn two_that_are_asked_about_at_once_know_of_each_other() {
 async fn who_was_refused_or_asked_only_for_show_counts_for_nobody() {
     let ceph = Ceph::new(9);
     let review = reviewed_by(&ceph);
-    review.learn(open([0, 1, 2], Timestamp::now()));
+    review.store_evidence(open([0, 1, 2], Timestamp::now()));
     assert_eq!(review.may_go(&unit("osd.2"), true).await, Ok(()));
     *ceph.yes.lock().unwrap() = false;
     assert_eq!(
@@ -126,12 +126,12 @@ async fn who_was_let_go_counts_until_a_look_that_began_long_enough_after_it() {
     let ceph = Ceph::new(9);
     let review = reviewed_by(&ceph);
     let now = Timestamp::now();
-    review.learn(open([0, 1, 2], now));
+    review.store_evidence(open([0, 1, 2], now));
     assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
     // Its pod may not show yet that it goes.
-    review.learn(open([0, 1, 2], now + SignedDuration::from_secs(1)));
+    review.store_evidence(open([0, 1, 2], now + SignedDuration::from_secs(1)));
     assert_eq!(review.may_go(&unit("osd.1"), true).await, Ok(()));
-    review.learn(open([1, 2], now + SignedDuration::from_secs(5)));
+    review.store_evidence(open([1, 2], now + SignedDuration::from_secs(5)));
     assert_eq!(review.may_go(&unit("osd.1"), true).await, Ok(()));
     assert_eq!(
         ceph.asked(),
@@ -145,7 +145,7 @@ async fn who_was_let_go_and_kept_by_another_is_forgotten_in_a_quiet_cluster_too(
     let ceph = Ceph::new(9);
     let review = reviewed_by(&ceph);
     let now = Timestamp::now();
-    review.learn(open([0, 1], now));
+    review.store_evidence(open([0, 1], now));
     assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
     review.holds(now + SignedDuration::from_secs(1));
     assert_eq!(review.granted().len(), 1);
@@ -158,8 +158,8 @@ async fn who_was_let_go_and_kept_by_another_is_forgotten_in_a_quiet_cluster_too(
 async fn a_monitor_that_was_let_go_counts_for_a_run_and_one_that_was_refused_does_not() {
     let ceph = Ceph::new(9);
     let review = reviewed_by(&ceph);
-    review.learn(open([], Timestamp::now()));
-    let goes = || review.exposed.on_its_way("mon", &[unit("mon.b")]);
+    review.store_evidence(open([], Timestamp::now()));
+    let goes = || review.exposed.evicting_of_kind("mon", &[unit("mon.b")]);
     assert_eq!(review.may_go(&unit("mon.a"), true).await, Ok(()));
     assert_eq!(goes(), None);
     assert_eq!(review.may_go(&unit("mon.a"), false).await, Ok(()));
@@ -220,19 +220,19 @@ async fn who_is_kept_by_a_run_that_is_held_is_told_which_command_ends_that() {
 async fn a_monitor_that_was_refused_is_remembered_while_it_is_asked_for() {
     let ceph = Ceph::new(9);
     let review = reviewed_by(&ceph);
-    review.learn(open([], Timestamp::now()));
+    review.store_evidence(open([], Timestamp::now()));
     *ceph.yes.lock().unwrap() = false;
     assert!(review.may_go(&unit("mon.a"), true).await.is_err());
     assert!(review.may_go(&unit("osd.1"), true).await.is_err());
     let why = "Ceph says no: unsafe".to_owned();
-    assert_eq!(review.refused(), BTreeMap::from([(unit("mon.a"), why)]));
+    assert_eq!(review.recent_refusals(), BTreeMap::from([(unit("mon.a"), why)]));
     *ceph.yes.lock().unwrap() = true;
     assert_eq!(review.may_go(&unit("mon.a"), true).await, Ok(()));
-    assert_eq!(review.refused(), BTreeMap::new());
+    assert_eq!(review.recent_refusals(), BTreeMap::new());
     *ceph.yes.lock().unwrap() = false;
     assert!(review.may_go(&unit("mon.a"), true).await.is_err());
     tokio::time::advance(ASKS_AGAIN).await;
-    assert_eq!(review.refused(), BTreeMap::new());
+    assert_eq!(review.recent_refusals(), BTreeMap::new());
 }
 
 #[tokio::test]
@@ -249,7 +249,7 @@ async fn a_word_for_a_gateway_leaves_all_others_to_ceph() {
     let all = ["osd.0", "mon.a", "mds.fs-a"];
     let mut asked = Vec::new();
     for words in [&["rgw"][..], &["pool.rbd"], &["mon"], &["mds.fs-a"]] {
-        review.learn(permits(words));
+        review.store_evidence(permits(words));
         for name in all {
             assert_eq!(review.may_go(&unit(name), true).await, Ok(()));
         }
@@ -262,7 +262,7 @@ async fn a_word_for_a_gateway_leaves_all_others_to_ceph() {
 async fn a_ceph_that_says_nothing_in_time_lets_nobody_go() {
     let ceph = Ceph::new(0);
     let review = reviewed_by(&ceph);
-    review.learn(open([0], Timestamp::now()));
+    review.store_evidence(open([0], Timestamp::now()));
     let refused = review.may_go(&unit("osd.0"), false).await;
     assert!(refused.is_err_and(|why| why.ends_with("Ceph did not say within 2 s whether it may stop")));
     // And nobody waits for it any more.
@@ -275,7 +275,7 @@ async fn without_a_look_osds_stay_and_monitors_are_ceph_s_to_judge() {
     let review = reviewed_by(&ceph);
     // Whose drains are somebody else's is not asked about.
     assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
-    review.learn(Evidence::Unavailable {
+    review.store_evidence(Evidence::Unavailable {
         why: "no quorum".to_owned(),
     });
     assert_eq!(
@@ -292,9 +292,9 @@ async fn without_a_look_osds_stay_and_monitors_are_ceph_s_to_judge() {
 async fn a_look_that_failed_keeps_nobody_where_drains_are_not_asked_for() {
     let review = reviewed_by(&Ceph::new(0));
     let error = || BackendError::transient("look for Rook", "deployments.apps is forbidden");
-    review.learn(Evidence::without_a_look(false, &error()));
+    review.store_evidence(Evidence::from_error(false, &error()));
     assert_eq!(review.may_go(&unit("osd.0"), false).await, Ok(()));
-    review.learn(Evidence::without_a_look(true, &error()));
+    review.store_evidence(Evidence::from_error(true, &error()));
     let kept = review.may_go(&unit("osd.0"), false).await;
     assert!(kept.is_err_and(|why| why.contains("deployments.apps is forbidden")));
 }
@@ -303,10 +303,10 @@ async fn a_look_that_failed_keeps_nobody_where_drains_are_not_asked_for() {
 fn a_daemon_that_its_labels_do_not_name_stays() {
     let review = reviewed_by(&Ceph::new(0));
     let why = "there is no label ceph_daemon_id; set it to the daemon's id";
-    assert_eq!(review.of_unknown("rook-ceph-osd-x", why), Ok(()));
-    review.learn(open([0], Timestamp::now()));
+    assert_eq!(review.unknown_daemon("rook-ceph-osd-x", why), Ok(()));
+    review.store_evidence(open([0], Timestamp::now()));
     assert_eq!(
-        review.of_unknown("rook-ceph-osd-x", why),
+        review.unknown_daemon("rook-ceph-osd-x", why),
         Err(format!("rook-ceph-osd-x may not be evicted now: {why}"))
     );
 }
@@ -323,10 +323,10 @@ async fn a_gateway_is_kept_by_a_run_and_not_by_a_ceph_that_cannot_be_reached() {
         })
     });
     let review = Review::new("rook-ceph", connect, Arc::default());
-    review.learn(open([], Timestamp::now()));
+    review.store_evidence(open([], Timestamp::now()));
     assert_eq!(review.may_go(&unit("rgw.b"), false).await, Ok(()));
     assert_eq!(review.may_go(&unit("mgr.a"), false).await, Ok(()));
-    assert_eq!(review.exposed.on_its_way("rgw", &[]), Some(unit("rgw.b")));
+    assert_eq!(review.exposed.evicting_of_kind("rgw", &[]), Some(unit("rgw.b")));
     let run = with_an_open_wave("rgw", &["rgw.a"]);
     review.exposed.run_is_at(&run);
     let kept = review.may_go(&unit("rgw.b"), true).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! What a backend does beside a Rook that runs: sees whether Rook is kept from what is changed, and carries out those steps.
+//! The backend beside a running Rook: checks that Rook skips the daemons that are changed, and carries out
+//! those steps.
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +20,8 @@ use crate::api::failed;
 use crate::api::names::{DO_NOT_RECONCILE, MANAGER};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
-use crate::executor::beside::{self, ClusterImage, RookProgress, is_taken_up};
-use crate::executor::managed_fields::{as_they_are, fence_of, given_back, held_by, kept_by_others};
+use crate::executor::beside::{self, ClusterImage, RookProgress, is_image_active};
+use crate::executor::managed_fields::{current_fields, fence_of, given_back, held_by, skip_label_by_others};
 
 impl RookBackend {
     /// The image that the CephCluster names.
@@ -73,14 +74,14 @@ impl RookBackend {
         let is_named = cluster.spec.ceph_version.image.as_ref() == Some(&memory.wish.image);
         let waits = memory.beside.is_some()
             && is_named
-            && !is_taken_up(&cluster)
+            && !is_image_active(&cluster)
             && !self.taken_up.load(Ordering::Relaxed);
         let rook_runs = waits
             && rook_operator::running(client, namespace, watched)
                 .await?
                 .is_some();
         let image = ClusterImage::of(&cluster, rook_runs);
-        if is_named && image.not_taken_up().is_none() {
+        if is_named && image.inactive_reason().is_none() {
             self.taken_up.store(true, Ordering::Relaxed);
         }
         Ok(image)
@@ -114,14 +115,14 @@ impl RookBackend {
         };
         let first = beside::open_to_rook(memory.changes(), &daemons);
         let by = match first.first() {
-            Some(unit) => self.written_since(unit).await?,
+            Some(unit) => self.writers_since(unit).await?,
             None => String::new(),
         };
         Ok(Some(format!("{why}{by}")))
     }
 
     /// Who wrote a daemon's Deployment since we did, in words to be added. Who only took a label away is not noted by Kubernetes.
-    async fn written_since(&self, unit: &UnitId) -> Result<String, BackendError> {
+    async fn writers_since(&self, unit: &UnitId) -> Result<String, BackendError> {
         let name = self.name_of(unit)?;
         let tried = format!("ask who wrote Deployment {name}");
         let api: Api<v1::Deployment> = Api::namespaced(self.parts.client.clone(), &self.parts.namespace);
@@ -155,7 +156,7 @@ impl RookBackend {
                 "the run's memory does not say that Rook is to run beside it",
             ));
         };
-        let left = || beside::left(step, memory.changes(), &watched.daemons().0);
+        let left = || beside::remaining(step, memory.changes(), &watched.daemons().0);
         match step {
             beside::Step::Hold => {
                 let left = left();
@@ -164,7 +165,12 @@ impl RookBackend {
                     let kind = kind_of(unit).to_owned();
                     let tried = format!("label the Deployment of {unit}");
                     self.write(unit, call.fence, &tried, |deployment| {
-                        held_by(as_they_are(deployment, &kind), deployment, &beside.holder, since)
+                        held_by(
+                            current_fields(deployment, &kind),
+                            deployment,
+                            &beside.holder,
+                            since,
+                        )
                     })
                     .await?;
                 }
@@ -211,7 +217,7 @@ async fn give_back(
             .patch_metadata(name, &PatchParams::default(), &patch)
             .await
         {
-            Ok(_) => return Ok(stays_kept(&found)),
+            Ok(_) => return Ok(kept_by_others_text(&found)),
             Err(kube::Error::Api(answer)) if answer.code == 409 => {}
             Err(error) => return Err(failed(&tried, &error)),
         }
@@ -220,8 +226,8 @@ async fn give_back(
 }
 
 /// What is said of a Deployment from which Rook stays kept, as somebody else wants it so.
-pub(crate) fn stays_kept(deployment: &Deployment) -> Option<String> {
-    let value = kept_by_others(deployment)?;
+pub(crate) fn kept_by_others_text(deployment: &Deployment) -> Option<String> {
+    let value = skip_label_by_others(deployment)?;
     let name = deployment.name_any();
     Some(format!(
         "Deployment {name} keeps the label {DO_NOT_RECONCILE}={value}, which others have set: Rook does not change it \

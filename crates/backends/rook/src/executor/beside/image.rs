@@ -1,12 +1,12 @@
-//! What Rook makes of the image that the CephCluster names: no daemon is changed before Rook has taken it up, or it would refuse
-//! to look after what runs.
+//! Rook's handling of the image that the CephCluster names: no daemon is changed before Rook has accepted the
+//! image, or it would stop managing what runs.
 
 use kube::ResourceExt as _;
 
 use crate::api::cluster::CephCluster;
 use crate::api::names::DO_NOT_RECONCILE;
 
-/// What Rook makes of the image that a CephCluster names.
+/// Rook's handling of the image that a CephCluster names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RookImageStatus {
     /// It has asked it for its release, and goes by it.
@@ -22,7 +22,7 @@ pub enum RookImageStatus {
 pub struct ClusterImage {
     /// What it names.
     pub named: Option<String>,
-    /// What Rook makes of that.
+    /// Rook's handling of it.
     pub word: RookImageStatus,
 }
 
@@ -31,7 +31,7 @@ impl ClusterImage {
     pub fn of(cluster: &CephCluster, rook_runs: bool) -> Self {
         let named = cluster.spec.ceph_version.image.clone();
         let word = match &named {
-            Some(named) if !is_taken_up(cluster) => {
+            Some(named) if !is_image_active(cluster) => {
                 if rook_runs {
                     RookImageStatus::NotTakenUp(why_not(cluster, named))
                 } else {
@@ -44,7 +44,7 @@ impl ClusterImage {
     }
 
     /// Why a run may not go on to change daemons to it, if it may not.
-    pub fn not_taken_up(&self) -> Option<&str> {
+    pub fn inactive_reason(&self) -> Option<&str> {
         match &self.word {
             RookImageStatus::NotTakenUp(why) => Some(why),
             RookImageStatus::TakenUp | RookImageStatus::NobodyLooks => None,
@@ -55,7 +55,7 @@ impl ClusterImage {
 /// Whether Rook goes by the image that is named: `status.version.image` is written once it has asked the image for its release, knows
 /// that, and finds Ceph well enough for an update (`detectAndValidateCephVersion` in `pkg/operator/ceph/cluster/version.go`, the same in
 /// 1.16.9 and 1.20.6). That comes before the first daemon is looked at, so it does not matter that those are kept from Rook.
-pub(crate) fn is_taken_up(cluster: &CephCluster) -> bool {
+pub(crate) fn is_image_active(cluster: &CephCluster) -> bool {
     let seen = cluster.status.as_ref().and_then(|status| status.version.as_ref());
     let seen = seen.and_then(|version| version.image.as_ref());
     seen.is_some() && seen == cluster.spec.ceph_version.image.as_ref()
@@ -113,7 +113,7 @@ mod tests {
 
     fn why(cluster: &CephCluster) -> String {
         let image = ClusterImage::of(cluster, true);
-        image.not_taken_up().expect("it is taken up").to_owned()
+        image.inactive_reason().expect("it is taken up").to_owned()
     }
 
     #[test]
@@ -159,6 +159,6 @@ mod tests {
     #[test]
     fn where_no_rook_runs_nobody_is_waited_for() {
         let named = cluster(NEW, &json!({}), &status(OLD, ("True", "")));
-        assert_eq!(ClusterImage::of(&named, false).not_taken_up(), None);
+        assert_eq!(ClusterImage::of(&named, false).inactive_reason(), None);
     }
 }

@@ -1,10 +1,12 @@
-//! Metadata servers beside a Rook that runs: they are Rook's to update, and OSDs wait until it has.
+//! Metadata servers beside a running Rook: Rook updates them, and OSDs wait until it has.
 //!
-//! No label keeps Rook from them. Once all monitors run the new release it sets `max_mds` of a file system to 1, stops the standbys,
-//! updates the active server, then the others, and sets `max_mds` again; of an image of the same release it updates them one by one, at once.
-//! For the label it looks at the letter of a server, where the Deployment has its whole name (`Start` and `upgradeMDS` in
-//! `pkg/operator/ceph/file/mds/mds.go`, `GetDaemonsToSkipReconcile`; the same from 1.16.9 to 1.20.6). A run that changed them too would do so
-//! beside Rook, and one that went on with OSDs would have two things away at once.
+//! No label makes Rook skip them. Once all monitors run the new release, Rook sets `max_mds` of a file system
+//! to 1, stops the standbys, updates the active server, then the others, and sets `max_mds` again; for an
+//! image of the same release it updates them one by one, at once. For the label it looks at the letter of a
+//! server, where the Deployment has its whole name (`Start` and `upgradeMDS` in
+//! `pkg/operator/ceph/file/mds/mds.go`, `GetDaemonsToSkipReconcile`; the same from 1.16.9 to 1.20.6). A run
+//! that changed them too would do so at the same time as Rook, and a run that continued with OSDs would have
+//! two daemons down at once.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use stagger_ceph::facts::mds::FsMap;
 use stagger_core::model::UnitId;
 
 use super::{Changes, Daemons};
-use crate::api::daemons::{is_wanted, kind_of, serves};
+use crate::api::daemons::{kind_of, serves, wants_replicas};
 use crate::api::objects::Deployment;
 use crate::executor::managed_fields::template_image;
 use crate::executor::rollout::is_rolled_out;
@@ -22,7 +24,7 @@ pub(crate) const KIND: &str = "mds";
 
 /// Why Rook is not done with them: one that is starting, or else the first that is missing; `None`: all are of the new image, and those that
 /// served before the run do again. Ranks beyond the first come back after that, and nothing stops for them.
-pub(crate) fn not_done(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap) -> Option<String> {
+pub(crate) fn pending_reason(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap) -> Option<String> {
     let servers = || daemons.iter().filter(|(unit, _)| kind_of(unit) == KIND);
     let is_new = |deployment: &Deployment| template_image(deployment, KIND) == Some(run.wish.image.as_str());
     let of_new = servers().filter(|(unit, one)| is_new(one) && run.baseline.daemons.contains_key(*unit));
@@ -30,7 +32,7 @@ pub(crate) fn not_done(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap)
     // Rook stops at one that does not start, and the others keep the old image: that one is named.
     let starting = starting.map(|(unit, _)| format!("{unit} is starting"));
     let of_old = servers().filter(|(_, one)| !is_new(one)).map(|(unit, one)| {
-        if is_wanted(one) {
+        if wants_replicas(one) {
             let image = template_image(one, KIND).unwrap_or("no image");
             format!("{unit} is still made of {image}")
         } else {
@@ -51,7 +53,7 @@ pub(crate) fn not_done(run: Changes<'_>, daemons: &Daemons, filesystems: &FsMap)
 
 /// Whether it is not ready yet, or Ceph has not heard of it. One that a person has scaled to nothing does not start.
 fn is_starting(unit: &UnitId, deployment: &Arc<Deployment>, filesystems: &FsMap) -> bool {
-    if !is_wanted(deployment) {
+    if !wants_replicas(deployment) {
         return false;
     }
     let name = unit.as_str().split_once('.').map_or("", |(_, name)| name);
@@ -135,7 +137,7 @@ mod tests {
             baseline: &baseline,
             mds_by_rook: true,
         };
-        not_done(run, &Daemons::from(daemons), filesystems)
+        pending_reason(run, &Daemons::from(daemons), filesystems)
     }
 
     fn down() -> Value {
@@ -194,13 +196,16 @@ mod tests {
         let with = |other| Daemons::from([server("a", NEW, 1, &up()), other]);
         // It may be one that Rook has stopped: a run began in the midst of that.
         let stopped = with(server("b", OLD, 0, &down()));
-        assert!(not_done(run, &stopped, &alone).is_some());
+        assert!(pending_reason(run, &stopped, &alone).is_some());
         for other in [server("b", NEW, 1, &down()), server("b", NEW, 0, &down())] {
-            assert_eq!(not_done(run, &with(other), &alone), None);
+            assert_eq!(pending_reason(run, &with(other), &alone), None);
         }
         // A file system that was failed by a person has no server with a rank.
         let failed = map(&[], &["fs-a"]);
-        assert_eq!(not_done(run, &with(server("b", NEW, 1, &down())), &failed), None);
-        assert_eq!(not_done(run, &Daemons::new(), &FsMap::default()), None);
+        assert_eq!(
+            pending_reason(run, &with(server("b", NEW, 1, &down())), &failed),
+            None
+        );
+        assert_eq!(pending_reason(run, &Daemons::new(), &FsMap::default()), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Monitors that Rook does not look after: while one of them has its label, it leaves all of them alone.
+//! Monitors that Rook does not manage: while one of them has its skip label, Rook skips all of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::Daemons;
 use crate::api::daemons::kind_of;
 use crate::api::names::DO_NOT_RECONCILE;
 use crate::api::objects::Deployment;
-use crate::executor::managed_fields::{held_since, holder, kept_by_others};
+use crate::executor::managed_fields::{held_since, holder, skip_label_by_others};
 
 /// So long a monitor may be away before Rook would put another in its place (`MonOutTimeout` in
 /// `pkg/operator/ceph/cluster/mon/health.go` of 1.20.6): what a run holds for less is missed by nobody.
@@ -26,7 +26,7 @@ pub(crate) fn unwatched(daemons: &Daemons, namespace: &str, now: Timestamp) -> O
         .collect();
     let of_others = labelled
         .iter()
-        .find_map(|(unit, one)| Some((unit, one, kept_by_others(one)?)));
+        .find_map(|(unit, one)| Some((unit, one, skip_label_by_others(one)?)));
     if let Some((unit, one, value)) = of_others {
         let name = one.name_any();
         return Some(format!(

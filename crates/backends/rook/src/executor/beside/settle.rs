@@ -1,4 +1,4 @@
-//! What becomes of daemons that are kept from Rook while no run is under way.
+//! The release of skipped daemons to Rook while no run is under way.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ fn blocked_is_told_once_for_each_reason_and_text() {
     let one = blocked("NoImage", "set it");
     assert_eq!(
         of_status(&ready, &one),
-        [bad("Update", "Blocked", "NoImage: set it")]
+        [warning("Update", "Blocked", "NoImage: set it")]
     );
     assert_eq!(of_status(&one, &one), []);
     let later = ClusterStatus {
@@ -110,12 +110,12 @@ fn what_is_wrong_with_an_object_is_told_once() {
     let one = with(&[("osd.1", "no label")]);
     assert_eq!(
         of_status(&ClusterStatus::default(), &one),
-        [bad("Observe", "OsdUnplaced", "no label")]
+        [warning("Observe", "OsdUnplaced", "no label")]
     );
     let later = with(&[("osd.1", "still no label"), ("osd.2", "nor here")]);
     assert_eq!(
         of_status(&one, &later),
-        [bad("Observe", "OsdUnplaced", "nor here")]
+        [warning("Observe", "OsdUnplaced", "nor here")]
     );
     assert_eq!(of_status(&later, &ClusterStatus::default()), []);
 }
@@ -139,7 +139,7 @@ fn a_drain_is_told_when_it_begins_blocks_another_and_is_over() {
     let two = drains(&["a"], &["a"], &["b"]);
     assert_eq!(
         of_drains(&none, &one),
-        [good(
+        [normal(
             "Drain",
             "DrainBegan",
             "a is being drained; noout is on it until 1970-01-01T00:00:00Z"
@@ -182,7 +182,7 @@ fn of_a_journal_a_person_hears_what_matters() {
     assert_eq!(told(2, taken.clone()), None);
     assert_eq!(
         told(9, taken),
-        Some(good(
+        Some(normal(
             "Upgrade",
             "UpgradeTakenOver",
             "ceph 16 to 18: taken over by b@host"
@@ -234,8 +234,8 @@ fn fields_that_do_not_do_what_they_say_are_told() {
 
 #[test]
 fn a_note_fits() {
-    assert_eq!(shortened("short".to_owned()), "short");
-    let long = shortened("…".repeat(NOTE));
+    assert_eq!(truncate("short".to_owned()), "short");
+    let long = truncate("…".repeat(NOTE));
     assert!(long.len() <= NOTE && long.ends_with(" …"), "{}", long.len());
 }
 

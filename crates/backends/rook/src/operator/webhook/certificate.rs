@@ -1,4 +1,5 @@
-//! The webhook's certificate: made by the operator for itself, trusted by the API server since it is told to, and never stored.
+//! The webhook's certificate: self-made by the operator, trusted by the API server through its configuration,
+//! and never stored.
 
 use std::sync::Arc;
 

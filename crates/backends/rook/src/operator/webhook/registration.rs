@@ -1,4 +1,5 @@
-//! Where the API server finds the webhook: its configuration, which the manifests define, and the way to the leader's pod.
+//! The webhook's registration: its configuration, which the manifests define, and the route to the leader's
+//! pod.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;

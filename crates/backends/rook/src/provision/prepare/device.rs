@@ -1,4 +1,4 @@
-//! What is on a device.
+//! The content of a device.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -27,7 +27,7 @@ pub(super) struct Label {
     pub(super) mkfs_done: String,
 }
 
-/// What is on a device.
+/// The content of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Nothing.
@@ -39,12 +39,12 @@ pub(crate) enum Content {
 }
 
 /// Looks at a device that is to be written to, or at a file that stands for one: at none that is in use.
-pub(super) fn look(path: &Path) -> io::Result<Content> {
+pub(super) fn read_exclusive(path: &Path) -> io::Result<Content> {
     content(path, O_EXCL)
 }
 
 /// Looks at a device, in use or not, and keeps nobody from it meanwhile.
-pub(crate) fn glance(path: &Path) -> io::Result<Content> {
+pub(crate) fn read_shared(path: &Path) -> io::Result<Content> {
     content(path, 0)
 }
 
@@ -107,20 +107,30 @@ mod tests {
     fn empty_is_only_what_is_empty_at_both_ends() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(16 << 20).unwrap();
-        assert_eq!(look(file.path()).unwrap(), Content::Empty);
+        assert_eq!(read_exclusive(file.path()).unwrap(), Content::Empty);
         file.as_file_mut().seek(SeekFrom::End(-512)).unwrap();
         file.write_all(b"EFI PART").unwrap();
-        assert_eq!(look(file.path()).unwrap(), Content::Other);
+        assert_eq!(read_exclusive(file.path()).unwrap(), Content::Other);
         file.as_file_mut().seek(SeekFrom::Start(0)).unwrap();
         file.write_all(b"bluestore block device\nuuid").unwrap();
-        assert_eq!(look(file.path()).unwrap(), Content::BlueStore);
+        assert_eq!(read_exclusive(file.path()).unwrap(), Content::BlueStore);
     }
 
     #[test]
     fn what_is_no_device_says_so() {
         let small = tempfile::NamedTempFile::new().unwrap();
-        assert!(look(small.path()).unwrap_err().to_string().contains("bytes"));
-        assert!(look(Path::new("/")).unwrap_err().to_string().contains("neither"));
-        look(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(
+            read_exclusive(small.path())
+                .unwrap_err()
+                .to_string()
+                .contains("bytes")
+        );
+        assert!(
+            read_exclusive(Path::new("/"))
+                .unwrap_err()
+                .to_string()
+                .contains("neither")
+        );
+        read_exclusive(Path::new("/nowhere/at/all")).unwrap_err();
     }
 }

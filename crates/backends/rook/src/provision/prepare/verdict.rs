@@ -1,4 +1,4 @@
-//! What is to be done about a device.
+//! The decision about a device.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ pub(super) struct ClusterOsd {
     pub(super) never_ran: bool,
 }
 
-/// What is to be done about a device.
+/// The decision about a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeviceVerdict {
     /// An OSD is to be made on it, or finished.
@@ -32,7 +32,7 @@ pub(super) enum DeviceVerdict {
     Refuse(String),
 }
 
-/// What is to be done about a device with that content; `uuid` is the one that an OSD made on it would have.
+/// The decision about a device with that content; `uuid` is the one that an OSD made on it would have.
 pub(super) fn verdict(
     content: Content,
     label: Option<&Label>,

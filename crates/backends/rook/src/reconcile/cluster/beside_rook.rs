@@ -1,4 +1,5 @@
-//! Beside a Rook that runs: may it run meanwhile, what is it kept from, and how all is given back.
+//! Beside a running Rook: whether Rook may run at the same time, which daemons it skips, and how they are
+//! released.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::{ClusterReconciler, Pass};
 use crate::api::daemons::kind_of;
 use crate::api::maintenance::{Desired, FINALIZER, Manage};
 use crate::api::rook_operator;
-use crate::executor::backend::{set_image, stays_kept};
+use crate::executor::backend::{kept_by_others_text, set_image};
 use crate::executor::beside::{self, CoexistenceState, SettleAction};
 use crate::executor::goal::Goal;
 use crate::executor::handback;
@@ -103,7 +104,7 @@ impl ClusterReconciler {
     }
 
     /// Gives Rook back what is held and no run needs any more.
-    pub(super) async fn settle_held(&self, desired: &Desired) -> Result<(), Blocked> {
+    pub(super) async fn release_held(&self, desired: &Desired) -> Result<(), Blocked> {
         const STAYS: &str = "RookIsKeptFromDaemons";
         let (daemons, _) = self.watched.daemons();
         let is_done = self.last.as_ref().is_some_and(Last::is_done);
@@ -119,9 +120,9 @@ impl ClusterReconciler {
             SettleAction::LetGo(units) => {
                 for unit in units {
                     if let Some(deployment) = daemons.get(&unit) {
-                        handback::let_go(&self.shared.client, &self.namespace, deployment).await?;
-                        let stays = stays_kept(deployment).map(events::still_kept);
-                        self.writer.news(stays.into_iter().collect());
+                        handback::release_to_rook(&self.shared.client, &self.namespace, deployment).await?;
+                        let stays = kept_by_others_text(deployment).map(events::kept_by_others);
+                        self.writer.publish_events(stays.into_iter().collect());
                     }
                 }
             }
@@ -140,7 +141,7 @@ impl ClusterReconciler {
             }
             SettleAction::Stay(why) => drop(stays.insert(self.name.clone(), why)),
         }
-        self.writer.trouble(STAYS, stays);
+        self.writer.set_problems(STAYS, stays);
         Ok(())
     }
 
@@ -152,17 +153,17 @@ impl ClusterReconciler {
             // What was written is seen in a moment.
             return Ok(Pass::Rest);
         }
-        self.tell(
+        self.set_phase(
             "Progressing",
             "GivesBack",
             "budgets and noout are being cleared",
             desired,
         );
-        if tokio::time::timeout(GIVING_BACK, self.writer.all_given_back())
+        if tokio::time::timeout(GIVING_BACK, self.writer.wait_until_cleared())
             .await
             .is_err()
         {
-            let troubles = self.writer.told().troubles;
+            let troubles = self.writer.current_status().troubles;
             let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
             let why = why.unwrap_or_else(|| "it is not done yet".to_owned());
             return Err(Blocked::for_now(

@@ -1,4 +1,4 @@
-//! What known risks mean for an update that is to be begun.
+//! The effect of known risks on an update that is about to start.
 
 use stagger_risks::{Applies, RiskFinding};
 
@@ -9,8 +9,8 @@ use crate::observability::events::{self, EventRecord};
 ///
 /// # Errors
 /// One of them refuses, and is not accepted by its id: nothing is begun.
-pub(super) fn told(found: &[RiskFinding]) -> Result<Vec<EventRecord>, Blocked> {
-    let refusing = found.iter().filter(|finding| finding.refuses());
+pub(super) fn risk_events(found: &[RiskFinding]) -> Result<Vec<EventRecord>, Blocked> {
+    let refusing = found.iter().filter(|finding| finding.blocks_run());
     let refusing: Vec<String> = refusing.map(RiskFinding::sentence).collect();
     if !refusing.is_empty() {
         return Err(Blocked::for_now(
@@ -66,26 +66,29 @@ mod tests {
 
     #[test]
     fn what_refuses_keeps_an_update_from_being_begun_until_it_is_accepted() {
-        let blocked = told(&found("18.2.5", bluestore(), &[])).unwrap_err();
+        let blocked = risk_events(&found("18.2.5", bluestore(), &[])).unwrap_err();
         assert_eq!(blocked.reason, "KnownRisk");
         assert!(blocked.why.starts_with("ceph-18.2.5-bluefs: "), "{}", blocked.why);
         assert!(blocked.why.contains("acceptedRisks"), "{}", blocked.why);
-        let another = told(&found("18.2.5", bluestore(), &["ceph-17.2.8-bluefs"]));
+        let another = risk_events(&found("18.2.5", bluestore(), &["ceph-17.2.8-bluefs"]));
         assert!(another.is_err(), "another one was accepted");
         let accepted = found("18.2.5", bluestore(), &["ceph-18.2.5-bluefs"]);
-        assert_eq!(told(&accepted).unwrap(), [event(&accepted, "ceph-18.2.5-bluefs")]);
-        assert_eq!(told(&found("18.2.7", bluestore(), &[])).unwrap(), []);
+        assert_eq!(
+            risk_events(&accepted).unwrap(),
+            [event(&accepted, "ceph-18.2.5-bluefs")]
+        );
+        assert_eq!(risk_events(&found("18.2.7", bluestore(), &[])).unwrap(), []);
     }
 
     #[test]
     fn of_what_warns_or_may_apply_an_event_tells() {
         let warns = found("19.2.0", bluestore(), &[]);
-        let told_of = told(&warns).unwrap();
+        let told_of = risk_events(&warns).unwrap();
         assert!(
             told_of.contains(&event(&warns, "ceph-19.2.0-balancer")),
             "{told_of:?}"
         );
         let may = found("18.2.5", ClusterAnswer::No("it gave no answer".to_owned()), &[]);
-        assert_eq!(told(&may).unwrap(), [event(&may, "ceph-18.2.5-bluefs")]);
+        assert_eq!(risk_events(&may).unwrap(), [event(&may, "ceph-18.2.5-bluefs")]);
     }
 }

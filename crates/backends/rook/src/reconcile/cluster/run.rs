@@ -1,4 +1,4 @@
-//! A run for one cluster: begun, or gone on with, and carried out.
+//! A run for one cluster: started or continued, and carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::executor::beside::{self, ClusterImage, CoexistenceState, RookProgress
 use crate::executor::goal::Goal;
 use crate::executor::managed_fields::template_image;
 use crate::executor::memory::RookMemory;
-use crate::executor::snapshot::{one_gateway_each, permitted, snapshot, units_of};
+use crate::executor::snapshot::{drop_moved_gateways, permitted_interruptions, snapshot, units_of};
 use crate::executor::{image_release, migrations, skip_checks};
 use crate::journal::CommandQueue;
 use crate::observability::blocked::Blocked;
@@ -88,7 +88,7 @@ impl ClusterReconciler {
             return Err(Blocked::until_changed("Paused", "spec.updatePolicy.pause is set"));
         }
         let restarts_osds = differing.iter().any(|unit| osd_of(unit).is_some());
-        if restarts_osds && !self.writer.exposed().is_guarded_within(GUARDED).await {
+        if restarts_osds && !self.writer.wave_exposure().wait_until_guarded(GUARDED).await {
             return Err(Blocked::for_now("EvictionsNotGuarded", NOT_GUARDED));
         }
         let Some(planned) = self.planned(desired, wish, &release, differing, beside).await? else {
@@ -108,7 +108,7 @@ impl ClusterReconciler {
         let run = supervisor::new_run_id(Timestamp::now());
         let (driver, lease) = supervisor::start(
             self.parts(&backend),
-            &Identity::of_this_process(),
+            &Identity::current_process(),
             run,
             target,
             policy,
@@ -125,7 +125,7 @@ impl ClusterReconciler {
         if let Some(known) = self.releases.get(image) {
             return Ok(known.clone());
         }
-        self.tell(
+        self.set_phase(
             "Progressing",
             "AsksTheImage",
             &format!("asking {image} which Ceph it holds"),
@@ -152,7 +152,7 @@ impl ClusterReconciler {
     ) -> Result<Option<PlannedRun>, Blocked> {
         let ceph = self.ceph(wish).await?;
         let mut facts = ceph.facts().await?;
-        one_gateway_each(&mut facts);
+        drop_moved_gateways(&mut facts);
         if beside.is_some()
             && let Some(newest) = self.newest(&facts)?
             && let Some(why) = too_old(version, &newest)
@@ -169,15 +169,15 @@ impl ClusterReconciler {
         };
         let (mut target, policy) = self.target(&facts, &release, &wish)?;
         let internal = |error: IdError| Blocked::until_changed("Internal", error.to_string());
-        migrations::place(&mut target, &self.watched.deployments()).map_err(internal)?;
+        migrations::insert_steps(&mut target, &self.watched.deployments()).map_err(internal)?;
         if let Some(beside) = &beside {
-            beside::place(&mut target, beside.mds_by_rook, release_changes).map_err(internal)?;
+            beside::insert_steps(&mut target, beside.mds_by_rook, release_changes).map_err(internal)?;
         }
         let memory = RookMemory {
             beside,
             ..self.memory(&facts, &release, wish)?
         };
-        let permitted = permitted(Some(&memory.wish)).collect();
+        let permitted = permitted_interruptions(Some(&memory.wish)).collect();
         // As if Rook ran: a step too many passes at once.
         let rook = RookProgress {
             image: ClusterImage::of(&desired.cluster, true),
@@ -204,8 +204,8 @@ impl ClusterReconciler {
             earned: &BTreeMap::new(),
             parent: None,
         });
-        if let Some(blocked) = last_run::not_begun(&planned, differing)
-            .or_else(|| last_run::out_of_reach(&planned, &policy, seen.terms()))
+        if let Some(blocked) = last_run::blocked_reason(&planned, differing)
+            .or_else(|| last_run::unreachable_target(&planned, &policy, seen.terms()))
         {
             return Err(blocked);
         }
@@ -234,7 +234,7 @@ impl ClusterReconciler {
         let found = ceph
             .findings(facts, seen, release, &known, &accepted, release_of)
             .await;
-        self.writer.news(known_risks::told(&found)?);
+        self.writer.publish_events(known_risks::risk_events(&found)?);
         Ok(())
     }
 
@@ -274,7 +274,7 @@ impl ClusterReconciler {
         let target = target_of(facts, release, wish, health)?;
         let osds_down = facts.osds.osds.values().filter(|osd| !osd.up).count();
         let policy = skip_checks::policy(&wish.policy, u32::try_from(osds_down).unwrap_or(u32::MAX - 1));
-        self.writer.news(vec![events::unchecked(format!(
+        self.writer.publish_events(vec![events::skipped_checks(format!(
             "started in spite of health checks ({}): skipUpgradeChecks",
             if complaints.is_empty() {
                 "nothing".to_owned()
@@ -306,12 +306,12 @@ impl ClusterReconciler {
             let made = PodRevision {
                 image: image.to_owned(),
                 release: now.to_owned(),
-                fields: pod::seen_in(&deployment.spec.template, kind, wish.pods.get(kind)),
+                fields: pod::template_fields(&deployment.spec.template, kind, wish.pods.get(kind)),
             };
             book.insert(revision.clone(), made);
         }
         for kind in units.iter().map(|unit| unit.kind.as_str()) {
-            let made = wish.made(kind, release);
+            let made = wish.pod_revision(kind, release);
             book.insert(revision(&made)?, made);
         }
         Ok(RookMemory {
@@ -337,8 +337,8 @@ impl ClusterReconciler {
             watched: Arc::clone(&self.watched),
             desired,
             memory,
-            exposed: Arc::clone(self.writer.exposed()),
-            unchecked: Box::new(move |note| writer.news(vec![events::unchecked(note)])),
+            exposed: Arc::clone(self.writer.wave_exposure()),
+            unchecked: Box::new(move |note| writer.publish_events(vec![events::skipped_checks(note)])),
         }));
         Ok(match self.measures()? {
             Some(measures) => Arc::new(MeasuredBackend::new(backend, Arc::new(measures))),
@@ -391,7 +391,7 @@ impl ClusterReconciler {
         let ceph = self.ceph(&wish).await?;
         let backend = self.backend(ceph, memory, told.clone())?;
         let (driver, lease) =
-            supervisor::resume(self.parts(&backend), &Identity::of_this_process(), run).await?;
+            supervisor::resume(self.parts(&backend), &Identity::current_process(), run).await?;
         self.carry_out(wish, &backend, driver, lease, told).await
     }
 
@@ -405,7 +405,7 @@ impl ClusterReconciler {
         told: &mut watch::Receiver<Arc<Desired>>,
     ) -> Result<(), Blocked> {
         let mut signals = OperatorSignals {
-            wishes: OperatorCommands::new(wish, self.writer.told().heard),
+            wishes: OperatorCommands::new(wish, self.writer.current_status().heard),
             asked: &self.asked,
             writer: &self.writer,
             pulse: &mut self.pulse,
@@ -419,7 +419,7 @@ impl ClusterReconciler {
         }
         // How it ended is read from its journal, as after a restart.
         self.looked_back = false;
-        self.pulse.works();
+        self.pulse.begin_work();
         drop(driver);
         if let Err(error) = self.store().prune(lease.fence(), JOURNALS).await {
             tracing::warn!(%error, "old journals stay until the next run");
@@ -451,14 +451,15 @@ impl Signals for OperatorSignals<'_> {
     }
 
     fn before_step(&mut self) {
-        self.wishes.heed(&self.told.borrow_and_update(), self.asked);
+        self.wishes
+            .apply_desired(&self.told.borrow_and_update(), self.asked);
         self.writer
-            .tell(|told| told.heard.clone_from(&self.wishes.command));
-        self.pulse.works();
+            .update(|told| told.heard.clone_from(&self.wishes.command));
+        self.pulse.begin_work();
     }
 
     fn after_step(&mut self) {
-        self.pulse.rests();
+        self.pulse.begin_wait();
     }
 
     /// A run that is held goes on when somebody says so.
@@ -483,7 +484,7 @@ fn revision(made: &PodRevision) -> Result<Revision, Blocked> {
 
 /// Why no upgrade leads to a release: it came after this operator, which does not know the steps to it.
 fn too_new(wanted: &Version, ours: &semver::Version) -> Option<String> {
-    let newest = release::known().max()?;
+    let newest = release::known_majors().max()?;
     (wanted.major > newest).then(|| {
         format!(
             "has Ceph {wanted}, and the newest release that this operator, {ours}, supports is {newest} ({}): upgrade the \
@@ -536,7 +537,7 @@ fn target_of(facts: &CephFacts, release: &str, wish: &Goal, health: HealthPolicy
     })?;
     for part in &mut target.parts {
         if let Part::Stage(stage) = part {
-            stage.revision = revision(&wish.made(stage.kind.as_str(), release))?;
+            stage.revision = revision(&wish.pod_revision(stage.kind.as_str(), release))?;
             // The node pulls the image when the pod is made: nothing is laid out before.
             stage.phases.retain(|phase| *phase != Phase::Prepare);
         }

@@ -1,4 +1,4 @@
-//! Whether anything is left to do, and what is said where nothing is.
+//! Whether there is something to do, and the status if there is not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use kube::ResourceExt as _;
 use stagger_core::model::UnitId;
 
-use crate::api::daemons::{is_wanted, kind_of, serves};
+use crate::api::daemons::{kind_of, serves, wants_replicas};
 use crate::api::names;
 use crate::api::objects::Deployment;
 use crate::executor::beside::Daemons;
 use crate::executor::goal::Goal;
-use crate::executor::managed_fields::is_made_of;
+use crate::executor::managed_fields::has_revision;
 
 /// `app` of what runs Ceph's image and is no unit: Rook sees to these by itself.
 const ROOKS: [&str; 5] = [
@@ -27,7 +27,7 @@ pub(super) fn differing(daemons: &Daemons, wish: &Goal, absent: &BTreeSet<UnitId
     let differs = |unit: &UnitId, deployment: &Deployment| {
         let kind = kind_of(unit);
         let rests = absent.contains(unit) && !serves(deployment);
-        is_wanted(deployment) && !rests && !is_made_of(deployment, kind, &wish.made(kind, ""))
+        wants_replicas(deployment) && !rests && !has_revision(deployment, kind, &wish.pod_revision(kind, ""))
     };
     daemons
         .iter()
@@ -37,13 +37,13 @@ pub(super) fn differing(daemons: &Daemons, wish: &Goal, absent: &BTreeSet<UnitId
 }
 
 /// The Deployments that run Ceph, are no units, and have another image.
-pub(super) fn behind(deployments: &[Arc<Deployment>], image: &str) -> Vec<String> {
+pub(super) fn outdated_deployments(deployments: &[Arc<Deployment>], image: &str) -> Vec<String> {
     let is_behind = |deployment: &Deployment| {
         let app = deployment.labels().get(names::APP).map(String::as_str);
         let spec = deployment.spec.template.spec.as_ref();
         let mut containers = spec.iter().flat_map(|spec| &spec.containers);
         app.is_some_and(|app| ROOKS.contains(&app))
-            && is_wanted(deployment)
+            && wants_replicas(deployment)
             && !containers.any(|container| container.image.as_deref() == Some(image))
     };
     let all = deployments.iter().filter(|deployment| is_behind(deployment));
@@ -60,19 +60,19 @@ pub(super) fn up_to_date(wish: &str, absent: &[UnitId], behind: &[String]) -> St
     if !absent.is_empty() {
         said = format!(
             "{said}, but for those that are dead and out, or destroyed: {}",
-            named(&absent)
+            name_list(&absent)
         );
     }
     if !behind.is_empty() {
         said = format!(
             "{said}; not updated here, and with another image: {}",
-            named(&behind)
+            name_list(&behind)
         );
     }
     said
 }
 
-fn named(all: &[&str]) -> String {
+fn name_list(all: &[&str]) -> String {
     match all {
         [] => String::new(),
         [only] => (*only).to_owned(),
@@ -137,7 +137,7 @@ mod tests {
             deployment("rook-ceph-osd", "rook-ceph-osd-1", "ceph:old"),
             deployment("rook-ceph-tools", "rook-ceph-tools", "ceph:old"),
         ];
-        let behind = behind(&all, "ceph:new");
+        let behind = outdated_deployments(&all, "ceph:new");
         assert_eq!(behind, ["rook-ceph-exporter-n2", "rook-ceph-nfs-a"]);
         assert_eq!(
             up_to_date("ceph:new", &[], &behind),

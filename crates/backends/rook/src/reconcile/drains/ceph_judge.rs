@@ -1,4 +1,4 @@
-//! What Ceph shows of itself, and the judge that goes by it.
+//! Ceph's own state during drains, and the check that uses it.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ struct InState {
 
 impl DrainCephStatus {
     /// The epoch of the map of OSDs, if all of them are up and all placement groups are clean.
-    pub(super) fn well_at(&self) -> Option<u64> {
+    pub(super) fn healthy_epoch(&self) -> Option<u64> {
         let mut states = self.pgmap.pgs_by_state.iter();
         let is_well = self.osdmap.num_osds == self.osdmap.num_up_osds
             && states.all(|state| PgState::parse(&state.state_name).clean());
@@ -163,14 +163,14 @@ mod tests {
             );
             let text = std::fs::read_to_string(&file).unwrap();
             let status: DrainCephStatus = serde_json::from_str(&text).unwrap();
-            assert!(status.well_at().is_some(), "{file}");
+            assert!(status.healthy_epoch().is_some(), "{file}");
             assert_eq!(status.quorum_names.len(), 3, "{file}");
             let down = text.replacen("\"num_up_osds\":", "\"num_up_osds\":1", 1);
             let status: DrainCephStatus = serde_json::from_str(&down).unwrap();
-            assert_eq!(status.well_at(), None, "{file}");
+            assert_eq!(status.healthy_epoch(), None, "{file}");
             let degraded = text.replacen("active+clean", "active+undersized+degraded", 1);
             let status: DrainCephStatus = serde_json::from_str(&degraded).unwrap();
-            assert_eq!(status.well_at(), None, "{file}");
+            assert_eq!(status.healthy_epoch(), None, "{file}");
         }
     }
 }

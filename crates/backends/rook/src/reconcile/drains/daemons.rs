@@ -64,7 +64,7 @@ pub(super) fn waiting(watched: &ObjectCache, refused: &BTreeMap<UnitId, String>)
             let Some(node) = node.filter(|node| watched.is_cordoned(node)) else {
                 continue;
             };
-            if let Some(why) = why_it_waits(&pod, unit, node, refused, budgets.iter().map(|one| &**one)) {
+            if let Some(why) = wait_reason(&pod, unit, node, refused, budgets.iter().map(|one| &**one)) {
                 waiting.insert(pod.name_any(), why);
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn waiting(watched: &ObjectCache, refused: &BTreeMap<UnitId, String>)
 }
 
 /// Why the pod of a daemon on a cordoned node is not evicted, if it is not.
-fn why_it_waits<'b>(
+fn wait_reason<'b>(
     pod: &Pod,
     unit: &UnitId,
     node: &str,
@@ -104,7 +104,7 @@ fn why_it_waits<'b>(
 }
 
 /// All other daemons.
-pub(super) fn others(watched: &ObjectCache, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
+pub(super) fn non_osd_daemons(watched: &ObjectCache, quorum: &BTreeSet<String>) -> Vec<fixed::Daemon> {
     watched
         .deployments()
         .iter()
@@ -179,7 +179,7 @@ mod tests {
             let pod = pod(app, "b");
             let why = |allowed, refused: &BTreeMap<UnitId, String>| {
                 let budgets = [budget("other", 0, 2), budget(app, allowed, 2 + allowed)];
-                why_it_waits(&pod, &unit, "n2", refused, &budgets)
+                wait_reason(&pod, &unit, "n2", refused, &budgets)
             };
             let nobody = BTreeMap::new();
             assert_eq!(why(1, &nobody), None);
@@ -194,7 +194,7 @@ mod tests {
             let mut going = pod.clone();
             going.metadata.deletion_timestamp =
                 Some(serde_json::from_value(json!("2026-11-29T10:00:00Z")).unwrap());
-            assert_eq!(why_it_waits(&going, &unit, "n2", &refused, &[]), None);
+            assert_eq!(wait_reason(&going, &unit, "n2", &refused, &[]), None);
         }
     }
 }

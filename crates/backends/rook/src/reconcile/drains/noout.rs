@@ -1,8 +1,9 @@
-//! `noout` on the failure domains that drain: written down, set, and taken back.
+//! `noout` on the failure domains that drain: recorded, set, and cleared.
 //!
-//! Ceph sets and unsets under no condition, and a process may sleep between its last look at who it is and the command. Two
-//! things stand against that: what was set is read back from the memory of whoever leads now, and goes again if that has
-//! forgotten it; and what is missing at a later look, as somebody late has unset it, is set again.
+//! Ceph has no conditional set and unset, and a process may sleep between its last leadership check and the
+//! command. Two measures help: settings are compared with the current leader's record, and are cleared again
+//! if the record lacks them; and a setting that is missing at a later pass, because a late process cleared
+//! it, is set again.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ use crate::disruption::state_map::{self, StateMap};
 const NOOUT: &str = "noout";
 
 /// The buckets of the CRUSH map that have it.
-pub(super) fn there(osds: &OsdMap) -> BTreeSet<String> {
+pub(super) fn buckets_with_noout(osds: &OsdMap) -> BTreeSet<String> {
     let has = |(_, flags): &(&String, &Vec<String>)| flags.iter().any(|flag| flag == NOOUT);
     let found = osds.node_flags.iter().filter(has);
     found.map(|(bucket, _)| bucket.clone()).collect()
@@ -58,7 +59,7 @@ impl DrainReconciler {
         let before = kept.clone();
         let Change { mut set, unset } = Change::to(&new, &kept.noout, there);
         if !set.is_empty() {
-            set = of_the_map(&*self.api().await?, set).await?;
+            set = in_crush_map(&*self.api().await?, set).await?;
         }
         kept.memory = wanted.memory.clone();
         kept.noout.extend(set.iter().cloned());
@@ -69,14 +70,13 @@ impl DrainReconciler {
             let (api, client) = (self.api().await?, self.shared.client.clone());
             let namespace = self.namespace.clone();
             // It comes to its end also where the look is ended before it, as the CephMaintenance has gone.
-            let setting =
-                tokio::spawn(async move { set_while_remembered(&*api, &client, &namespace, &set).await });
+            let setting = tokio::spawn(async move { set_recorded(&*api, &client, &namespace, &set).await });
             let set = setting.await;
             set.map_err(|error| BackendError::transient("set noout", error.to_string()))??;
         }
         if !unset.is_empty() {
             // Where one is gone, its host was purged with it, and its `noout` went, too: that is forgotten.
-            unset_of_the_map(&*self.api().await?, unset).await?;
+            unset_in_crush_map(&*self.api().await?, unset).await?;
             kept.noout.retain(|domain| new.contains(domain));
             state_map::write(&self.shared.client, &self.namespace, kept).await?;
         }
@@ -86,7 +86,7 @@ impl DrainReconciler {
 
 /// Sets it, and takes it back from those that are not remembered: whoever slept before it set `noout` may have been followed by an
 /// operator that has given it back and forgotten it.
-async fn set_while_remembered(
+async fn set_recorded(
     api: &dyn CephApi,
     client: &Client,
     namespace: &str,
@@ -97,7 +97,7 @@ async fn set_while_remembered(
         Ok(kept) => kept,
         Err(error) => {
             // The next look sets it again; what nobody remembers would be taken for a person's.
-            unset_of_the_map(api, set.to_vec()).await?;
+            unset_in_crush_map(api, set.to_vec()).await?;
             return Err(error);
         }
     };
@@ -109,7 +109,7 @@ async fn set_while_remembered(
     if late.is_empty() {
         return Ok(());
     }
-    unset_of_the_map(api, late.clone()).await?;
+    unset_in_crush_map(api, late.clone()).await?;
     Err(BackendError::transient(
         "set noout",
         format!("another operator has ended the drain of {}", late.join(", ")),
@@ -117,8 +117,8 @@ async fn set_while_remembered(
 }
 
 /// Takes it back from those of these that the CRUSH map has.
-async fn unset_of_the_map(api: &dyn CephApi, names: Vec<String>) -> Result<(), BackendError> {
-    let still = of_the_map(api, names).await?;
+async fn unset_in_crush_map(api: &dyn CephApi, names: Vec<String>) -> Result<(), BackendError> {
+    let still = in_crush_map(api, names).await?;
     noout(api, "unset-group", &still).await
 }
 
@@ -135,7 +135,7 @@ async fn noout(api: &dyn CephApi, how: &str, who: &[String]) -> Result<(), Backe
 }
 
 /// Those of these that the CRUSH map has. Ceph refuses a command of which it knows none, and each look would fail by it.
-async fn of_the_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<String>, BackendError> {
+async fn in_crush_map(api: &dyn CephApi, mut names: Vec<String>) -> Result<Vec<String>, BackendError> {
     let tried = "look for failure domains in the CRUSH map";
     let tree = api
         .ask(QueryTarget::Mon, json!({ "prefix": "osd tree" }))
@@ -197,9 +197,9 @@ mod tests {
     async fn who_is_purged_from_the_crush_map_is_not_asked_of_ceph() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let ceph = Ceph::default();
-        let left = of_the_map(&ceph, names(&["n1", "n2"])).await.unwrap();
+        let left = in_crush_map(&ceph, names(&["n1", "n2"])).await.unwrap();
         assert_eq!(left, names(&["n1"]));
-        assert_eq!(of_the_map(&ceph, names(&["n2"])).await.unwrap(), names(&[]));
+        assert_eq!(in_crush_map(&ceph, names(&["n2"])).await.unwrap(), names(&[]));
     }
 
     /// An API server on which our ConfigMap remembers these.
@@ -219,11 +219,11 @@ mod tests {
     async fn what_was_set_late_is_taken_back() {
         let n1 = ["n1".to_owned()];
         let ceph = Ceph::default();
-        let set = set_while_remembered(&ceph, &remembering(&["n1"]), "rook-ceph", &n1).await;
+        let set = set_recorded(&ceph, &remembering(&["n1"]), "rook-ceph", &n1).await;
         assert!(set.is_ok(), "{set:?}");
         let told = |ceph: &Ceph| std::mem::take(&mut *ceph.told.lock().unwrap());
         assert_eq!(told(&ceph), [r#"osd set-group ["n1"]"#]);
-        let late = set_while_remembered(&ceph, &remembering(&[]), "rook-ceph", &n1).await;
+        let late = set_recorded(&ceph, &remembering(&[]), "rook-ceph", &n1).await;
         assert!(late.is_err_and(|error| error.why.contains("ended the drain of n1")));
         assert_eq!(
             told(&ceph),
@@ -232,7 +232,7 @@ mod tests {
         let away = Client::new(Router::new(), "rook-ceph");
         let unread = Router::new().fallback(|| async { StatusCode::INTERNAL_SERVER_ERROR });
         for client in [away, Client::new(unread, "rook-ceph")] {
-            let set = set_while_remembered(&ceph, &client, "rook-ceph", &n1).await;
+            let set = set_recorded(&ceph, &client, "rook-ceph", &n1).await;
             assert!(set.is_err(), "{set:?}");
             assert_eq!(
                 told(&ceph),

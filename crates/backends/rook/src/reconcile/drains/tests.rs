@@ -22,7 +22,7 @@ async fn drains(api: &FakeApi, desired: &Desired) -> DrainReconciler {
     let shared = shared(&client);
     let (writer, metrics) = writer(&shared, &desired.maintenance);
     let watched = Arc::new(ObjectCache::begin(&client, "n", shared.nodes()));
-    watched.seen().await;
+    watched.wait_until_synced().await;
     DrainReconciler::new(shared, "n", "c", watched, writer, metrics)
 }
 
@@ -50,7 +50,7 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
     let desired = desired();
     let mut drains = drains(&api, &desired).await;
     let wave = Some(BTreeSet::from([0]));
-    let waits = |drains: &DrainReconciler| drains.writer.exposed().waits_for(&wave);
+    let waits = |drains: &DrainReconciler| drains.writer.wave_exposure().is_unconfirmed(&wave);
 
     // The webhook is off, or the API server could not be told of it.
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
@@ -58,12 +58,12 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
     drains.shared.evictions.set_registered(true);
 
     // It was deleted, and the watch is behind.
-    api.has_now(PODS, vec![pod(0, false), pod(1, true)]);
+    api.set_list(PODS, vec![pod(0, false), pod(1, true)]);
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
     assert_eq!((next, waits(&drains)), (Some(Duration::ZERO), true));
     let mut changes = drains.watched.changes();
     changes.borrow_and_update();
-    api.shows(PODS, &pod(1, true));
+    api.send_modified(PODS, &pod(1, true));
     changes.changed().await.unwrap();
 
     // Another's eviction was granted, and its pod is not yet deleted.
@@ -74,11 +74,11 @@ async fn where_drains_are_somebody_else_s_a_wave_waits_until_all_are_seen_to_go_
             "disruptedPods": { "rook-ceph-osd-0-x": "2026-11-29T10:00:00Z" },
         },
     });
-    api.has_now(BUDGETS, vec![granted]);
+    api.set_list(BUDGETS, vec![granted]);
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
     assert_eq!((next, waits(&drains)), (Some(Duration::ZERO), true));
 
-    api.has_now(BUDGETS, Vec::new());
+    api.set_list(BUDGETS, Vec::new());
     let next = drains.pass(&desired, wave.clone()).await.unwrap();
     assert_eq!((next, waits(&drains)), (None, false));
 

@@ -37,7 +37,7 @@ fn tables_stay_true() {
             let mut relieved = tabu.wave_of.clone();
             relieved[unit as usize] = super::NONE;
             let relief = u64::from(tabu.pain[unit as usize * count + own as usize])
-                + tabu.rooms[own as usize].relief(&ties, unit);
+                + tabu.rooms[own as usize].removed_excess(&ties, unit);
             assert_eq!(there - relief.cast_signed(), counted(&ties, &relieved));
         }
     }

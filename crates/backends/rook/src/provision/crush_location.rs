@@ -1,4 +1,4 @@
-//! Where an OSD is in the CRUSH map, from the labels of its node; one that may leave it has a host of its own.
+//! The CRUSH location of an OSD, from the labels of its node; a portable OSD has a host bucket of its own.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn above(labels: &BTreeMap<String, String>) -> impl Iterator<Item = (&'static st
 }
 
 /// As Ceph's `crush_location` takes it.
-pub(super) fn words(location: &[(&str, String)]) -> String {
+pub(super) fn crush_arguments(location: &[(&str, String)]) -> String {
     let mut words = "root=default".to_owned();
     for (level, name) in location {
         words.extend([" ", level, "=", name]);
@@ -71,10 +71,19 @@ mod tests {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into();
         let place = location("n1", &labels);
-        assert_eq!(words(&place), "root=default host=n1-example-com rack=r1 zone=z1");
-        assert_eq!(words(&location("n2", &BTreeMap::new())), "root=default host=n2");
+        assert_eq!(
+            crush_arguments(&place),
+            "root=default host=n1-example-com rack=r1 zone=z1"
+        );
+        assert_eq!(
+            crush_arguments(&location("n2", &BTreeMap::new())),
+            "root=default host=n2"
+        );
         let place = location_of("set1-data-0", &labels);
-        assert_eq!(words(&place), "root=default host=set1-data-0 rack=r1 zone=z1");
+        assert_eq!(
+            crush_arguments(&place),
+            "root=default host=set1-data-0 rack=r1 zone=z1"
+        );
         let bound = topology(&labels);
         let bound: Vec<_> = bound
             .iter()

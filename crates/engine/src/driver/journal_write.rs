@@ -1,16 +1,16 @@
-//! Whether a write to the journal is under way.
+//! Tracks whether a write to the journal is under way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a write to the journal is under way. A step is not cut short in its midst: the event might be there, and the run would
-/// not know of it.
+/// Whether a write to the journal is under way. A step is not cut short during one: the event might be
+/// stored, and the run would not know of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Writing(Arc<AtomicBool>);
 
 impl Writing {
     /// Writes.
-    pub(super) async fn until<T>(&self, written: impl Future<Output = T>) -> T {
+    pub(super) async fn track<T>(&self, written: impl Future<Output = T>) -> T {
         self.0.store(true, Ordering::Relaxed);
         let done = written.await;
         self.0.store(false, Ordering::Relaxed);

@@ -25,14 +25,14 @@ pub(super) fn select(
     aside: &BTreeMap<UnitId, Reason>,
 ) -> Selected {
     let mut selected = Selected::default();
-    let asked_for = asked_for(snapshot);
+    let asked_for = unapproved_interruptions(snapshot);
     for (ix, unit) in snapshot.of_kind(&stage.kind) {
         selected.all += 1;
         selected.down += u32::from(unit.state != UnitState::Serving);
         if !needs_change(unit, target, stage) {
             continue;
         }
-        let left = must_be_left(unit, aside)
+        let left = skip_reason(unit, aside)
             .or_else(|| asked_for.get(&unit.id).copied().map(not_permitted))
             .or_else(|| because_of_guests(snapshot, unit, stage));
         match left {
@@ -43,8 +43,8 @@ pub(super) fn select(
     selected
 }
 
-/// The units whose turn interrupts a service, where nobody has permitted that.
-fn asked_for(snapshot: &Snapshot) -> BTreeMap<&UnitId, &Interruption> {
+/// The units whose visit interrupts a service without approval.
+fn unapproved_interruptions(snapshot: &Snapshot) -> BTreeMap<&UnitId, &Interruption> {
     let mut asked_for = BTreeMap::new();
     for interruption in snapshot.interruptions().iter().filter(|found| !found.permitted) {
         for unit in &interruption.units {
@@ -66,7 +66,7 @@ pub(super) fn not_permitted(interruption: &Interruption) -> Reason {
 /// Whether the stage has nothing more to do for a unit: it serves on the wanted revision, or on that of a later stage.
 fn is_done(unit: &Unit, target: &Target, stage: &StageSpec) -> bool {
     let Some(runs) = &unit.revision else { return false };
-    let passed = || target.later(stage).any(|later| later == runs);
+    let passed = || target.later_revisions(stage).any(|later| later == runs);
     unit.state == UnitState::Serving && (*runs == stage.revision || passed())
 }
 
@@ -82,7 +82,7 @@ fn because_of_guests(snapshot: &Snapshot, unit: &Unit, stage: &StageSpec) -> Opt
     moving.forbids(capacity, capacity.find(&unit.id)?)
 }
 
-fn must_be_left(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {
+fn skip_reason(unit: &Unit, aside: &BTreeMap<UnitId, Reason>) -> Option<Reason> {
     if let Some(reason) = aside.get(&unit.id).or(unit.untouchable.as_ref()) {
         return Some(reason.clone());
     }

@@ -1,5 +1,5 @@
-//! What the cluster said when a run was over: where guests were by then, and what the run has left. It is asked after the last
-//! event, so it stands beside the journal, among the artifacts of the run.
+//! Findings at the end of a run: where guests were, and what the run has left. They are collected after the
+//! last event, so they are kept beside the journal, among the artifacts of the run.
 
 use std::path::Path;
 
@@ -14,17 +14,17 @@ use crate::exit::Exit;
 const FILE: &str = "look-back.json";
 
 /// Keeps it. `seq`: the place of the run's last event.
-pub(crate) fn keep(artifacts: &Artifacts, run: &RunId, seq: Seq, lines: &[String]) -> Result<(), CliError> {
+pub(crate) fn save(artifacts: &Artifacts, run: &RunId, seq: Seq, lines: &[String]) -> Result<(), CliError> {
     let text = serde_json::to_vec_pretty(lines)
         .map_err(|error| CliError::new(Exit::Internal, format!("write {FILE}: {error}")))?;
     artifacts
-        .keep(run, seq, vec![(FILE.to_owned(), text)])
+        .save(run, seq, vec![(FILE.to_owned(), text)])
         .map(drop)
         .map_err(|error| CliError::caused(Exit::Unreachable, &error))
 }
 
 /// What was kept last of that run; empty: nothing was, or it cannot be read.
-pub(crate) fn kept(artifacts: &Artifacts, run: &RunId) -> Vec<String> {
+pub(crate) fn load(artifacts: &Artifacts, run: &RunId) -> Vec<String> {
     newest(&artifacts.of(run)).unwrap_or_default()
 }
 
@@ -47,13 +47,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let artifacts = Artifacts::in_folder(folder.path());
         let run = RunId::new("r-1").unwrap();
-        assert!(kept(&artifacts, &run).is_empty());
+        assert!(load(&artifacts, &run).is_empty());
         let lines = |text: &str| vec![text.to_owned(), "b\nc".to_owned()];
-        keep(&artifacts, &run, 9, &lines("before")).unwrap();
-        keep(&artifacts, &run, 10, &lines("web is on n3, and was on n1")).unwrap();
+        save(&artifacts, &run, 9, &lines("before")).unwrap();
+        save(&artifacts, &run, 10, &lines("web is on n3, and was on n1")).unwrap();
         artifacts
-            .keep(&run, 11, vec![("other.txt".to_owned(), b"x".to_vec())])
+            .save(&run, 11, vec![("other.txt".to_owned(), b"x".to_vec())])
             .unwrap();
-        assert_eq!(kept(&artifacts, &run), lines("web is on n3, and was on n1"));
+        assert_eq!(load(&artifacts, &run), lines("web is on n3, and was on n1"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of drains.
+//! Reports on drains: status and Events.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use crate::observability::status::DrainStatus;
 
 impl DrainReconciler {
     /// The Deployments of which it is not clear which daemon they run. Here, as this goes on beside a run.
-    pub(super) fn tell_unclear(&self) {
+    pub(super) fn report_unknown_deployments(&self) {
         let (_, wrong) = self.watched.daemons();
         let wrong = wrong.into_iter().map(|why| (why.clone(), why)).collect();
-        self.writer.trouble("DeploymentUnclear", wrong);
+        self.writer.set_problems("DeploymentUnclear", wrong);
     }
 
     /// The monitors, metadata servers and gateways that a drain waits for, where drains are ours; what passes at once is not told.
-    pub(super) fn tell_waiting(&mut self) {
+    pub(super) fn report_waiting(&mut self) {
         let mut now = if self.ours {
-            waiting(&self.watched, &self.evidence.refused())
+            waiting(&self.watched, &self.evidence.recent_refusals())
         } else {
             BTreeMap::new()
         };
@@ -32,20 +32,20 @@ impl DrainReconciler {
             let since = self.waiting.entry(pod.clone()).or_insert_with(Instant::now);
             since.elapsed() >= PATIENCE
         });
-        self.writer.trouble(DRAIN_BLOCKED, now);
+        self.writer.set_problems(DRAIN_BLOCKED, now);
     }
 
-    pub(super) fn tell_both(&self, both: bool) {
+    pub(super) fn report_two_managers(&self, both: bool) {
         let why = "Rook's operator runs, and spec.disruptionManagement.managePodBudgets of the CephCluster is true: Rook manages \
                    the PodDisruptionBudgets, and nothing is done about drains here; set it to false";
         let said = both.then(|| (self.name.clone(), why.to_owned()));
         self.writer
-            .trouble("RookManagesBudgets", said.into_iter().collect());
+            .set_problems("RookManagesBudgets", said.into_iter().collect());
     }
 
     /// Of a pod under two budgets no eviction is granted, whatever they say.
-    pub(super) fn tell_budgets_of_others(&self) {
-        let found = budgets::of_others_over_osds(&self.watched.budgets(), &self.watched.pods());
+    pub(super) fn report_foreign_budgets(&self) {
+        let found = budgets::foreign_osd_budgets(&self.watched.budgets(), &self.watched.pods());
         let why = |name: String| {
             let why = format!(
                 "PodDisruptionBudget {name} selects pods of OSDs as {} does, so the API server evicts no pod that both select (500); delete it, or have it \
@@ -55,10 +55,10 @@ impl DrainReconciler {
             (name, why)
         };
         self.writer
-            .trouble("BudgetOfOthers", found.into_iter().map(why).collect());
+            .set_problems("BudgetOfOthers", found.into_iter().map(why).collect());
     }
 
-    pub(super) fn tell_failure(&mut self, error: &BackendError) {
+    pub(super) fn report_failure(&mut self, error: &BackendError) {
         if self.failing.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
             return;
         }
@@ -68,11 +68,11 @@ impl DrainReconciler {
             hint.unwrap_or_default()
         );
         self.writer
-            .trouble(NOT_SEEN_TO, BTreeMap::from([(self.name.clone(), why)]));
+            .set_problems(NOT_SEEN_TO, BTreeMap::from([(self.name.clone(), why)]));
     }
 
     /// The OSDs of which nobody knows with which others they may go.
-    pub(super) fn tell_unplaced(&self, osds: &[OsdState], level: Option<&str>) {
+    pub(super) fn report_unplaced_osds(&self, osds: &[OsdState], level: Option<&str>) {
         let level = level.unwrap_or_default();
         let label = names::topology(level);
         let why = |osd: &OsdState| {
@@ -87,10 +87,11 @@ impl DrainReconciler {
         let unplaced = osds
             .iter()
             .filter(|osd| !level.is_empty() && osd.domain.is_none());
-        self.writer.trouble("OsdUnplaced", unplaced.map(why).collect());
+        self.writer
+            .set_problems("OsdUnplaced", unplaced.map(why).collect());
     }
 
-    pub(super) fn tell(&self, wanted: &DesiredBudgets, osds: &[OsdState]) {
+    pub(super) fn report_budgets(&self, wanted: &DesiredBudgets, osds: &[OsdState]) {
         let draining: BTreeSet<String> = wanted.memory.draining.keys().cloned().collect();
         let something = !wanted.blocked.is_empty() || !wanted.noout.is_empty() || !draining.is_empty();
         let is_free = |osd: &OsdState| match &wanted.open {
@@ -114,6 +115,6 @@ impl DrainReconciler {
             waiting,
             noout: wanted.noout.clone(),
         });
-        self.writer.tell(|now| now.drains = told);
+        self.writer.update(|now| now.drains = told);
     }
 }

@@ -1,10 +1,11 @@
-//! Without barriers, for units that carry nothing: while a wave waits for the last of its units to be up, others join it.
+//! Continuous waves of units without guests: while a wave waits for its last units to come up, others join
+//! it.
 //!
-//! Those that serve leave the wave then: they have passed, as all gates would be open if the others were up. Whoever is not up
-//! yet stays in it and is waited for as long as in any wave; after that nobody joins until it is up, and the wave fails
-//! with it. So what goes back with it is never more than has joined beside it.
+//! Units that serve then leave the wave: they have passed, as all gates would be open if the others were up.
+//! Units that are not up yet stay in the wave, with its usual timeout. After that no unit joins until they
+//! are up, and the wave fails with them. So a rollback never covers more than the units that joined together.
 //!
-//! Who joins has a turn like any other: software laid out, guards, both judges on the world as it is then.
+//! A joining unit has a full visit: software installed, guards, and both checks on a current observation.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -24,14 +25,14 @@ pub(super) struct Parted<'a> {
 
 impl State {
     /// Both, where a wave need not wait for its last; `None`: it has to, or there is only one of the two.
-    pub(super) fn parted<'a>(
+    pub(super) fn split_wave<'a>(
         &self,
         snapshot: &Snapshot,
         stage: &StageSpec,
         wave: &'a OpenWave,
     ) -> Option<Parted<'a>> {
         let is_asked = self.paused || self.aborting || self.going_back.is_some() || self.held.is_some();
-        if self.start.policy.barrier || stage.maintenance.is_some() || is_asked || !wave.goes_on() {
+        if self.start.policy.barrier || stage.maintenance.is_some() || is_asked || !wave.is_proceeding() {
             return None;
         }
         let (mut up, mut late) = (Vec::new(), Vec::new());
@@ -49,7 +50,7 @@ impl State {
         (!up.is_empty() && !late.is_empty()).then_some(Parted { up, late })
     }
 
-    /// What comes next so that more units join while the last of the wave are waited for; `None`: nobody does now.
+    /// The next step to let units join while the last of the wave are waited for; `None`: none joins now.
     pub(super) fn join_in_wait(
         &self,
         now: Timestamp,
@@ -58,12 +59,12 @@ impl State {
         wave: &OpenWave,
         closing: bool,
     ) -> Option<Decision> {
-        let Parted { up, late } = self.parted(snapshot, stage, wave).filter(|_| !closing)?;
+        let Parted { up, late } = self.split_wave(snapshot, stage, wave).filter(|_| !closing)?;
         let (gates, waiting) = self.gates.as_ref().zip(wave.waiting)?;
-        // As it was told last, and still is: nothing but those that are late keeps any gate shut.
+        // As last reported, and still the case: only the late units keep gates shut.
         let told = gates.shut.iter().all(|(name, _)| name.as_str() == UNITS_SERVING);
         let earned = self.earned.get(&wave.stage).copied().unwrap_or(0);
-        if !told || earned == 0 || !gate::shut_but_for(&stage.gates, snapshot, &late).is_empty() {
+        if !told || earned == 0 || !gate::closed_gates_without(&stage.gates, snapshot, &late).is_empty() {
             return None;
         }
         let longest = |of: fn(&crate::model::Gate) -> SignedDuration| stage.gates.iter().map(of).max();

@@ -1,5 +1,4 @@
-//! The fence is raised wherever that is possible, and the hosts where it is not are known: one that died does not
-//! keep the others unguarded.
+//! Raises fences, and keeps the hosts where that failed: a dead host does not leave the others unfenced.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +23,12 @@ impl Unguarded {
     }
 
     /// Why a unit is, if it is.
-    pub(crate) fn why(&self, unit: &UnitId) -> Option<&BackendError> {
+    pub(crate) fn failure_of(&self, unit: &UnitId) -> Option<&BackendError> {
         let mut hosts = self.0.values();
         hosts.find_map(|(units, error)| units.contains(unit).then_some(error))
     }
 
-    /// The same as an error, for who cannot go on without.
+    /// The same as an error, for callers that need every fence.
     pub(crate) fn error(&self) -> Option<DriveError> {
         let (_, (_, first)) = self.0.first_key_value()?;
         let names: Vec<&str> = self.units().map(UnitId::as_str).collect();
@@ -72,7 +71,7 @@ pub(crate) async fn raise(backend: &Arc<dyn Backend>, fence: u64, units: &[UnitI
                 failed.insert(host, (units, error));
             }
             Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // Which it was is not known any more: it may be any.
+            // The host is not known any more: it may be any.
             Some(Err(error)) => {
                 let error = BackendError::transient("raise the fence", error.to_string());
                 failed.insert("one of the hosts".to_owned(), (units.to_vec(), error));

@@ -1,7 +1,7 @@
-//! A client of the API server that keeps little of what it reads.
+//! A client of the API server with small read buffers.
 //!
-//! A connection of hyper's keeps up to 400 KB of what it has read, and a list of objects holds several of these pieces until it
-//! is parsed: with a dozen watches that was a fifth of the operator's memory at 1,000 OSDs.
+//! A hyper connection keeps up to 400 KB of what it has read, and a list of objects holds several such pieces
+//! until it is parsed: with a dozen watches that was a fifth of the operator's memory at 1,000 OSDs.
 
 use http::{Request, Response};
 use hyper_util::client::legacy::Client as HttpClient;

@@ -1,6 +1,6 @@
-//! What it takes to go back from one release to an older one, per kind of daemon.
+//! What a rollback from one release to an older one takes, per kind of daemon.
 //!
-//! Each line was tried on a real cluster; what was not tried is impossible until somebody does.
+//! Each row was tested on a real cluster; what was not tested is impossible until it is.
 
 use stagger_core::model::GoingBack;
 
@@ -74,7 +74,7 @@ pub const TABLE: &[RollbackRule] = &[
 /// What it takes to bring a daemon of that kind back from release `from` to the older release `to`. The
 /// same release is a restart; what the table does not have is impossible. `converts`: whether the
 /// configuration says how the data of that kind is converted.
-pub fn going_back(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
+pub fn rollback_support(kind: &str, from: u32, to: u32, converts: bool) -> GoingBack {
     if from == to {
         return GoingBack::Restart;
     }
@@ -116,25 +116,25 @@ mod tests {
 
     #[test]
     fn what_was_not_tried_is_impossible() {
-        assert_eq!(going_back("osd", 18, 18, false), GoingBack::Restart);
+        assert_eq!(rollback_support("osd", 18, 18, false), GoingBack::Restart);
         assert!(matches!(
-            going_back("osd", 18, 16, true),
+            rollback_support("osd", 18, 16, true),
             GoingBack::Rebuild { .. }
         ));
         assert!(matches!(
-            going_back("mgr", 18, 16, true),
+            rollback_support("mgr", 18, 16, true),
             GoingBack::Impossible { .. }
         ));
         assert!(matches!(
-            going_back("osd", 20, 16, true),
+            rollback_support("osd", 20, 16, true),
             GoingBack::Impossible { .. }
         ));
     }
 
     #[test]
     fn an_osd_goes_from_20_to_18_only_where_its_log_is_converted() {
-        assert_eq!(going_back("osd", 20, 18, true), GoingBack::Restart);
-        let GoingBack::Impossible { why } = going_back("osd", 20, 18, false) else {
+        assert_eq!(rollback_support("osd", 20, 18, true), GoingBack::Restart);
+        let GoingBack::Impossible { why } = rollback_support("osd", 20, 18, false) else {
             panic!("it lost writes on a real cluster");
         };
         assert!(

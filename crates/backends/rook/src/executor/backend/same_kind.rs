@@ -1,4 +1,4 @@
-//! Whether a daemon of a wave's kind, and none of the wave, is on its way out.
+//! Whether a daemon of a wave's kind that is not in the wave is terminating.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::api::objects::Pod;
 
 impl RookBackend {
     /// Each of two monitors may stop, as Ceph says of each, and not both: one whose pod is ending is in the quorum until it has.
-    pub(super) async fn none_of_their_kind_goes(&self, units: &[UnitId]) -> Result<(), String> {
+    pub(super) async fn check_same_kind(&self, units: &[UnitId]) -> Result<(), String> {
         let kinds: BTreeSet<&str> = units.iter().map(kind_of).collect();
         for kind in &kinds {
-            if let Some(unit) = self.parts.exposed.on_its_way(kind, units) {
+            if let Some(unit) = self.parts.exposed.evicting_of_kind(kind, units) {
                 return Err(format!("the eviction of {unit} was granted just now"));
             }
         }
@@ -23,7 +23,7 @@ impl RookBackend {
         let leaving: Vec<&UnitId> = daemons
             .iter()
             .filter(|(unit, _)| kinds.contains(kind_of(unit)) && !units.contains(unit))
-            .filter(|(_, deployment)| is_on_its_way_out(&self.parts.watched.pods_of(deployment)))
+            .filter(|(_, deployment)| is_terminating(&self.parts.watched.pods_of(deployment)))
             .map(|(unit, _)| unit)
             .collect();
         if leaving.is_empty() {
@@ -43,7 +43,7 @@ impl RookBackend {
 }
 
 /// Whether a pod of a daemon ends and none that is ready has taken its place, as after a gateway's update.
-fn is_on_its_way_out(pods: &[Arc<Pod>]) -> bool {
+fn is_terminating(pods: &[Arc<Pod>]) -> bool {
     let ends = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_some();
     let is_ready = |pod: &Arc<Pod>| {
         let status = pod.status.as_ref();
@@ -76,7 +76,7 @@ mod tests {
     fn a_daemon_is_on_its_way_out_until_another_pod_of_it_serves() {
         let told = |pods: &[(bool, bool)]| {
             let pods: Vec<_> = pods.iter().map(|(ends, ready)| pod(*ends, *ready)).collect();
-            is_on_its_way_out(&pods)
+            is_terminating(&pods)
         };
         assert!(told(&[(true, true)]));
         assert!(told(&[(true, false), (false, false)]));

@@ -1,4 +1,4 @@
-//! A question as the words of a `ceph` command line.
+//! A query as a `ceph` command line.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ const BY_PLACE: &[(&str, &[&str])] = &[
 
 /// The command line that asks this question, without program, connection and format:
 /// `osd ok-to-stop 0 1 --max 4`.
-pub fn words(command: &Value) -> Vec<String> {
+pub fn command_line(command: &Value) -> Vec<String> {
     let prefix = command["prefix"].as_str().unwrap_or_default();
     let by_place: &[&str] = BY_PLACE
         .iter()
@@ -77,7 +77,7 @@ fn push(line: &mut Vec<String>, value: &Value) {
 mod tests {
     use serde_json::json;
 
-    use super::words;
+    use super::command_line;
 
     #[test]
     fn a_question_reads_as_one_would_type_it() {
@@ -105,7 +105,7 @@ mod tests {
                 "osd require-osd-release reef --yes-i-really-mean-it",
             ),
         ] {
-            assert_eq!(words(&command).join(" "), line);
+            assert_eq!(command_line(&command).join(" "), line);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which node of the cluster this machine is.
 //!
-//! A host's own name and that of its node need have nothing in common, and whoever does not know that it runs on a node hands
-//! nothing over and reboots itself. The node's primary address tells it: it is one of this machine's own, or it is not.
+//! A host's own name may differ from its node's name, and a process that does not know that it runs on a node
+//! would hand nothing over and reboot itself. The node's primary address decides: it is one of this machine's
+//! own, or it is not.
 
 use std::net::{IpAddr, UdpSocket};
 
@@ -22,7 +23,7 @@ pub async fn node_or_host(rapi: &Rapi, host: &str) -> Result<String, RapiClientE
         .await?;
     let ours: Vec<&str> = nodes(&answer)
         .into_iter()
-        .filter(|(_, address)| is_own(*address))
+        .filter(|(_, address)| is_local_address(*address))
         .map(|(name, _)| name)
         .collect();
     Ok(match ours.as_slice() {
@@ -39,6 +40,6 @@ fn nodes(answer: &Value) -> Vec<(&str, IpAddr)> {
 }
 
 /// A socket can be bound to none but a machine's own addresses. Nothing is sent.
-fn is_own(address: IpAddr) -> bool {
+fn is_local_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

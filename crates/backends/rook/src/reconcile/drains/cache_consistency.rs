@@ -1,4 +1,4 @@
-//! What the API server has now, where the watch may be behind.
+//! The current state in the API server, where the watch may lag behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Marks {
 
 /// Whether the watch shows each pod of an OSD as the API server has it now, and no eviction is granted that has not
 /// yet deleted its pod: it may be behind what was let go just before the budget was closed.
-pub(super) async fn shows_all_that_go(
+pub(super) async fn cache_is_current(
     client: &Client,
     namespace: &str,
     watched: &ObjectCache,

@@ -1,16 +1,16 @@
-//! Whether a plan gets to its target, and what stands in the way.
+//! Whether a plan reaches its target, and what prevents it.
 //!
-//! A later part waits for each unit that an earlier stage leaves alone. That is said before anything is begun: a run
-//! that finds it out half-way has passed one-way doors by then.
+//! A later part waits for each unit that an earlier stage skips. The plan says so before the run starts: a
+//! run that discovers it half-way has already passed points of no return.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Interrupted, LeftAlone, Plan, PlannedPart};
 use crate::model::{Code, PartName, Policy, Reason, Snapshot, Target, Terms, UnitId};
 
-/// Notes which part waits for each unit that is left alone: the next one that has something to do, or that leaves
-/// something alone itself. A stage of hosts of guests is waited for by nobody: each of its visits is an end in itself.
-pub(super) fn needed(target: &Target, parts: &[PlannedPart], left_alone: &mut [LeftAlone]) {
+/// Notes which part waits for each skipped unit: the next part that has work to do, or that skips units
+/// itself. No part waits for a stage of hosts with guests, since each of its visits stands alone.
+pub(super) fn note_waits(target: &Target, parts: &[PlannedPart], left_alone: &mut [LeftAlone]) {
     let is_to_do: Vec<bool> = target
         .parts
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn needed(target: &Target, parts: &[PlannedPart], left_alone: &mut [L
     }
 }
 
-/// What is gone while these units have their turn, and for how long each time.
+/// The services that are interrupted while these units are down, and for how long each time.
 pub(super) fn interrupted(
     snapshot: &Snapshot,
     parts: &[PlannedPart],
@@ -73,12 +73,12 @@ const NAMED: usize = 8;
 
 /// Why nothing is begun: what keeps the plan from its target, and what would help. Empty where it gets there, and
 /// where the policy asks for what can be done.
-pub fn out_of_reach(plan: &Plan, policy: &Policy, terms: &Terms) -> Vec<Reason> {
+pub fn blocking_reasons(plan: &Plan, policy: &Policy, terms: &Terms) -> Vec<Reason> {
     if policy.partial {
         return Vec::new();
     }
     let mut groups: BTreeMap<(&PartName, &PartName, &Reason), Vec<&LeftAlone>> = BTreeMap::new();
-    // Whoever waits for a word is told by what would be interrupted.
+    // A unit that waits for an approval is described by the interruption itself.
     for left in plan
         .obstacles()
         .filter(|left| left.reason.code != Code::InterruptionNotPermitted)

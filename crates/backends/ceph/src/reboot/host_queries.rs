@@ -1,9 +1,9 @@
-//! Questions to hosts, many at once. They change nothing.
+//! Read-only queries to hosts, many at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use stagger_core::model::{Fact, plain};
+use stagger_core::model::{Fact, check_plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::{Hosts, Ran, last_words};
 use stagger_engine::template::filled;
@@ -46,7 +46,7 @@ pub async fn boots(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap
 pub(crate) async fn boot(shell: &Hosts, reboot: &Reboot, host: &str) -> Result<String, BackendError> {
     let tried = format!("read the boot id of {host}");
     let command = filled(&reboot.boot_id(shell), &[("host", host)])?;
-    let ran = within(shell, host, &command, TELLS).await?;
+    let ran = run_with_limit(shell, host, &command, TELLS).await?;
     boot_of(&ran).map_err(|why| BackendError::transient(tried, why))
 }
 
@@ -56,22 +56,25 @@ fn boot_of(ran: &Ran) -> Result<String, String> {
         return Err(format!("the command for it ended with {}: {said}", ran.code));
     }
     // What a connection prints before is passed over.
-    match plain(said) {
+    match check_plain(said) {
         Ok(()) if !ran.output.trim().is_empty() && said.len() <= LONGEST => Ok(said.to_owned()),
         Ok(()) | Err(_) => Err(format!("{said:?} is no boot id")),
     }
 }
 
 /// Whether each of these hosts needs a reboot, or why nobody could tell.
-pub async fn needed(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeMap<String, Fact<bool>> {
+pub async fn reboots_needed(
+    settings: &CephSettings,
+    hosts: BTreeSet<String>,
+) -> BTreeMap<String, Fact<bool>> {
     let CephSettings {
         hosts: shell, reboot, ..
     } = settings;
-    needed_by(shell, &reboot.needed(shell), hosts).await
+    reboots_needed_by(shell, &reboot.reboot_check_command(shell), hosts).await
 }
 
 /// The same by a command of the moment, in which `{host}` is replaced.
-pub async fn needed_by(
+pub async fn reboots_needed_by(
     shell: &Hosts,
     command: &str,
     hosts: BTreeSet<String>,
@@ -92,7 +95,10 @@ pub async fn needed_by(
 }
 
 /// Which of these hosts are not as they are wanted after their reboot, or do not say.
-pub(crate) async fn not_as_wanted(settings: &CephSettings, hosts: BTreeSet<String>) -> BTreeSet<String> {
+pub(crate) async fn hosts_failing_check(
+    settings: &CephSettings,
+    hosts: BTreeSet<String>,
+) -> BTreeSet<String> {
     let CephSettings {
         hosts: shell, reboot, ..
     } = settings;
@@ -135,7 +141,7 @@ fn uptime_of(ran: &Ran) -> Result<Duration, String> {
 }
 
 /// Asks a host, and waits no longer than that.
-pub(super) async fn within(
+pub(super) async fn run_with_limit(
     shell: &Hosts,
     host: &str,
     command: &str,
@@ -182,7 +188,7 @@ pub(crate) async fn ask_some_at_once(
                 Ok(command) => {
                     let shell = shell.clone();
                     asking.spawn(async move {
-                        let answer = within(&shell, &host, &command, limit).await;
+                        let answer = run_with_limit(&shell, &host, &command, limit).await;
                         (host, answer.map_err(|error| error.to_string()))
                     });
                 }

@@ -1,7 +1,7 @@
-//! What nobody has renewed for how long, by one's own clock alone.
+//! Heartbeats: how long each note has not been renewed, by this machine's clock alone.
 //!
-//! Clocks of two machines are never compared: whoever writes something that expires changes it while they live, and whoever
-//! wants to take it away watches it first, for as long as it lasts.
+//! Clocks of two machines are never compared. A process that writes something that expires changes it while
+//! it lives; a process that wants to clear it first watches it for its whole lifetime.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 pub struct Heartbeats(BTreeMap<String, (String, Instant)>);
 
 impl Heartbeats {
-    /// How long each note has stood as it is, as far as it was watched. `all`: every note that there is now, by its key; what
-    /// is not among them is forgotten, and begins anew should it come again.
-    pub fn look(
+    /// How long each note has been unchanged, as far as it was watched. `all`: every current note, by its
+    /// key. A note that is missing is forgotten, and starts again if it returns.
+    pub fn unchanged_for(
         &mut self,
         now: Instant,
         all: impl IntoIterator<Item = (String, String)>,
@@ -44,7 +44,7 @@ mod tests {
             let all = notes
                 .iter()
                 .map(|(key, note)| ((*key).to_owned(), (*note).to_owned()));
-            let stood = beats.look(begin + Duration::from_secs(seconds), all);
+            let stood = beats.unchanged_for(begin + Duration::from_secs(seconds), all);
             stood.values().map(Duration::as_secs).collect::<Vec<_>>()
         };
         assert_eq!(look(0, &[("a", "1"), ("b", "1")]), [0, 0]);

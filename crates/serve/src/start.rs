@@ -1,4 +1,4 @@
-//! Runs that are begun from here: of a plan that somebody has looked at, by a process that knows the cluster.
+//! Starts runs: from a plan that the operator has reviewed, in a process that knows the cluster.
 
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ use crate::run_processes::{RunStarter, StartedProcess};
 
 /// No plan is larger.
 pub(crate) const LARGEST_PLAN: usize = 16 << 20;
-/// So often is looked whether the run has begun.
+/// How often the store is checked for the new run.
 const LOOK: Duration = Duration::from_millis(500);
-/// Flags of a plan that permit what a person has to approve.
+/// Flags of a plan that name a file. Here it would be a file of the server, and its errors would go to the
+/// caller.
 const APPROVING: [&str; 3] = ["--accept-risk", "--interrupt", "--partial"];
 /// Flags of a plan that name a file. Here it would be one of the server's, and what is wrong in it is told to whoever asks.
 const FILES: [&str; 1] = ["--risks"];
@@ -40,7 +41,7 @@ pub(crate) struct StartRequest {
     plan: Map<String, Value>,
 }
 
-/// What of a plan is looked at here. The rest is for who carries it out.
+/// The part of a plan that is checked here. The rest is for the process that carries it out.
 #[derive(Debug, Deserialize)]
 struct PlanSummary {
     id: String,
@@ -148,7 +149,7 @@ pub(crate) fn described(of: TransformOperation<'_>) -> TransformOperation<'_> {
     .response_with::<200, Json<StartedRun>, _>(|said| said.description("There was nothing to do."))
 }
 
-/// Begins one. What is large is read only of who may do that somewhere.
+/// Starts a run. A large body is read only from callers who may start runs somewhere.
 pub(crate) async fn begin(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -160,11 +161,11 @@ pub(crate) async fn begin(
         ProblemDetails::forbidden("this server starts no runs: it was started without --carry-on")
     })?;
     if caller.role < Role::Operate {
-        return Err(refused(&caller, Role::Operate));
+        return Err(forbidden(&caller, Role::Operate));
     }
     let JsonBody(StartRequest { cluster, plan }) =
         JsonBody::<StartRequest>::from_request(request, &()).await?;
-    if !caller.sees(&cluster) || !carrier.begins(&cluster) {
+    if !caller.may_see(&cluster) || !carrier.begins(&cluster) {
         return Err(ProblemDetails::no_such_cluster(&cluster));
     }
     let looked = PlanSummary::of(&plan)?;
@@ -174,8 +175,8 @@ pub(crate) async fn begin(
             looked.cluster
         )));
     }
-    if !caller.may(looked.role(), &cluster) {
-        return Err(refused(&caller, looked.role()));
+    if !caller.has_role(looked.role(), &cluster) {
+        return Err(forbidden(&caller, looked.role()));
     }
     let text = serde_json::to_string(&plan).unwrap_or_default();
     let question = format!("begin {cluster} {text}");
@@ -222,16 +223,16 @@ pub(crate) async fn begin(
     came
 }
 
-fn refused(caller: &Caller, role: Role) -> ProblemDetails {
+fn forbidden(caller: &Caller, role: Role) -> ProblemDetails {
     ProblemDetails::forbidden(format!(
         "{} may {}, and this needs {}",
         caller.name,
-        caller.role.word(),
-        role.word()
+        caller.role.as_str(),
+        role.as_str()
     ))
 }
 
-/// Starts the process, where no run of the cluster goes on; and the newest run before it.
+/// Starts the process, if no run of the cluster is in progress; returns also the newest run before it.
 async fn start(
     shared: &Shared,
     carrier: &RunStarter,
@@ -251,8 +252,9 @@ async fn start(
         )));
     }
     let by = format!("{} with plan {}", caller.name, plan.id);
-    let failed =
-        |error: std::io::Error| ProblemDetails::not_begun(format!("start a process for {cluster}: {error}"));
+    let failed = |error: std::io::Error| {
+        ProblemDetails::start_failed(format!("start a process for {cluster}: {error}"))
+    };
     let beginning = carrier.begin(cluster, text, &by).map_err(failed)?;
     let beginning =
         beginning.ok_or_else(|| ProblemDetails::conflict(format!("a run of {cluster} is being started")))?;
@@ -280,7 +282,7 @@ async fn follow(
         let ended = tokio::select! {
             ended = &mut beginning.ended => Some(ended),
             () = tokio::time::sleep(LOOK) => None,
-            () = &mut late => return Ok(begun(cluster, None, Some(beginning.said()), StatusCode::ACCEPTED)),
+            () = &mut late => return Ok(begun(cluster, None, Some(beginning.output_tail()), StatusCode::ACCEPTED)),
         };
         // One that cannot be read now is looked at again: the process goes on.
         let now: Result<_, ReadError> = shared.runs.newest_of(&cluster).await;
@@ -293,9 +295,14 @@ async fn follow(
         match ended {
             None => {}
             Some(Ok(Ok(status))) if status.success() => {
-                return Ok(begun(cluster, None, Some(beginning.said()), StatusCode::OK));
+                return Ok(begun(
+                    cluster,
+                    None,
+                    Some(beginning.output_tail()),
+                    StatusCode::OK,
+                ));
             }
-            Some(_) => return Err(ProblemDetails::refused_plan(beginning.said())),
+            Some(_) => return Err(ProblemDetails::refused_plan(beginning.output_tail())),
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Which run goes on on this node, by what the cluster itself says: for a unit on every node that may be master.
+//! Which run continues on this node, by the cluster's own state: for a systemd unit on every master
+//! candidate.
 //!
-//! A run goes on by itself in two cases. It was handed over to this node when the master changed; or a process that had the lock
-//! ended without giving it back, and this node is the master. Whoever ends a process in an orderly way gives the lock back, and
-//! wants to decide when the run goes on.
+//! A run continues automatically in two cases: it was handed over to this node when the master changed; or
+//! the process with the lock ended without releasing it, and this node is the master. An orderly stop
+//! releases the lock, so that the operator decides when the run continues.
 
 use stagger_core::model::RunId;
 use stagger_engine::cluster::{Anchor, BackendError, LockError, LockRecord};
@@ -10,7 +11,7 @@ use stagger_engine::cluster::{Anchor, BackendError, LockError, LockRecord};
 use crate::backend::GanetiBackend;
 use crate::lock::{all_claims, anchor_of, handovers, is_renewed, same_host};
 use crate::rapi::filters::ListedFilter;
-use crate::rapi::here::node_or_host;
+use crate::rapi::local_node::node_or_host;
 
 /// A run that may go on on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Whether a process that says it holds something can still be at work: what this machine can prove.
+//! Whether a recorded process can still be alive, as far as this machine can prove it.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub enum Liveness {
     Alive,
     /// It is not: nothing more is begun by it.
     Gone,
-    /// Nobody can tell from here.
+    /// Unknown from here.
     Unknown,
 }
 
@@ -35,8 +35,8 @@ impl ProcessIdentity {
         })
     }
 
-    /// Whether the process that is said to be known by this on that host is alive. Only here: same host, same start of the
-    /// machine, same namespace of processes.
+    /// Whether the process with this identity on that host is alive. It is known only on the same host, since
+    /// the same boot, in the same PID namespace.
     pub(crate) fn pulse(&self, host: &str, process: u32) -> Liveness {
         let is_here =
             host == hostname() && boot().as_ref() == Some(&self.boot) && pids().as_ref() == Some(&self.pids);

@@ -1,4 +1,4 @@
-//! What happened, one line an event.
+//! Events as text, one line each.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use stagger_core::view::all_serve;
 
 use crate::names::{Places, compress};
 
-/// Units with their hosts take no more of a line than that; with more of them, their names and on how many hosts.
+/// The width up to which units are listed with their hosts; beyond it, their names and the number of hosts.
 const PLACED: usize = 72;
 
 /// Lines of a journal, in its order.
@@ -25,7 +25,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The event's word and its text; `None`: nothing that a colleague would be told.
+    /// The event's keyword and its text; `None`: nothing to report.
     pub fn line(&mut self, entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         match &entry.event {
             Event::Intent {
@@ -43,7 +43,7 @@ impl Lines {
             Event::WaveWentBack => {
                 let text = match self.back.take().as_deref() {
                     // Another process began it; but where no way leads back, nothing was brought back.
-                    None if leads_nowhere_back(run) => {
+                    None if is_irreversible(run) => {
                         "the wave was abandoned; nothing was rolled back".to_owned()
                     }
                     Some([]) => "the wave was abandoned; nothing was rolled back".to_owned(),
@@ -76,7 +76,7 @@ impl Lines {
 }
 
 /// Whether nothing that the run changes can be brought back, as a reboot.
-fn leads_nowhere_back(run: &Run) -> bool {
+fn is_irreversible(run: &Run) -> bool {
     run.start().target.parts.iter().all(|part| match part {
         Part::Stage(stage) => matches!(stage.going_back, GoingBack::Impossible { .. }),
         Part::Step(_) => true,
@@ -100,7 +100,7 @@ pub struct EventLine {
 ///
 /// # Errors
 /// An event that cannot follow those before it.
-pub fn told(entries: &[Entry]) -> Result<Option<(Run, Vec<EventLine>)>, IllegalEvent> {
+pub fn event_lines(entries: &[Entry]) -> Result<Option<(Run, Vec<EventLine>)>, IllegalEvent> {
     let Some((first, rest)) = entries.split_first() else {
         return Ok(None);
     };
@@ -148,7 +148,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
         } => ("judged", verdict(units, ours, theirs)),
         Event::WaveDropped { reason } => ("dropped", format!("the wave is not started: {reason}")),
         Event::Intent { action, .. } => return intent(action),
-        // Told by who knows what was brought back.
+        // Reported where the rolled-back units are known.
         Event::WaveWentBack
         | Event::Settled {
             outcome: Outcome::Done { .. },
@@ -197,7 +197,7 @@ fn line(entry: &Entry, run: &Run) -> Option<(&'static str, String)> {
 /// Units of a wave with their hosts, as far as a line is long.
 fn placed(units: &[(UnitId, Revision)], run: &Run) -> String {
     let units: Vec<UnitId> = units.iter().map(|(unit, _)| unit.clone()).collect();
-    Places::of(&run.start().topology).tell(&units, PLACED)
+    Places::of(&run.start().topology).describe(&units, PLACED)
 }
 
 fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
@@ -221,8 +221,8 @@ fn verdict(units: &[UnitId], ours: &Answer, theirs: &Answer) -> String {
 
 fn intent(action: &Action) -> Option<(&'static str, String)> {
     Some(match action {
-        Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard}{}", on(units))),
-        Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is cleared", on(units))),
+        Action::TakeGuard { guard, units, .. } => ("guard", format!("{guard}{}", on_units(units))),
+        Action::DropGuard { guard, units } => ("guard", format!("{guard}{} is cleared", on_units(units))),
         Action::Visit {
             unit,
             phase: Phase::Enter,
@@ -272,7 +272,7 @@ fn move_words(moves: &[Move]) -> String {
 }
 
 /// ` on osd.1-3`, or nothing for the whole cluster.
-fn on(units: &[UnitId]) -> String {
+fn on_units(units: &[UnitId]) -> String {
     if units.is_empty() {
         String::new()
     } else {

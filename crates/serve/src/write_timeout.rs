@@ -1,5 +1,5 @@
-//! Connections that are given up where nobody takes what is sent. Without it, whoever reads nothing keeps a connection, and what
-//! was about to be sent over it, for ever.
+//! Closes connections whose reader does not read. Otherwise such a reader keeps a connection, and its pending
+//! output, for ever.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -16,7 +16,7 @@ use tokio_io_timeout::TimeoutStream;
 /// A connection that ends when nothing could be sent for that long.
 pub(crate) type Patient<S> = Pin<Box<TimeoutStream<S>>>;
 
-fn patient<S: AsyncRead + AsyncWrite>(stream: S, stalled: Duration) -> Patient<S> {
+fn with_write_timeout<S: AsyncRead + AsyncWrite>(stream: S, stalled: Duration) -> Patient<S> {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(stalled));
     Box::pin(stream)
@@ -34,7 +34,7 @@ impl Listener for PatientListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (stream, from) = Listener::accept(&mut self.listener).await;
-        (patient(stream, self.stalled), from)
+        (with_write_timeout(stream, self.stalled), from)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {
@@ -54,6 +54,6 @@ impl<I: AsyncRead + AsyncWrite, S> Accept<I, S> for PatientAcceptor {
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: I, service: S) -> Self::Future {
-        ready(Ok((patient(stream, self.stalled), service)))
+        ready(Ok((with_write_timeout(stream, self.stalled), service)))
     }
 }

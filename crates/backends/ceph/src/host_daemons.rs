@@ -1,4 +1,4 @@
-//! What each host carries, as it was last observed.
+//! The daemons of each host, as last observed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ impl CarriedDaemons {
     }
 
     /// The daemons that go down with these units: a daemon itself, and all that a host carries.
-    pub(crate) fn by(&self, units: &[UnitId]) -> Vec<UnitId> {
+    pub(crate) fn affected_by(&self, units: &[UnitId]) -> Vec<UnitId> {
         let (hosts, daemons): (Vec<&UnitId>, Vec<&UnitId>) =
             units.iter().partition(|unit| host_name(unit).is_some());
         let hosts: BTreeSet<&str> = hosts.into_iter().filter_map(host_name).collect();
@@ -39,12 +39,12 @@ impl CarriedDaemons {
             .chain(of_hosts.map(|(unit, _)| unit))
             .cloned()
             .collect();
-        all.sort_by(|a, b| a.natural().cmp(&b.natural()));
+        all.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
         all.dedup();
         all
     }
 
-    /// Whether that daemon was down: one that is in no list of the cluster's any more, or that does not answer.
+    /// Whether that daemon was down: missing in all of the cluster's lists, or without an answer.
     pub(crate) fn is_down(&self, unit: &UnitId) -> bool {
         self.0
             .get(unit)

@@ -1,9 +1,9 @@
-//! What the code of a release says about itself: which releases it lists, in which versions they speak and write, and the head of its
-//! schema.
+//! What the code of a release says about itself: the releases it lists, their RPC and object versions, and
+//! the head of its schema.
 //!
-//! Ironic keeps that in `ironic/common/release_mappings.py` and in the revisions of alembic, and offers it by no API and no tool. So a
-//! few lines of Python are run where its tools are, by the Python that has that release: releases that are newer than this
-//! program are known by it.
+//! Ironic keeps that in `ironic/common/release_mappings.py` and in the revisions of alembic, and offers it by
+//! no API and no tool. So a few lines of Python run where its tools are, with the Python that has that
+//! release: this makes releases known that are newer than this program.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ impl ReleaseCode {
 
     /// The same with nothing about releases before that one: what a run remembers of it.
     #[must_use]
-    pub fn since(mut self, oldest: Number) -> Self {
+    pub fn without_older(mut self, oldest: Number) -> Self {
         self.releases.retain(|listed| {
             listed.is_unreleased() || listed.number().is_some_and(|number| number >= oldest)
         });
@@ -115,7 +115,7 @@ mod tests {
         assert!(code.pins().any(|pin| pin == "2026.2"));
         assert!(!code.pins().any(|pin| pin == "master"));
         assert_eq!(code.tables["RunbookTrait"], "runbook_traits");
-        let later = code.since("35.0".parse().unwrap());
+        let later = code.without_older("35.0".parse().unwrap());
         let first = later.releases.first().unwrap();
         assert_eq!(first.names, ["35.0", "2026.1"]);
         assert!(later.releases.last().unwrap().is_unreleased());

@@ -1,11 +1,11 @@
-//! What flags alone do not say of a reboot: which nodes need it, by the word of a command or by what runs have done already;
-//! and how long things take, by the runs before.
+//! The nodes of a reboot beyond the flags: which nodes need it, by a command or by earlier runs; and the
+//! durations of earlier runs.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use stagger_core::model::UnitId;
-use stagger_core::run::{Answer, Event, measured};
+use stagger_core::run::{Answer, Event, measured_durations};
 use stagger_ganeti::commands;
 use stagger_ganeti::facts::GanetiFacts;
 use stagger_ganeti::goal::MaintenanceGoal;
@@ -18,14 +18,14 @@ use super::GanetiSystem;
 use crate::clusters::goals::NodeMaintenance;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::state::{place, store};
+use crate::state::{store, store_location};
 
 /// So many runs before tell how long things take.
 const RUNS: usize = 5;
 
 impl GanetiSystem<'_> {
     /// The goal for those nodes that need a reboot. Things take as long as they did in the runs before, unless flags say how long.
-    pub(super) async fn narrowed(
+    pub(super) async fn narrow(
         &self,
         mut wanted: MaintenanceGoal,
         reboot: &NodeMaintenance<'_>,
@@ -45,7 +45,7 @@ impl GanetiSystem<'_> {
             self.leave_out_by(command, selection, facts).await?;
         }
         let is_narrowed = reboot.since.is_some() || reboot.needs_reboot.is_some();
-        if is_narrowed && meant(selection, &facts.cluster)?.is_empty() {
+        if is_narrowed && selected_nodes(selection, &facts.cluster)?.is_empty() {
             return Err(CliError::new(
                 Exit::No,
                 "none of the selected nodes needs a reboot",
@@ -62,7 +62,7 @@ impl GanetiSystem<'_> {
         selection: &mut NodeSelection,
         facts: &ClusterFacts,
     ) -> Result<(), CliError> {
-        let backend = self.looker()?;
+        let backend = self.read_only_backend()?;
         let settings = self.settings()?;
         let answers = |node: &UnitId| match &facts.live {
             Some(live) => live
@@ -71,7 +71,7 @@ impl GanetiSystem<'_> {
                 .is_some_and(|node| node.boot.is_some()),
             None => true,
         };
-        let mut asked = meant(selection, &facts.cluster)?;
+        let mut asked = selected_nodes(selection, &facts.cluster)?;
         asked.retain(answers);
         for (node, answer) in commands::ask_each(backend.rapi(), settings, command, asked).await {
             match answer? {
@@ -106,7 +106,7 @@ impl GanetiSystem<'_> {
 
     /// Each node with a boot id that it had before a run that began then or later.
     async fn boots_of_runs(&self, since: Timestamp) -> Result<BTreeSet<(String, String)>, CliError> {
-        if !place(self.cli)?.exists() {
+        if !store_location(self.cli)?.exists() {
             return Ok(BTreeSet::new());
         }
         let store = store(self.cli).await?;
@@ -129,7 +129,7 @@ impl GanetiSystem<'_> {
 
     async fn learn_durations(&self, wanted: &mut MaintenanceGoal) -> Result<(), CliError> {
         // Who only looks makes no store.
-        if !place(self.cli)?.exists() {
+        if !store_location(self.cli)?.exists() {
             return Ok(());
         }
         let store = store(self.cli).await?;
@@ -141,7 +141,7 @@ impl GanetiSystem<'_> {
         for listed in runs {
             journals.push(store.journal(&listed.run).await?);
         }
-        let mut durations = measured(journals.iter().map(Vec::as_slice));
+        let mut durations = measured_durations(journals.iter().map(Vec::as_slice));
         durations.append(&mut wanted.durations);
         wanted.durations = durations;
         Ok(())
@@ -149,7 +149,7 @@ impl GanetiSystem<'_> {
 }
 
 /// The nodes that are meant; none, where each condition leaves some and all together leave nothing.
-fn meant(selection: &NodeSelection, cluster: &GanetiCluster) -> Result<Vec<UnitId>, CliError> {
+fn selected_nodes(selection: &NodeSelection, cluster: &GanetiCluster) -> Result<Vec<UnitId>, CliError> {
     match selection.of(cluster) {
         Ok(meant) => Ok(meant),
         Err(SelectError::Nothing(_)) => Ok(Vec::new()),

@@ -1,17 +1,16 @@
 //! Walks along the failure domains: what operators do by hand, and what Ceph's own tools do.
 //!
-//! They are seldom the fewest waves where domains are many, and hard to beat where they are few: where
-//! each of ten racks holds a tenth of all placement groups, a whole rack can go at once and next to
-//! nothing beside it. Each walk that somebody else might do is done here too, so that no answer has more
-//! waves than it.
+//! They are seldom the fewest waves where domains are many, and hard to beat where domains are few: where
+//! each of ten racks holds a tenth of all placement groups, a whole rack can go at once and next to nothing
+//! beside it. Every common walk is tried here, so that no answer has more waves than one of them.
 
 use super::conflict_graph::{ConflictGraph, DomainLevel};
 use super::open_wave::Forming;
 use super::problem::cap_at;
 
-/// Offers all walks that take fewer waves than `fewest`; `offer` answers how many are the fewest then. Each
-/// keeps to the caps as whoever does it would: the `i`-th wave holds what the `i`-th cap lets it hold. Where
-/// caps bind the first waves, the walks are done without them too, to be cut.
+/// Offers all walks that take fewer waves than `fewest`; `offer` returns the new minimum. Each walk keeps to
+/// the caps: the `i`-th wave holds at most what the `i`-th cap permits. Where caps bind the first waves, the
+/// walks are also made without them, to be cut afterwards.
 pub(super) fn each(ties: &ConflictGraph, mut fewest: usize, mut offer: impl FnMut(Vec<Vec<u32>>) -> usize) {
     let steady = [ties.steady_cap()];
     let grows = ties.caps.iter().any(|&cap| cap < steady[0]);
@@ -24,7 +23,7 @@ pub(super) fn each(ties: &ConflictGraph, mut fewest: usize, mut offer: impl FnMu
         }
         for done in [Done::PassedOver, Done::TakenAlong] {
             if !ties.levels.is_empty()
-                && let Some(waves) = up_the_tree(ties, caps, done, fewest)
+                && let Some(waves) = ok_to_stop_walk(ties, caps, done, fewest)
             {
                 fewest = offer(waves);
             }
@@ -32,7 +31,7 @@ pub(super) fn each(ties: &ConflictGraph, mut fewest: usize, mut offer: impl FnMu
     }
 }
 
-/// One domain of the level after another; within it, each wave takes whoever fits, in order.
+/// One domain of the level after another; within it, each wave takes every unit that fits, in order.
 fn domain_by_domain(
     ties: &ConflictGraph,
     level: &DomainLevel,
@@ -76,7 +75,7 @@ enum Done {
 
 /// Ceph's own walk (`ok-to-stop --max`), from the first unit that is left: up its failure domains, the
 /// smallest first, adding what fits in order, up to the first domain in which something did not fit.
-fn up_the_tree(ties: &ConflictGraph, caps: &[u32], done: Done, fewest: usize) -> Option<Vec<Vec<u32>>> {
+fn ok_to_stop_walk(ties: &ConflictGraph, caps: &[u32], done: Done, fewest: usize) -> Option<Vec<Vec<u32>>> {
     let mut placed = vec![false; ties.units() as usize];
     let mut joined = vec![usize::MAX; placed.len()];
     let mut waves: Vec<Vec<u32>> = Vec::new();
@@ -90,7 +89,7 @@ fn up_the_tree(ties: &ConflictGraph, caps: &[u32], done: Done, fewest: usize) ->
         if wave + 1 >= fewest {
             return None;
         }
-        let mut above: Vec<&[u32]> = ties.levels.iter().map(|level| level.around(seed)).collect();
+        let mut above: Vec<&[u32]> = ties.levels.iter().map(|level| level.domain_of(seed)).collect();
         above.sort_by_key(|domain| domain.len());
         let path = [std::slice::from_ref(&seed)].into_iter().chain(above);
         for domain in path {

@@ -1,4 +1,4 @@
-//! What each service runs: our record of it, held against what can be seen.
+//! The release of each service: stagger's record of it, compared with the observation.
 
 use stagger_core::model::{Fact, IdError, Reason, Revision, UnitState};
 use stagger_versioned::manifest::Place;
@@ -22,7 +22,7 @@ pub struct Runs {
 
 impl Runs {
     /// The older release to which it is held; `None`: it is not, or to its own.
-    pub fn held_to(&self) -> Option<Place> {
+    pub fn pinned_to(&self) -> Option<Place> {
         let (_, pin) = self.pin.as_ref()?;
         (*pin < self.place).then_some(*pin)
     }
@@ -34,7 +34,7 @@ impl Runs {
     pub fn revision(&self, table: &Releases) -> Result<Revision, IdError> {
         revision(
             &self.release,
-            self.held_to().map(|pin| table.name(pin)).as_deref(),
+            self.pinned_to().map(|pin| table.name(pin)).as_deref(),
         )
     }
 }
@@ -73,7 +73,7 @@ pub fn runs(
     table: &Releases,
 ) -> Result<Runs, Reason> {
     let name = service.name;
-    let records = facts.records.known().map_err(|why| {
+    let records = facts.records.as_result().map_err(|why| {
         Reason::of_backend("record-unknown", format!("what {name} runs is not known: {why}"))
     })?;
     let (release, pin) = match records.services.get(name) {
@@ -89,7 +89,7 @@ pub fn runs(
             let pin = facts
                 .pins
                 .get(name)
-                .map_or(Err("it was not asked for"), Fact::known);
+                .map_or(Err("it was not asked for"), Fact::as_result);
             let pin =
                 pin.map_err(|why| Reason::of_backend("pin-unknown", format!("the pin of {name}: {why}")))?;
             (config.installed.clone(), pin.clone())
@@ -127,7 +127,7 @@ fn contradiction(
 ) -> Option<String> {
     let Runs { release, place, .. } = runs;
     let name = service.name;
-    let told = || match runs.held_to() {
+    let told = || match runs.pinned_to() {
         Some(pin) => format!("{release} pinned to {}", table.name(pin)),
         None => release.clone(),
     };
@@ -136,7 +136,7 @@ fn contradiction(
             let Some(ApiReport::Offers(offered)) = facts.apis.get(name) else {
                 return None;
             };
-            let expected = table.api(*place, runs.held_to());
+            let expected = table.api(*place, runs.pinned_to());
             (*offered != expected).then(|| {
                 format!(
                     "{name} offers API {offered}, and {} offers {expected}: others have changed it",
@@ -156,7 +156,7 @@ fn contradiction(
             }
             let row = facts.database.get()?.conductors.get(registered)?;
             let version = row.version.as_deref()?;
-            let expected = table.conductor_row(*place, runs.held_to())?.to_string();
+            let expected = table.conductor_row(*place, runs.pinned_to())?.to_string();
             // Online migrations raise the row of one that is pinned no more, and of nobody else.
             (version != expected).then(|| {
                 format!(

@@ -1,5 +1,5 @@
-//! A target turned around: what a run has changed goes back to what it ran before, in the reverse
-//! order, as far as that is possible. Rollback is a plan with the same rails.
+//! The rollback target: what a run has changed returns to its previous release, in the reverse order, as far
+//! as possible. A rollback is a plan with the same checks.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,7 +29,7 @@ fn name_back(stage: &PartName, revision: &Revision) -> PartName {
 
 impl State {
     /// The way back from here.
-    pub(super) fn way_back(&self, snapshot: &Snapshot) -> RollbackTarget {
+    pub(super) fn rollback_target(&self, snapshot: &Snapshot) -> RollbackTarget {
         let mut way = RollbackTarget {
             target: Target {
                 title: format!("back from {}", self.start.target.title),
@@ -99,7 +99,11 @@ impl State {
         }
         // What a later stage has made of these units cannot be taken back by going back past it.
         let later = way.stuck.get(&stage.kind).cloned();
-        let why_not = match (closed, later, how(&stage.going_back, &self.start.policy)) {
+        let why_not = match (
+            closed,
+            later,
+            requires_rebuild(&stage.going_back, &self.start.policy),
+        ) {
             (Some(door), ..) => Some(Reason::new(
                 Code::BehindAOneWayDoor,
                 format!(
@@ -147,11 +151,11 @@ impl State {
     }
 }
 
-/// Whether going back means making the unit's data anew.
+/// Whether the rollback rebuilds the unit's data.
 ///
 /// # Errors
-/// Why it cannot go back at all.
-pub(super) fn how(going_back: &GoingBack, policy: &Policy) -> Result<bool, Reason> {
+/// Why it cannot be rolled back at all.
+pub(super) fn requires_rebuild(going_back: &GoingBack, policy: &Policy) -> Result<bool, Reason> {
     match going_back {
         GoingBack::Restart => Ok(false),
         GoingBack::Rebuild { .. } if policy.rebuild_to_go_back => Ok(true),

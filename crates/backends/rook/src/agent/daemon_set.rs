@@ -1,8 +1,8 @@
-//! The agents of the nodes: what they are made of, and which of them is made anew next.
+//! The agents' DaemonSet: its spec, and which agent is replaced next.
 //!
-//! They are pods of a DaemonSet that go only when somebody deletes them (`OnDelete`). The operator that leads does
-//! that, node by node, healthy before the next. Which one is next follows from what is seen, by [`decide`]; no
-//! queue is kept.
+//! Its pods are replaced only when they are deleted (`OnDelete`). The leading operator does that, node by
+//! node, each healthy before the next. [`decide`] chooses the next one from the observed state; no queue is
+//! kept.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ pub fn version_of(set: &DaemonSet) -> Option<Version> {
 }
 
 /// What the pods of a DaemonSet are made of from now on.
-pub fn made_of(set: &DaemonSet) -> Option<&String> {
+pub fn template_revision(set: &DaemonSet) -> Option<&String> {
     set.spec
         .template
         .metadata
@@ -441,7 +441,10 @@ mod tests {
         assert_ne!(first, word(&logs));
 
         let set: DaemonSet = serde_json::from_value(daemon_set(&wanted).0).unwrap();
-        assert_eq!((made_of(&set), version_of(&set)), (Some(&first), Some(one)));
+        assert_eq!(
+            (template_revision(&set), version_of(&set)),
+            (Some(&first), Some(one))
+        );
         let template = set.spec.template;
         let pod = Pod {
             metadata: ObjectMeta {
