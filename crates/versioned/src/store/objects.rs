@@ -463,7 +463,7 @@ mod tests {
 
     use super::*;
     use crate::Version;
-    use crate::store::{Connect, Kind};
+    use crate::store::{Connect, Kind, Store};
 
     #[derive(Clone, PartialEq, Serialize, Deserialize)]
     struct Port1_0 {
