@@ -230,7 +230,7 @@ impl OnHosts<'_> {
 
 /// What helps a monitor that does not start since it has not recorded the release that it ran: see [`crate::mon_release`], which
 /// is not done once another monitor is new.
-fn cure(kind: &str, id: &str, output: &str) -> Option<String> {
+fn monitor_start_hint(kind: &str, id: &str, output: &str) -> Option<String> {
     (kind == "mon" && output.contains("you should first upgrade to")).then(|| {
         format!(
             "mon.{id} has not recorded the release that it ran: its file `min_mon_release` is behind. A monitor records it with the \
@@ -270,9 +270,9 @@ mod tests {
     #[test]
     fn a_monitor_that_has_not_recorded_the_release_has_a_cure() {
         let said = "you should first upgrade to 17 (quincy) or 18 (reef)";
-        let told = cure("mon", "c", said).unwrap();
+        let told = monitor_start_hint("mon", "c", said).unwrap();
         assert!(told.contains("`ceph mon set-weight c 0`"), "{told}");
-        assert_eq!(cure("osd", "1", said), None);
-        assert_eq!(cure("mon", "c", "address in use"), None);
+        assert_eq!(monitor_start_hint("osd", "1", said), None);
+        assert_eq!(monitor_start_hint("mon", "c", "address in use"), None);
     }
 }

@@ -11,7 +11,7 @@ use crate::effects::kind_and_id;
 use crate::facts::CephFacts;
 use crate::facts::release::{Version, major, name};
 use crate::memory::hosts_of;
-use crate::reboot::ask::{LOOKS, ask_some_at_once};
+use crate::reboot::host_queries::{LOOKS, ask_some_at_once};
 use stagger_core::model::Fact;
 
 /// How many hosts are asked at once: the command may fetch the lists of packages anew, and all hosts have the same mirror.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stagger_core::model::{Kind, UnitId, plain};
+use stagger_core::model::{Kind, UnitId, check_plain};
 use stagger_engine::cluster::BackendError;
 use stagger_engine::hosts::Hosts;
 use stagger_engine::template::filled;

@@ -219,7 +219,7 @@ impl Sql {
         };
         match tokio::time::timeout(self.limit, taken_back).await {
             Ok(done) => done.map_err(|error| self.error(tried, &error)),
-            Err(_) => Err(self.silent(tried)),
+            Err(_) => Err(self.unreachable(tried)),
         }
     }
 

@@ -111,7 +111,7 @@ async fn ask(store: &mut dyn JournalStore, asked: &Asked, lists: &ListStore, now
             told(store.ask(&run(*r), at, &command, "anna@ops1").await)
         }
         Asked::Commands(r) => {
-            let asked = store.asked(&run(*r)).await;
+            let asked = store.pending_commands(&run(*r)).await;
             told(asked.map(|all| {
                 all.into_iter()
                     .map(|(_, what, by)| (what, by))
@@ -120,9 +120,9 @@ async fn ask(store: &mut dyn JournalStore, asked: &Asked, lists: &ListStore, now
         }
         Asked::Taken(r, count) => {
             let run = run(*r);
-            let open = store.asked(&run).await.unwrap();
+            let open = store.pending_commands(&run).await.unwrap();
             match open.get(usize::from(*count)).or(open.last()) {
-                Some((id, ..)) => told(store.taken(&run, *id).await),
+                Some((id, ..)) => told(store.acknowledge_commands(&run, *id).await),
                 None => String::new(),
             }
         }

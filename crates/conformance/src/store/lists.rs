@@ -152,7 +152,7 @@ impl JournalStore for ListStore {
         Ok(())
     }
 
-    async fn asked(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
+    async fn pending_commands(&self, run: &RunId) -> Result<Vec<(i64, Command, String)>, StoreError> {
         let of_it = (1_i64..)
             .zip(&self.asked)
             .filter(|(_, (of, .., taken))| of == run && !taken);
@@ -161,7 +161,7 @@ impl JournalStore for ListStore {
             .collect())
     }
 
-    async fn taken(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
+    async fn acknowledge_commands(&mut self, run: &RunId, up_to: i64) -> Result<(), StoreError> {
         let asked = (1_i64..).zip(&mut self.asked);
         for (_, (.., taken)) in asked.filter(|(id, (of, ..))| *id <= up_to && of == run) {
             *taken = true;

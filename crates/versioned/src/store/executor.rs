@@ -95,7 +95,7 @@ impl<'a> From<&'a mut Transaction<'_, Any>> for Executor<'a> {
 
 impl<'a> Executor<'a> {
     /// The same once more.
-    pub(super) fn retry_delay(&mut self) -> Executor<'_> {
+    pub(super) fn reborrow(&mut self) -> Executor<'_> {
         Executor(match &mut self.0 {
             Inner::Store(store) => Inner::Store(store),
             Inner::Connection(connection) => Inner::Connection(connection),

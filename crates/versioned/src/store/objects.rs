@@ -411,9 +411,9 @@ impl<T: Versioned> Objects<T> {
         let mut on = on.into();
         let mut tries = 0;
         loop {
-            let mut stored = self.get(on.retry_delay(), key).await?.ok_or_else(gone)?;
+            let mut stored = self.get(on.reborrow(), key).await?.ok_or_else(gone)?;
             change(&mut stored.held.value);
-            match self.save(on.retry_delay(), &mut stored, pin).await {
+            match self.save(on.reborrow(), &mut stored, pin).await {
                 Ok(_) => return Ok(stored),
                 Err(StoreError::Conflict { .. }) if tries < TRIES => tries += 1,
                 Err(error) => return Err(error),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use stagger_core::model::{Budgets, BudgetsBuilder, Fact, Ix, Snapshot, SnapshotError};
 
-use super::interruptions::{self, Permitted, is_thin, lone_server, on_one_line, pool_name};
+use super::interruptions::{self, Permitted, on_one_line, pool_name, serves_only_when_clean, single_server};
 use super::sites::{self, Sites};
 use crate::facts::CephFacts;
 use crate::facts::osd::Pool;

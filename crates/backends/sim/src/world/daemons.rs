@@ -122,7 +122,7 @@ impl SimulatedCluster {
     }
 
     /// A unit has started, unless something keeps it from that.
-    pub(super) fn come_up(&mut self, unit: usize) {
+    pub(super) fn finish_start(&mut self, unit: usize) {
         let id = self.daemons[unit].id.clone();
         self.daemons[unit].starting = false;
         let mut crash = None;

@@ -41,7 +41,7 @@ impl<T: Versioned> Objects<T> {
             let text: Option<String> = row.try_get(version).map_err(counting)?;
             let rows: i64 = row.try_get("rows").map_err(counting)?;
             counts.push(Count {
-                readable: self.known(text.as_deref()).map(drop),
+                readable: self.known_version(text.as_deref()).map(drop),
                 version: text,
                 rows: rows.unsigned_abs(),
             });
@@ -56,7 +56,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// The version of a row, if this code knows it.
-    pub(super) fn known(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
+    pub(super) fn known_version(&self, text: Option<&str>) -> Result<crate::Version, Unreadable> {
         let version = match text {
             Some(text) => text.parse().map_err(|_| Unreadable::NotAVersion {
                 object: T::NAME.to_owned(),
@@ -69,7 +69,7 @@ impl<T: Versioned> Objects<T> {
                     object: T::NAME.to_owned(),
                 })?,
         };
-        if self.chain.knows(version) {
+        if self.chain.can_write(version) {
             Ok(version)
         } else {
             Err(self.chain.unknown(version))
@@ -77,7 +77,7 @@ impl<T: Versioned> Objects<T> {
     }
 
     /// Rows that are not of the newest version, after the key given. Nobody else writes them until the transaction ends.
-    pub(in crate::store) async fn behind(
+    pub(in crate::store) async fn outdated_rows(
         &self,
         store: &Store,
         transaction: &mut AnyConnection,
@@ -86,7 +86,7 @@ impl<T: Versioned> Objects<T> {
         wait: Wait,
     ) -> Result<Vec<Listed<T>>, StoreError> {
         let mut sql = self.select(store.dialect());
-        self.where_behind(&mut sql)?;
+        self.where_outdated(&mut sql)?;
         if let Some(after) = after {
             sql.push(" AND ");
             self.table.beside_key(&mut sql, ">", after)?;
@@ -100,7 +100,7 @@ impl<T: Versioned> Objects<T> {
         let dialect = store.dialect();
         let count = dialect.as_integer("count(*)", "rows");
         let mut sql = Sql::new(dialect, format!("SELECT {count} FROM \"{}\"", self.table.name()));
-        self.where_behind(&mut sql)?;
+        self.where_outdated(&mut sql)?;
         let mut connection = store.connection().await?;
         let counting = |error| failed(format!("count rows of {}", self.table.name()), error);
         let rows = sql.fetch(&mut connection).await.map_err(counting)?;
@@ -111,7 +111,7 @@ impl<T: Versioned> Objects<T> {
         Ok(count.unsigned_abs())
     }
 
-    fn where_behind(&self, sql: &mut Sql) -> Result<(), StoreError> {
+    fn where_outdated(&self, sql: &mut Sql) -> Result<(), StoreError> {
         let version = self.table.version();
         sql.push(&format!(" WHERE (\"{version}\" IS NULL OR \"{version}\" <> "));
         sql.bind_text(Some(T::VERSION.to_string()))?;

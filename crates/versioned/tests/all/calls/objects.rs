@@ -21,7 +21,7 @@ fn an_older_server_is_called_under_a_pin_and_understands() {
             .call_for(&pin, "update_node", &node(&sent.text), &nodes())
             .await
             .unwrap();
-        assert_eq!(held.came(), Some(v("1.14")));
+        assert_eq!(held.stored_version(), Some(v("1.14")));
         assert_eq!(
             (
                 held.value.labels["seen"].as_str(),
@@ -79,7 +79,7 @@ fn pinned_services_speak_the_version_of_their_pin() {
             .call_for(&newton, "update_node", &node(&sent.text), &nodes())
             .await
             .unwrap();
-        assert_eq!(held.came(), Some(v("1.14")));
+        assert_eq!(held.stored_version(), Some(v("1.14")));
         assert_eq!(nodes().create(&held, &newton).unwrap().version, v("1.14"));
         let sent = nodes().send(&held, &newton, None).unwrap();
         let read = nodes_1_14().receive(&sent.text).unwrap();
@@ -114,7 +114,7 @@ fn a_pinned_service_keeps_what_an_unpinned_one_answers() {
                 .call_for(&newton, "update_node", &args, &nodes())
                 .await
                 .unwrap();
-            assert_eq!(held.came(), Some(v("1.16")));
+            assert_eq!(held.stored_version(), Some(v("1.16")));
             assert_eq!(held.value.traits[0].note.as_deref(), Some("precious"));
             args = node(&nodes().send_whole(&held, &newton, None).unwrap().text);
         }
@@ -130,7 +130,7 @@ fn an_older_client_gets_what_it_reads_from_pinned_and_unpinned_servers() {
             let running = serve(&conductor, release).await;
             let held = update_by_old(&old_client(&running)).await;
             assert_eq!(
-                (held.came(), held.value.extra["seen"].as_str()),
+                (held.stored_version(), held.value.extra["seen"].as_str()),
                 (Some(v("1.14")), "yes")
             );
             running.stop().await;
@@ -144,10 +144,10 @@ fn a_client_that_gets_what_it_cannot_read_asks_for_it_again() {
     block_on(async {
         let conductor = Conductor::default();
         let running = serve(&conductor, "").await;
-        let silent = old_client(&running).silent_about_what_it_reads();
+        let silent = old_client(&running).without_read_versions();
         let held = update_by_old(&silent).await;
         assert_eq!(
-            (held.came(), held.value.extra["seen"].as_str()),
+            (held.stored_version(), held.value.extra["seen"].as_str()),
             (Some(v("1.14")), "yes")
         );
         // It was done once.

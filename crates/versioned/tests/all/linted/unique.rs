@@ -79,7 +79,7 @@ fn what_the_migrations_made_not_unique_may_be_dropped() {
         let since = manifest().find("newton").unwrap().place;
         let words = |report: Report| -> Vec<&str> {
             let second = report.findings.iter().filter(|found| found.file == "2.sql");
-            second.map(|found| found.rule.word()).collect()
+            second.map(|found| found.rule.as_str()).collect()
         };
         let all = words(lint(&files, &manifest(), None));
         let since = words(lint(&files, &manifest(), Some(since)));
