@@ -477,7 +477,7 @@ impl Driver {
         match self.run.next(now, seen) {
             Decision::Observe => self.observe(now).await,
             Decision::Record(events) => self.append(events).await.map(|_| DriverStep::Again),
-            Decision::Judge(sets) => self.judge(sets).await,
+            Decision::Judge(sets) => self.check_sets(sets).await,
             Decision::Act { fresh, again } => self.act(fresh, again).await,
             Decision::Wait { until, why } => {
                 // The awaited change shows in a later observation.
@@ -534,7 +534,7 @@ impl Driver {
         }
     }
 
-    async fn judge(&mut self, sets: Vec<Vec<UnitId>>) -> Result<DriverStep, DriveError> {
+    async fn check_sets(&mut self, sets: Vec<Vec<UnitId>>) -> Result<DriverStep, DriveError> {
         for units in sets {
             if let Some(wait) = self.refresh_before_approval().await? {
                 return Ok(wait);

@@ -327,7 +327,7 @@ impl Hosts {
         let complaints = tokio::time::timeout(WORDS, complaints).await;
         let complaints = complaints.ok().and_then(Result::ok).and_then(Result::ok);
         let complaints = complaints.unwrap_or_default();
-        judge(
+        call_result(
             heard,
             status,
             &String::from_utf8_lossy(&complaints),
@@ -339,7 +339,7 @@ impl Hosts {
 }
 
 /// What came of a conversation.
-fn judge(
+fn call_result(
     heard: ScriptOutput,
     status: Result<std::process::ExitStatus, String>,
     complaints: &str,

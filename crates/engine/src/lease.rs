@@ -264,7 +264,7 @@ impl Lease {
     ///
     /// # Errors
     /// The cluster cannot be asked; the lock then goes at its expiry.
-    pub async fn give_back(self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
+    pub async fn release(self, backend: &Arc<dyn Backend>) -> Result<(), LockError> {
         self.stop().await;
         let anchored = self.anchor(backend).await;
         backend.unlock(&self.claim, self.fence).await.and(anchored)

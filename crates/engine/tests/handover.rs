@@ -291,10 +291,7 @@ async fn hold(setting: &Setting) -> Result<Stopped, String> {
         .await
         .map_err(|error| format!("{error:?}"))?;
     let backend: Arc<dyn Backend> = world;
-    lease
-        .give_back(&backend)
-        .await
-        .map_err(|error| error.to_string())?;
+    lease.release(&backend).await.map_err(|error| error.to_string())?;
     Ok(end)
 }
 

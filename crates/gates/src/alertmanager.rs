@@ -37,12 +37,12 @@ pub(crate) async fn ask(service: &HttpService, gate: &AlertGate) -> (Verdict, St
         }
     }
     match firing(service, &gate.matchers).await {
-        Ok(alerts) => judge(&alerts),
+        Ok(alerts) => evaluate(&alerts),
         Err(why) => (Verdict::Unknown, why),
     }
 }
 
-fn judge(alerts: &[Alert]) -> (Verdict, String) {
+fn evaluate(alerts: &[Alert]) -> (Verdict, String) {
     if alerts.is_empty() {
         return (Verdict::Yes, "none fires".to_owned());
     }
@@ -108,13 +108,13 @@ mod tests {
             { "labels": {}, "annotations": {} },
             { "labels": { "alertname": "More" } },
         ]);
-        let (verdict, why) = judge(&alerts(200, told).expect("a list"));
+        let (verdict, why) = evaluate(&alerts(200, told).expect("a list"));
         assert_eq!(verdict, Verdict::No);
         assert_eq!(
             why,
             "CephOSDDown fires (osd.3 is down); Slow fires; an alert without a name fires; and 1 more"
         );
-        let (verdict, _) = judge(&alerts(200, json!([])).expect("a list"));
+        let (verdict, _) = evaluate(&alerts(200, json!([])).expect("a list"));
         assert_eq!(verdict, Verdict::Yes);
     }
 

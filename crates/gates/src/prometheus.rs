@@ -51,12 +51,12 @@ struct Series {
 pub(crate) async fn ask(service: &HttpService, gate: &MetricGate) -> (Verdict, String) {
     let query = utf8_percent_encode(&gate.query, NON_ALPHANUMERIC);
     match service.ask("/api/v1/query", Some(format!("query={query}"))).await {
-        Ok((code, body)) => judge(gate, code, body),
+        Ok((code, body)) => evaluate_answer(gate, code, body),
         Err(why) => (Verdict::Unknown, why),
     }
 }
 
-fn judge(gate: &MetricGate, code: u16, body: Value) -> (Verdict, String) {
+fn evaluate_answer(gate: &MetricGate, code: u16, body: Value) -> (Verdict, String) {
     let unknown = |why: String| (Verdict::Unknown, why);
     let answer = match serde_json::from_value::<Answer>(body) {
         Ok(answer) => answer,
@@ -180,12 +180,12 @@ mod tests {
     #[test]
     fn every_series_keeps_within_the_bounds() {
         let at_most = gate(None, Some(0.2));
-        let (verdict, why) = judge(&at_most, 200, vector(&[("a", "0.1"), ("b", "0.2")]));
+        let (verdict, why) = evaluate_answer(&at_most, 200, vector(&[("a", "0.1"), ("b", "0.2")]));
         assert_eq!(
             (verdict, why.as_str()),
             (Verdict::Yes, "0.1 to 0.2 of 2 series, at most 0.2 is good")
         );
-        let (verdict, why) = judge(&at_most, 200, vector(&[("a", "0.1"), ("b", "0.31")]));
+        let (verdict, why) = evaluate_answer(&at_most, 200, vector(&[("a", "0.1"), ("b", "0.31")]));
         assert_eq!(
             (verdict, why.as_str()),
             (
@@ -193,13 +193,13 @@ mod tests {
                 "1 of 2 series: 0.31 of {instance=\"b\"}, at most 0.2 is good"
             )
         );
-        let (verdict, why) = judge(&at_most, 200, vector(&[("a", "+Inf")]));
+        let (verdict, why) = evaluate_answer(&at_most, 200, vector(&[("a", "+Inf")]));
         assert_eq!(
             (verdict, why.as_str()),
             (Verdict::No, "+Inf of {instance=\"a\"}, at most 0.2 is good")
         );
         let scalar = json!({ "status": "success", "data": { "resultType": "scalar", "result": [1, "3"] } });
-        let (verdict, why) = judge(&gate(Some(1.0), Some(2.0)), 200, scalar);
+        let (verdict, why) = evaluate_answer(&gate(Some(1.0), Some(2.0)), 200, scalar);
         assert_eq!(
             (verdict, why.as_str()),
             (Verdict::No, "3, between 1 and 2 is good")
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn what_tells_nothing_is_unknown() {
         let unknown = |code: u16, body: Value| {
-            let (verdict, why) = judge(&gate(None, Some(1.0)), code, body);
+            let (verdict, why) = evaluate_answer(&gate(None, Some(1.0)), code, body);
             assert_eq!(verdict, Verdict::Unknown, "{why}");
             why
         };
@@ -243,7 +243,7 @@ mod tests {
             let max = width.map(|width| min.unwrap_or_default() + f64::from(width));
             let texts: Vec<String> = values.iter().map(f64::to_string).collect();
             let pairs: Vec<(&str, &str)> = texts.iter().map(|text| ("i", text.as_str())).collect();
-            let (verdict, _) = judge(&gate(min, max), 200, vector(&pairs));
+            let (verdict, _) = evaluate_answer(&gate(min, max), 200, vector(&pairs));
             let is_good = |value: &f64| min.is_none_or(|min| *value >= min) && max.is_none_or(|max| *value <= max);
             let all_good = !values.is_empty() && values.iter().all(|value| !value.is_nan() && is_good(value));
             prop_assert_eq!(verdict == Verdict::Yes, all_good);

@@ -106,7 +106,7 @@ impl Law {
             Self::PointsOfNoReturn => operator_commands::points_of_no_return(journal),
             Self::AskedToStop => operator_commands::stop_commands(journal),
             Self::Evidence => evidence::evidence(journal),
-            Self::GivenBack => cleanup::given_back(journal),
+            Self::GivenBack => cleanup::guards_cleared(journal),
             Self::Ending => plans::ending(journal),
         }
     }

@@ -433,11 +433,11 @@ impl<T: Versioned> Chain<T> {
                 put_back(&mut converted.data, &seen, &kept.fields)
             }
             (Some(kept), _) => {
-                let mut lost = self.give_back(held, version, &mut converted.data)?;
+                let mut lost = self.restore_unknown(held, version, &mut converted.data)?;
                 lost.extend(carry_over(&mut converted.data, &kept.unknown, &kept.fields));
                 lost
             }
-            (None, _) => self.give_back(held, version, &mut converted.data)?,
+            (None, _) => self.restore_unknown(held, version, &mut converted.data)?,
         };
         converted.lost.extend(lost);
         Ok(converted)
@@ -505,7 +505,7 @@ impl<T: Versioned> Chain<T> {
 
     /// Puts back what came with it and was not changed here, as that version has it: the newest has no place for all of it.
     /// What cannot be put back is lost.
-    fn give_back(
+    fn restore_unknown(
         &self,
         held: &Held<T>,
         version: Version,

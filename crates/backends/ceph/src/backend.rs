@@ -456,12 +456,12 @@ impl Executor for CephBackend {
                 let facts = self.facts().await?;
                 let runs = self.runs(&facts, unit, revision)?;
                 if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
-                    return conversion::go_back(&*self.api, &hosts, call, unit, revision, runs).await;
+                    return conversion::roll_back(&*self.api, &hosts, call, unit, revision, runs).await;
                 }
                 if runs {
                     return Ok(format!("it runs {revision} already"));
                 }
-                hosts.go_back(call, unit, revision, *rebuild).await
+                hosts.roll_back(call, unit, revision, *rebuild).await
             }
             Action::Step { step } => effects::step(&*self.api, step.as_str()).await,
             Action::Collect { .. } => Ok(String::new()),
@@ -590,7 +590,7 @@ impl Lock for CephBackend {
     }
 
     async fn unlock(&self, claim: &LockRecord, _fence: u64) -> Result<(), LockError> {
-        self.lock.give_back(&*self.api, claim).await
+        self.lock.release(&*self.api, claim).await
     }
 
     fn lock_expires(&self) -> Duration {

@@ -259,7 +259,7 @@ impl Reboot {
     }
 
     /// The commands that are given, by their keys.
-    pub fn given(&self) -> [(&'static str, Option<&String>); 9] {
+    pub fn configured_commands(&self) -> [(&'static str, Option<&String>); 9] {
         let Self {
             command,
             boot_id,
@@ -295,7 +295,7 @@ impl Reboot {
         if self.timeout == 0 {
             return Err("[reboot] timeout is 0: no host is back at once; give seconds".to_owned());
         }
-        for (key, command) in self.given() {
+        for (key, command) in self.configured_commands() {
             let is_here = hosts.shell.is_empty() || key == "power";
             if let Some(command) = command.filter(|command| is_here && !command.contains("{host}")) {
                 let cure = if key == "power" {

@@ -38,7 +38,7 @@ const LONGEST: Duration = Duration::from_mins(2);
 ///
 /// # Errors
 /// A command failed, or the guard could not be taken or given back.
-pub(crate) async fn go_back(
+pub(crate) async fn roll_back(
     api: &dyn CephApi,
     hosts: &OnHosts<'_>,
     call: &Call,
@@ -236,10 +236,10 @@ mod tests {
             fence: 1,
             deadline: None,
         };
-        let said = go_back(&Silent, &hosts, &call, &unit, &to, true).await.unwrap();
+        let said = roll_back(&Silent, &hosts, &call, &unit, &to, true).await.unwrap();
         assert!(said.contains("reports nothing"), "{said}");
         // What does not run is started: here it cannot be, as there is no command for it.
-        go_back(&Silent, &hosts, &call, &unit, &to, false)
+        roll_back(&Silent, &hosts, &call, &unit, &to, false)
             .await
             .unwrap_err();
     }

@@ -80,7 +80,7 @@ impl OnHosts<'_> {
     }
 
     /// The older release, then a restart or a new store.
-    pub(crate) async fn go_back(
+    pub(crate) async fn roll_back(
         &self,
         call: &Call,
         unit: &UnitId,

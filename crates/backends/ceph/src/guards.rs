@@ -303,12 +303,12 @@ pub(crate) async fn drop(
     if record.token > call.fence {
         return Ok(format!("held by the later run {}", record.run));
     }
-    give_back(api, guard.as_str(), &record).await?;
+    clear(api, guard.as_str(), &record).await?;
     ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
     Ok("cleared".to_owned())
 }
 
-async fn give_back(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), BackendError> {
+async fn clear(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), BackendError> {
     match guard {
         NOOUT | NOUP if !record.osds.is_empty() => {
             ask(
@@ -399,7 +399,7 @@ pub(crate) async fn drop_expired(
             looked.held.push(listed_guard(guard, &record));
             continue;
         }
-        give_back(api, &guard, &record).await?;
+        clear(api, &guard, &record).await?;
         ask(api, json!({ "prefix": "config-key rm", "key": key })).await?;
         looked.gone.push(listed_guard(guard, &record));
     }

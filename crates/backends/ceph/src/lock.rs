@@ -141,7 +141,7 @@ impl ConfigKeyLock {
         self.write(api, claim, fence).await
     }
 
-    pub(crate) async fn give_back(&self, api: &dyn CephApi, claim: &LockRecord) -> Result<(), LockError> {
+    pub(crate) async fn release(&self, api: &dyn CephApi, claim: &LockRecord) -> Result<(), LockError> {
         remove(api, &key_of(claim)).await
     }
 

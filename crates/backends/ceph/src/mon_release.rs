@@ -142,7 +142,7 @@ mod tests {
     use stagger_core::model::RunId;
 
     use super::*;
-    use crate::api::{CephAnswer, CephApiError, words};
+    use crate::api::{CephAnswer, CephApiError, command_line};
 
     /// Three monitors, of which some run 20, and whose map changes when somebody asks for it.
     struct ThreeMonitors {
@@ -194,7 +194,7 @@ mod tests {
                 }
                 _ => {
                     state.epoch += 1;
-                    state.changes.push(words(&command).join(" "));
+                    state.changes.push(command_line(&command).join(" "));
                     Value::Null
                 }
             };

@@ -78,7 +78,7 @@ pub fn templates(software: &SoftwareByKind) -> Vec<Template> {
 
 /// Every command by which hosts are rebooted.
 pub fn templates_of_reboot(reboot: &Reboot) -> Vec<Template> {
-    let given = reboot.given().into_iter();
+    let given = reboot.configured_commands().into_iter();
     let given = given.filter_map(|(key, command)| Some((key, command?)));
     given
         .map(|(key, command)| Template {
@@ -180,7 +180,10 @@ pub async fn check_hosts(settings: &CephSettings, facts: &CephFacts, release: Op
     }
     for (host, of_host) in &mut asked {
         // The power of a host is cut from this machine.
-        let given = reboot.given().into_iter().filter(|(key, _)| *key != "power");
+        let given = reboot
+            .configured_commands()
+            .into_iter()
+            .filter(|(key, _)| *key != "power");
         for (key, command) in given {
             match command.map(|command| filled(command, &[("host", host)])) {
                 None => {}

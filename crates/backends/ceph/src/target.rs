@@ -119,7 +119,7 @@ pub fn target_for(
     release: &str,
     policy: &TargetPolicy,
 ) -> Result<Target, Refusal> {
-    let wanted = refusal::judge(facts, units, release, policy)?;
+    let wanted = refusal::accept_release(facts, units, release, policy)?;
     compile(facts, units, &wanted, policy).map_err(|error| invalid_name(&error))
 }
 

@@ -392,7 +392,7 @@ impl Lock for GanetiBackend {
     }
 
     async fn unlock(&self, claim: &LockRecord, _fence: u64) -> Result<(), LockError> {
-        self.lock.give_back(&self.rapi, claim).await
+        self.lock.release(&self.rapi, claim).await
     }
 
     fn lock_expires(&self) -> Duration {

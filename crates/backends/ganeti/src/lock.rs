@@ -153,7 +153,7 @@ impl FilterLock {
                 tokio::time::sleep(rapi.pace().again).await;
             }
         }
-        token = token.max(fence::largest_given(&read(rapi).await?)) + 1;
+        token = token.max(fence::largest_token(&read(rapi).await?)) + 1;
         self.write(rapi, claim, token).await?;
         let filters = fence::wait_until_listed(rapi, &id_of_claim(claim))
             .await
@@ -234,7 +234,7 @@ impl FilterLock {
     ///
     /// # Errors
     /// The cluster cannot be asked.
-    pub async fn give_back(&self, rapi: &Rapi, claim: &LockRecord) -> Result<(), LockError> {
+    pub async fn release(&self, rapi: &Rapi, claim: &LockRecord) -> Result<(), LockError> {
         let filters = read(rapi).await?;
         // Where the run went on here, there is nothing that anybody need know any more.
         for found in filters

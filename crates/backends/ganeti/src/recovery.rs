@@ -18,7 +18,7 @@ use crate::backend::GanetiBackend;
 use crate::guards::{self, GanetiHeldGuard};
 use crate::lock;
 use crate::rapi::fence;
-use crate::recovery::leftovers::{GanetiLeftovers, may_give_back};
+use crate::recovery::leftovers::{GanetiLeftovers, may_restore};
 use crate::target::WATCHER;
 use crate::visit::PlannedMoves;
 use crate::visit::visitor::Visitor;
@@ -63,7 +63,7 @@ impl GanetiBackend {
             .any(|claim| claim.lock.pulse() != Liveness::Gone);
         let token = self.lock(claim, 0).await?;
         let recovered = {
-            let work = self.give_all_back(claim, token, only, may_wake);
+            let work = self.recover_all(claim, token, only, may_wake);
             tokio::pin!(work);
             let keeping = self.keep_lock(claim, token);
             tokio::pin!(keeping);
@@ -121,7 +121,7 @@ impl GanetiBackend {
     pub async fn drop_guards(&self, by: &RunId) -> Result<Vec<GanetiHeldGuard>, BackendError> {
         let filters = self.rapi().filters().await;
         let filters = filters.map_err(|error| error.of("look for guards", false))?;
-        let fence = fence::largest_given(&filters);
+        let fence = fence::largest_token(&filters);
         let call = Call {
             run: by.clone(),
             seq: 1,
@@ -149,7 +149,7 @@ impl GanetiBackend {
         Err(error)
     }
 
-    async fn give_all_back(
+    async fn recover_all(
         &self,
         claim: &LockRecord,
         token: u64,
@@ -179,7 +179,7 @@ impl GanetiBackend {
         for (seq, visit) in (1..).zip(&left.visits) {
             let whose = visit.notes.owner_text();
             match self
-                .give_one_back(&call(seq), &visit.node, visit.notes.run.as_ref())
+                .recover_node(&call(seq), &visit.node, visit.notes.run.as_ref())
                 .await
             {
                 Ok(said) => recovered.done.push(format!("{} of {whose}: {said}", visit.node)),
@@ -203,7 +203,7 @@ impl GanetiBackend {
         Ok(recovered)
     }
 
-    async fn give_one_back(
+    async fn recover_node(
         &self,
         call: &Call,
         node: &str,
@@ -211,7 +211,7 @@ impl GanetiBackend {
     ) -> Result<String, BackendError> {
         let (facts, _) = self.observe_cluster().await?;
         if let Some(this) = facts.nodes.get(node) {
-            may_give_back(&facts, node, &this.notes.of(run))
+            may_restore(&facts, node, &this.notes.of(run))
                 .map_err(|refusal| BackendError::permanent(format!("return {node} to service"), refusal.0))?;
         }
         let planned = PlannedMoves::default();
@@ -223,7 +223,7 @@ impl GanetiBackend {
             limits: self.limits(),
             host: None,
         };
-        visitor.give_back(node, run).await
+        visitor.restore_node(node, run).await
     }
 
     /// Takes away what filters remember, once nobody needs it.

@@ -39,7 +39,7 @@ impl Lock for IronicBackend {
     }
 
     async fn unlock(&self, _claim: &LockRecord, fence: u64) -> Result<(), LockError> {
-        self.book().give_back(fence).await
+        self.book().release(fence).await
     }
 
     fn lock_expires(&self) -> Duration {

@@ -54,7 +54,7 @@ impl IronicBackend {
             self.book().note(&call, service, &record).await
         };
         let written = written.await;
-        let back = self.book().give_back(fence).await;
+        let back = self.book().release(fence).await;
         written.map_err(LockError::Backend).and(back)
     }
 

@@ -143,7 +143,7 @@ impl Routing {
     }
 
     /// What gives a conductor its calls again: first its own queue, then nobody else's.
-    pub fn giving_back(&self, conductor: &str) -> Vec<RoutingChange> {
+    pub fn restoring_changes(&self, conductor: &str) -> Vec<RoutingChange> {
         let own = self.queues.get(conductor).map(|_| RoutingChange::Bind {
             exchange: Exchange::Ironic,
             conductor: conductor.to_owned(),
@@ -248,7 +248,7 @@ mod tests {
                 assert_eq!(gets(&away), [stand_in]);
                 assert_eq!(away.state("a").0, ServerState::Drained);
                 let mut back = away.clone();
-                for change in away.giving_back("a") {
+                for change in away.restoring_changes("a") {
                     back = after(back, &[change]);
                     assert_eq!(gets(&back), ["a"]);
                 }
@@ -261,7 +261,7 @@ mod tests {
     fn a_conductor_without_a_queue_or_without_a_consumer_is_down() {
         let mut routing = Routing::default();
         assert_eq!(routing.state("a").0, ServerState::Down);
-        assert!(routing.giving_back("a").is_empty());
+        assert!(routing.restoring_changes("a").is_empty());
         routing.queues.insert("a".to_owned(), queue(true, 0));
         assert_eq!(routing.state("a").0, ServerState::Down);
     }

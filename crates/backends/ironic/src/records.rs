@@ -523,7 +523,7 @@ impl RecordStore {
     ///
     /// # Errors
     /// The database does not answer.
-    pub async fn give_back(&self, fence: u64) -> Result<(), LockError> {
+    pub async fn release(&self, fence: u64) -> Result<(), LockError> {
         let back = Statement::new(
             "update stagger_lock set claim = null, beat = beat + 1 where cluster = ? and fence = ?",
             vec![self.name(), number(fence)],

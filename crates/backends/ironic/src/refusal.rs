@@ -24,7 +24,7 @@ pub(crate) struct AcceptedUpgrade {
 }
 
 /// What is wanted of what runs, if nothing speaks against it.
-pub(crate) fn judge(
+pub(crate) fn accept_upgrade(
     facts: &IronicFacts,
     config: &IronicConfig,
     table: &Releases,

@@ -22,7 +22,7 @@ use crate::conditions::{
 use crate::config::{IronicConfig, NodesInFlight, ServiceRole, StopMode};
 use crate::facts::IronicFacts;
 use crate::goal::{UpgradeGoal, WantedRelease};
-use crate::refusal::judge;
+use crate::refusal::accept_upgrade;
 use crate::releases::Releases;
 use crate::running_releases::revision;
 
@@ -81,7 +81,7 @@ pub fn upgrade(
     policy: &Policy,
 ) -> Result<Upgrade, Refusal> {
     let reason = |error: IdError| Refusal(vec![Reason::of_backend("bad-name", error.to_string())]);
-    let judged = judge(facts, config, table, wanted, policy)?;
+    let judged = accept_upgrade(facts, config, table, wanted, policy)?;
     let compiler = Compiler {
         config,
         table,

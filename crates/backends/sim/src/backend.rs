@@ -415,7 +415,7 @@ impl SimulatedCluster {
                     }
                     // A daemon of a real cluster goes down and comes up in its one phase.
                     Phase::Change if self.copy.is_some() => {
-                        self.once(call, unit, "restart", Some(revision), false)
+                        self.restart_once(call, unit, "restart", Some(revision), false)
                     }
                     Phase::Change => {
                         self.daemons[at].installed = revision.clone();
@@ -427,17 +427,17 @@ impl SimulatedCluster {
                     }
                 }
             }
-            Action::Restart { unit } => self.once(call, unit, "restart", None, false),
+            Action::Restart { unit } => self.restart_once(call, unit, "restart", None, false),
             Action::GoBack {
                 unit,
                 revision,
                 rebuild,
-            } => self.once(call, unit, "bring back", Some(revision), *rebuild),
+            } => self.restart_once(call, unit, "bring back", Some(revision), *rebuild),
         }
     }
 
     /// Stops and starts a unit, once for each call however often it comes.
-    fn once(
+    fn restart_once(
         &mut self,
         call: &Call,
         unit: &UnitId,
@@ -461,7 +461,7 @@ impl SimulatedCluster {
             self.watched.touched = true;
         }
         if what == "bring back" {
-            self.note_going_back(at);
+            self.record_rollback(at);
         }
         let there = revision.is_some_and(|r| self.daemons[at].up && self.daemons[at].runs == *r);
         if there {

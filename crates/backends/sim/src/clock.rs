@@ -73,7 +73,7 @@ pub(crate) fn carry_out<T>(
         .await
     });
     // It keeps the runtime, which keeps the world.
-    let teller = lock(world).nobody_to_tell();
+    let teller = lock(world).take_waker();
     drop(teller);
     end
 }

@@ -193,14 +193,14 @@ fn grace(scenario: &Scenario) -> Tolerance {
         to_notice: if scenario.is_calm() {
             Tolerance::TO_NOTICE_CALMLY
         } else {
-            Tolerance::USUAL.to_notice + nobody_can(scenario)
+            Tolerance::USUAL.to_notice + unattended_seconds(scenario)
         },
     }
 }
 
 /// For so many seconds nobody can carry the run out, whoever follows whom: whoever stands still least does so for so long, and
 /// without a journal nobody does anything.
-fn nobody_can(scenario: &Scenario) -> u64 {
+fn unattended_seconds(scenario: &Scenario) -> u64 {
     let still = scenario.conductors.iter().map(|conductor| {
         let ills = conductor.ills.iter().map(|ill| match *ill {
             ProcessFault::Paused { lasts, .. }

@@ -302,7 +302,7 @@ impl SimulatedCluster {
     }
 
     /// The story is over: nobody is told any more.
-    pub(crate) fn nobody_to_tell(&mut self) -> Option<Waker> {
+    pub(crate) fn take_waker(&mut self) -> Option<Waker> {
         self.teller.take()
     }
 
@@ -331,7 +331,7 @@ impl SimulatedCluster {
         let (install, before, after) = if self.is_over(call, action) {
             (0, 0, 0)
         } else {
-            let (before, after) = self.takes(action);
+            let (before, after) = self.durations(action);
             // Who asks once more, of what is on its way up by then, waits until it is up.
             let left = self.left_until_up(call, action);
             (install, before, left.map_or(after, |left| left.min(after)))

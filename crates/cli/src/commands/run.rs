@@ -332,7 +332,7 @@ async fn carry_out(
     drop(driver);
     // What it came to is told before anybody is told here that it is over.
     tokio::task::spawn_blocking(move || drop(notifier)).await.ok();
-    if let Err(error) = lease.give_back(backend).await {
+    if let Err(error) = lease.release(backend).await {
         print::status_line(&format!(
             "{error}; it expires in {} s",
             backend.lock_expires().as_secs()

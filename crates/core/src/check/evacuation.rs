@@ -45,7 +45,7 @@ impl IndependentCheck<'_> {
                     maintenance,
                     names: &names,
                 };
-                wave_judge.judge(wave, &mut said);
+                wave_judge.check_wave(wave, &mut said);
             }
             for (fault, detail) in said {
                 findings.push(self.found(fault, format!("{name}: {detail}")));
@@ -132,7 +132,7 @@ impl IndependentCheck<'_> {
                     maintenance,
                     names,
                 };
-                judge.judge(&wave, &mut said);
+                judge.check_wave(&wave, &mut said);
             }
             if let Some((fault, detail)) = said.first() {
                 let detail = format!("when {} starts: {fault}: {detail}", turn.unit);
@@ -169,7 +169,7 @@ pub fn may_empty(
             seconds: 0,
             moves,
         };
-        judge.judge(&wave, &mut said);
+        judge.check_wave(&wave, &mut said);
     }
     match said.into_iter().next() {
         None => Ok(()),
@@ -223,7 +223,7 @@ struct WaveJudge<'a> {
 }
 
 impl WaveJudge<'_> {
-    fn judge(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) {
+    fn check_wave(&self, wave: &Wave, said: &mut Vec<(Fault, String)>) {
         let (capacity, moving) = (self.capacity, &self.maintenance.moving);
         let set: BTreeSet<u32> = wave.units.iter().filter_map(|unit| capacity.find(unit)).collect();
         let down = self.down;

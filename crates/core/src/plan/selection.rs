@@ -46,7 +46,7 @@ pub enum SelectionError {
         known: Vec<String>,
     },
     /// A domain that is not there.
-    #[error("there is no {level} {name}; there are {}", few(.known))]
+    #[error("there is no {level} {name}; there are {}", name_list(.known))]
     NoDomain {
         /// Its level.
         level: String,
@@ -61,7 +61,7 @@ pub enum SelectionError {
     /// Other units come first.
     #[error(
         "{} {} after stage {stage}, which is not finished: {} not selected",
-        few(.late), if .late.len() == 1 { "comes" } else { "come" }, is_or_are(.missing)
+        name_list(.late), if .late.len() == 1 { "comes" } else { "come" }, is_or_are(.missing)
     )]
     OthersFirst {
         /// The stage that is not finished.
@@ -76,7 +76,7 @@ pub enum SelectionError {
 /// Names in messages, up to so many.
 const SHOWN: usize = 8;
 
-fn few(names: &[String]) -> String {
+fn name_list(names: &[String]) -> String {
     match names.len() {
         0..=SHOWN => names.join(" "),
         many => format!("{} and {} more", names[..SHOWN].join(" "), many - SHOWN),
@@ -85,7 +85,7 @@ fn few(names: &[String]) -> String {
 
 fn is_or_are(names: &[String]) -> String {
     let verb = if names.len() == 1 { "is" } else { "are" };
-    format!("{} {verb}", few(names))
+    format!("{} {verb}", name_list(names))
 }
 
 impl Selection {

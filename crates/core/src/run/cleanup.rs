@@ -14,7 +14,7 @@ use crate::model::{Code, Phase, Reason, Snapshot, Unit};
 
 impl State {
     /// Undrains what this run keeps drained; `None`: nothing is, or the last attempt failed just now.
-    pub(super) fn give_back_units(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
+    pub(super) fn undrain_units(&self, now: Timestamp, snapshot: &Snapshot) -> Option<Decision> {
         let due = self
             .drained_units(snapshot)
             .filter(|(_, tried)| tried.is_none_or(|tried| tried.again <= now));
@@ -31,7 +31,7 @@ impl State {
     }
 
     /// Waits until that may be tried again: before it, no run ends.
-    pub(super) fn wait_to_give_back(&self, snapshot: &Snapshot) -> Option<Decision> {
+    pub(super) fn wait_to_undrain(&self, snapshot: &Snapshot) -> Option<Decision> {
         let (unit, tried) = self
             .drained_units(snapshot)
             .filter_map(|(unit, tried)| Some((unit, tried?)))
@@ -78,7 +78,7 @@ impl State {
 
 /// While a person is waited for since the wave has failed: what could be neither entered nor left is left as soon as it
 /// answers, however long that takes.
-pub(super) fn hold_and_give_back(now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
+pub(super) fn hold_and_undrain(now: Timestamp, wave: &OpenWave, reason: Reason) -> Decision {
     let stuck = wave.units.iter().filter(|(_, visit)| visit.is_stuck());
     let due = stuck.clone().filter(|(_, visit)| visit.giving_back.again <= now);
     let due: Vec<Action> = due.map(|(unit, visit)| wave.leave(unit, visit)).collect();

@@ -97,7 +97,7 @@ impl Run {
                     .stops_before(wave, self.closing)
                     .unwrap_or_else(|| state.in_wave(now, snapshot, wave, self.closing));
                 if matches!(decision, Decision::Hold(_) | Decision::Wait { .. }) {
-                    state.give_back_while_held().unwrap_or(decision)
+                    state.clear_guards_while_held().unwrap_or(decision)
                 } else {
                     decision
                 }
@@ -117,23 +117,23 @@ impl State {
                 Some(PlannedPart::Stage(stage)) => Some(&stage.name),
                 Some(PlannedPart::Step(_)) | None => None,
             });
-        if let Some(decision) = self.give_back_guards(next_stage) {
+        if let Some(decision) = self.clear_guards(next_stage) {
             return decision;
         }
-        if let Some(decision) = self.give_back_units(now, snapshot) {
+        if let Some(decision) = self.undrain_units(now, snapshot) {
             return decision;
         }
         if self.aborting {
             let ended = Decision::Record(vec![Event::Ended {
                 outcome: Ending::Aborted,
             }]);
-            return self.wait_to_give_back(snapshot).unwrap_or(ended);
+            return self.wait_to_undrain(snapshot).unwrap_or(ended);
         }
         if let Some(reason) = self.rolled_back.clone().filter(|_| self.going_back.is_none()) {
             let ended = Decision::Record(vec![Event::Ended {
                 outcome: Ending::RolledBack { reason },
             }]);
-            return self.wait_to_give_back(snapshot).unwrap_or(ended);
+            return self.wait_to_undrain(snapshot).unwrap_or(ended);
         }
         if self.paused {
             return self.hold(Reason::new(

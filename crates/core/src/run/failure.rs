@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::blame::change_never_reached;
-use super::cleanup::hold_and_give_back;
+use super::cleanup::hold_and_undrain;
 use super::decide::Decision;
 use super::event::{Action, Event};
 use super::gate::{self, ExpectedUnit};
@@ -72,10 +72,10 @@ impl State {
                 if !matches!(told, Decision::Hold(_)) {
                     return told;
                 }
-                hold_and_give_back(now, wave, reason)
+                hold_and_undrain(now, wave, reason)
             }
             OnFailure::Continue if self.going_back.is_none() && !blamed.is_empty() => {
-                self.go_back(now, snapshot, stage, wave, blamed)
+                self.roll_back_units(now, snapshot, stage, wave, blamed)
             }
             // Those that serve on the new release stay where they cannot leave it, and where nothing speaks against it:
             // the fault is not theirs.
@@ -85,10 +85,10 @@ impl State {
                     && (rollback::requires_rebuild(&stage.going_back, &self.start.policy).is_err()
                         || failure.alone) =>
             {
-                self.go_back(now, snapshot, stage, wave, blamed)
+                self.roll_back_units(now, snapshot, stage, wave, blamed)
             }
             OnFailure::Continue | OnFailure::Stop | OnFailure::Rollback => {
-                self.go_back(now, snapshot, stage, wave, &all)
+                self.roll_back_units(now, snapshot, stage, wave, &all)
             }
         }
     }
@@ -115,7 +115,7 @@ impl State {
         wave: &OpenWave,
         units: &[UnitId],
     ) -> Decision {
-        let next = self.go_back(now, snapshot, stage, wave, units);
+        let next = self.roll_back_units(now, snapshot, stage, wave, units);
         let is_held = match &next {
             Decision::Hold(_) => true,
             Decision::Record(events) => matches!(events.as_slice(), [Event::Held { .. }]),
@@ -132,7 +132,7 @@ impl State {
     }
 
     /// Brings units of the open wave back, then waits for its gates.
-    pub(super) fn go_back(
+    pub(super) fn roll_back_units(
         &self,
         now: Timestamp,
         snapshot: &Snapshot,

@@ -17,7 +17,7 @@ impl State {
         current: &Plan,
         way_back: Option<Vec<(String, Reason)>>,
     ) -> Decision {
-        if let Some(wait) = self.wait_to_give_back(ask.snapshot) {
+        if let Some(wait) = self.wait_to_undrain(ask.snapshot) {
             return wait;
         }
         let mut left: Vec<_> = current

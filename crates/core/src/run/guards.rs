@@ -25,7 +25,7 @@ impl State {
     }
 
     /// Guards that are no longer needed. `next_stage`: the next stage, if it is known.
-    pub(super) fn give_back_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
+    pub(super) fn clear_guards(&self, next_stage: Option<&PartName>) -> Option<Decision> {
         // A rollback, or a run that ends after one, has no next stage.
         let over = self.aborting || self.going_back.is_some() || self.rolled_back.is_some();
         let undecided = next_stage.is_none() && !self.plan_is_fresh && !over;
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// Guards that are not kept while a person is waited for; `None`: there are none, or they do not let go.
-    pub(super) fn give_back_while_held(&self) -> Option<Decision> {
+    pub(super) fn clear_guards_while_held(&self) -> Option<Decision> {
         self.held.as_ref()?;
         let stage = self.stage(&self.wave.as_ref()?.stage)?;
         let of_work = |guard: &GuardName| {

@@ -23,7 +23,7 @@ pub(super) struct RollbackTarget {
 }
 
 /// The name of a stage on its way back.
-fn name_back(stage: &PartName, revision: &Revision) -> PartName {
+fn rollback_stage_name(stage: &PartName, revision: &Revision) -> PartName {
     PartName::new(format!("{stage}-back-to-{revision}")).unwrap_or_else(|_| stage.clone())
 }
 
@@ -57,7 +57,7 @@ impl State {
                     {
                         closed = Some(&door.name);
                     }
-                    self.stage_back(stage, closed, snapshot, &mut way);
+                    self.rollback_stage(stage, closed, snapshot, &mut way);
                 }
             }
         }
@@ -70,7 +70,7 @@ impl State {
             .all(|(_, unit)| self.done.contains_key(&unit.id))
     }
 
-    fn stage_back(
+    fn rollback_stage(
         &self,
         stage: &StageSpec,
         closed: Option<&PartName>,
@@ -122,7 +122,7 @@ impl State {
         }
         for before in revisions {
             way.target.parts.push(Part::Stage(StageSpec {
-                name: name_back(&stage.name, before),
+                name: rollback_stage_name(&stage.name, before),
                 revision: before.clone(),
                 door_before_last: None,
                 ..stage.clone()

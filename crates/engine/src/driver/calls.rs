@@ -49,7 +49,7 @@ impl Driver {
         if units.is_empty() {
             return Ok(DriverStep::Again);
         }
-        self.judge(vec![units.into_iter().collect()]).await?;
+        self.check_sets(vec![units.into_iter().collect()]).await?;
         let now = self.clock.now();
         for seq in late {
             if self.run.begins_before(seq).is_some_and(|before| before <= now) {

@@ -24,7 +24,7 @@ async fn whether_somebody_is_at_work_is_a_fact_in_the_store() {
     assert_eq!(there.interruption_reason(), None);
 
     drop(driver);
-    lease.give_back(&backend).await.unwrap();
+    lease.release(&backend).await.unwrap();
     let why = setting.presence("r1").await.interruption_reason().unwrap();
     assert!(why.starts_with("it was stopped"), "{why}");
 

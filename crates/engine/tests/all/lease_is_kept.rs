@@ -383,7 +383,7 @@ async fn who_is_at_work_stands_in_the_store_until_they_stop() {
         assert_eq!((fence, claim.as_ref()), (FENCE, Some(lease.claim())));
         assert_eq!(expires, Duration::from_secs(EXPIRES));
         if gives_back {
-            lease.give_back(&setting.backend).await.unwrap();
+            lease.release(&setting.backend).await.unwrap();
         } else {
             lease.leave().await;
         }
@@ -422,7 +422,7 @@ async fn the_cluster_is_told_once_of_each_place_and_of_none_before_journals_were
     lease.anchor(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [1, 2, 3]);
     setting.append(3).await;
-    lease.give_back(&setting.backend).await.unwrap();
+    lease.release(&setting.backend).await.unwrap();
     assert_eq!(setting.told(), [1, 2, 3, 4]);
 }
 

@@ -17,7 +17,7 @@ struct GuardSpan {
     tried: bool,
 }
 
-pub(super) fn given_back(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
+pub(super) fn guards_cleared(journal: &Journal<'_>) -> (usize, Vec<Breach>) {
     let mut effects = Effects::default();
     let mut guards: BTreeMap<(&GuardName, &[UnitId]), GuardSpan> = BTreeMap::new();
     // Who was entered, and whether it was tried to leave it.

@@ -16,7 +16,7 @@ use crate::translate::{CAUSED, of_monitors, unaccepted};
 const LONGEST_JUMP: u32 = 2;
 
 /// The release that is wanted, if nothing speaks against it.
-pub(super) fn judge(
+pub(super) fn accept_release(
     facts: &CephFacts,
     units: &[Unit],
     release: &str,

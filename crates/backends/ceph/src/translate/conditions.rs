@@ -71,7 +71,7 @@ pub fn conditions(
     for major in release::known_majors().filter(|major| *major >= OLDEST) {
         let require = facts.osds.require_osd_release;
         let why = format!("require_osd_release is {}", release_label(require));
-        let verdict = require.map_or(Verdict::Unknown, |now| yes(now >= major));
+        let verdict = require.map_or(Verdict::Unknown, |now| verdict_if(now >= major));
         all.push(condition(
             &format!("require-osd-release-{major}"),
             (verdict, why),
@@ -80,7 +80,7 @@ pub fn conditions(
         let why = format!("min_mon_release is {}", release_label(Some(now)));
         all.push(condition(
             &format!("min-mon-release-{major}"),
-            (yes(now >= major), why),
+            (verdict_if(now >= major), why),
         )?);
         all.push(condition(&format!("osds-run-{major}"), running.osds_run(major))?);
     }
@@ -95,12 +95,12 @@ fn condition(name: &str, (verdict, why): VerdictReason) -> Result<Condition, IdE
     Ok(Condition::new(ConditionName::new(name)?, verdict, why))
 }
 
-fn yes(it_is: bool) -> Verdict {
+fn verdict_if(it_is: bool) -> Verdict {
     if it_is { Verdict::Yes } else { Verdict::No }
 }
 
 /// `a, b, c and 12 more`.
-fn some<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
+fn short_list<T: ToString>(names: impl IntoIterator<Item = T>) -> String {
     const SHOWN: usize = 5;
     let mut names = names.into_iter();
     let shown: Vec<String> = names.by_ref().take(SHOWN).map(|name| name.to_string()).collect();
@@ -135,7 +135,7 @@ fn running(units: &[Unit], baseline: Option<&Baseline>) -> VerdictReason {
     let why = format!(
         "{} of {count} daemons do not serve: {}",
         missing.len(),
-        some(missing.iter().map(|u| &u.id))
+        short_list(missing.iter().map(|u| &u.id))
     );
     (if down { Verdict::No } else { Verdict::Unknown }, why)
 }
@@ -171,7 +171,7 @@ fn crash_loop(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     } else {
         (
             Verdict::No,
-            format!("crashed again and again {since}: {}", some(again)),
+            format!("crashed again and again {since}: {}", short_list(again)),
         )
     }
 }
@@ -206,7 +206,7 @@ fn health(facts: &CephFacts, policy: &HealthPolicy, baseline: Option<&Baseline>)
         );
         (Verdict::Yes, why)
     } else {
-        (Verdict::No, format!("{status}: {}", some(bad)))
+        (Verdict::No, format!("{status}: {}", short_list(bad)))
     }
 }
 
@@ -217,7 +217,7 @@ fn quorum(facts: &CephFacts) -> VerdictReason {
         .iter()
         .filter(|mon| !mons.in_quorum.contains(mon))
         .collect();
-    let inside = some(&mons.in_quorum);
+    let inside = short_list(&mons.in_quorum);
     if out.is_empty() {
         return (
             Verdict::Yes,
@@ -226,7 +226,7 @@ fn quorum(facts: &CephFacts) -> VerdictReason {
     }
     (
         Verdict::No,
-        format!("not in quorum: {}; in quorum: {inside}", some(out)),
+        format!("not in quorum: {}; in quorum: {inside}", short_list(out)),
     )
 }
 
@@ -238,7 +238,7 @@ fn sites_whole(mode: StretchMode) -> VerdictReason {
     } else {
         "both sites are there"
     };
-    (yes(!mode.degraded && !mode.recovering), why.to_owned())
+    (verdict_if(!mode.degraded && !mode.recovering), why.to_owned())
 }
 
 fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
@@ -267,17 +267,17 @@ fn osds_up_in(facts: &CephFacts, baseline: Option<&Baseline>) -> VerdictReason {
     let counts = format!("{up} of {} OSDs are up, {inside} are in", osds.len());
     match (down.is_empty(), out.is_empty()) {
         (true, true) => (Verdict::Yes, counts),
-        (false, true) => (Verdict::No, format!("{counts}; down: {}", some(down))),
+        (false, true) => (Verdict::No, format!("{counts}; down: {}", short_list(down))),
         (true, false) => (
             Verdict::No,
-            format!("{counts}; out since the run started: {}", some(out)),
+            format!("{counts}; out since the run started: {}", short_list(out)),
         ),
         (false, false) => (
             Verdict::No,
             format!(
                 "{counts}; down: {}; out since the run started: {}",
-                some(down),
-                some(out)
+                short_list(down),
+                short_list(out)
             ),
         ),
     }
@@ -318,7 +318,7 @@ fn mds_active(facts: &CephFacts) -> VerdictReason {
             Verdict::Yes,
             format!("all ranks of {count} file systems are active"),
         ),
-        (false, _) => (Verdict::No, some(bad)),
+        (false, _) => (Verdict::No, short_list(bad)),
     }
 }
 
@@ -340,7 +340,7 @@ fn rgw_serving(units: &[Unit]) -> VerdictReason {
                 "{} of {} gateways do not serve: {}",
                 down.len(),
                 gateways.len(),
-                some(down)
+                short_list(down)
             ),
         )
     }
@@ -376,7 +376,10 @@ impl Running {
         let (count, unknown) = (older().count(), self.unknown.len());
         if count > 0 {
             let named = older().map(|(id, version)| fmt::from_fn(move |f| write!(f, "osd.{id} ({version})")));
-            (Verdict::No, format!("{count} OSDs are older: {}", some(named)))
+            (
+                Verdict::No,
+                format!("{count} OSDs are older: {}", short_list(named)),
+            )
         } else if unknown > 0 {
             let named = self
                 .unknown
@@ -384,7 +387,10 @@ impl Running {
                 .map(|id| fmt::from_fn(move |f| write!(f, "osd.{id}")));
             (
                 Verdict::Unknown,
-                format!("the version of {unknown} OSDs is not known: {}", some(named)),
+                format!(
+                    "the version of {unknown} OSDs is not known: {}",
+                    short_list(named)
+                ),
             )
         } else {
             (

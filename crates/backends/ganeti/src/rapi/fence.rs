@@ -50,7 +50,7 @@ pub fn newest(filters: &[ListedFilter]) -> u64 {
 /// What a new token has to be larger than: all that the cluster has seen. One that remembers none may have seen some, as `recover`
 /// takes the fence away; hosts that ran commands of those days still refuse older ones. So there it is the time, in hundredths of a
 /// second since 1970: more than was ever given out, and in the twelve digits of a reason until the year 2286.
-pub fn largest_given(filters: &[ListedFilter]) -> u64 {
+pub fn largest_token(filters: &[ListedFilter]) -> u64 {
     match newest(filters) {
         0 => u64::try_from(Timestamp::now().as_millisecond() / 10).unwrap_or(0),
         newest => newest,

@@ -248,7 +248,7 @@ fn instances(facts: &GanetiFacts, notes: &Notes) -> Vec<InstanceLeftover> {
 ///
 /// # Errors
 /// In words.
-pub fn may_give_back(facts: &GanetiFacts, node: &str, notes: &Notes) -> Result<(), VisitRefusal> {
+pub fn may_restore(facts: &GanetiFacts, node: &str, notes: &Notes) -> Result<(), VisitRefusal> {
     let role = facts.nodes.get(node).map(|node| node.role);
     let took = !notes.away.is_empty() || !notes.copies.is_empty() || !notes.stopped.is_empty();
     if role == Some(NodeRole::Drained) && notes.was.is_none() && took {
@@ -262,7 +262,7 @@ pub fn may_give_back(facts: &GanetiFacts, node: &str, notes: &Notes) -> Result<(
 /// Plays a visit's end on these facts: what is done, and why it ends before all is.
 fn simulate_leave(facts: &mut GanetiFacts, node: &str, notes: &Notes) -> (Vec<JobBatch>, Option<String>) {
     let mut plan = Vec::new();
-    if let Err(refusal) = may_give_back(facts, node, notes) {
+    if let Err(refusal) = may_restore(facts, node, notes) {
         return (plan, Some(refusal.0));
     }
     let mut leaving = LeaveProgress::default();

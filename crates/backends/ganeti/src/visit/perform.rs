@@ -284,14 +284,14 @@ impl Visitor<'_> {
     /// # Errors
     /// What could not be done: what was moved away stays there.
     pub async fn leave(&self, node: &str) -> Result<String, BackendError> {
-        self.give_back(node, Some(&self.call.run)).await
+        self.restore_node(node, Some(&self.call.run)).await
     }
 
     /// Gives back what the visit of that run took from a node; `None`: that of a run that is not named.
     ///
     /// # Errors
     /// As of [`Visitor::leave`].
-    pub async fn give_back(&self, node: &str, run: Option<&RunId>) -> Result<String, BackendError> {
+    pub async fn restore_node(&self, node: &str, run: Option<&RunId>) -> Result<String, BackendError> {
         let tried = format!("return {node} to service");
         let stays = self.limits.master.read().await;
         let before = self.predecessors().await?;

@@ -137,13 +137,9 @@ impl<'a> Performer<'a> {
     }
 
     /// It gets its own calls again.
-    pub(crate) async fn give_calls_back(
-        &self,
-        conductor: &Conductor,
-        tried: &str,
-    ) -> Result<(), BackendError> {
+    pub(crate) async fn restore_calls(&self, conductor: &Conductor, tried: &str) -> Result<(), BackendError> {
         let routing = self.routing(tried).await?;
-        self.reroute(tried, &routing.giving_back(&conductor.registered))
+        self.reroute(tried, &routing.restoring_changes(&conductor.registered))
             .await
     }
 }

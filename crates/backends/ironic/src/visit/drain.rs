@@ -194,7 +194,7 @@ impl<'a> Performer<'a> {
             .called_over_rabbitmq(service)
             .filter(|_| self.is_drained(service))
         {
-            self.give_calls_back(conductor, &tried).await?;
+            self.restore_calls(conductor, &tried).await?;
         } else if self.is_drained(service) {
             for server in service.servers {
                 self.set(server, "ready").await?;

@@ -35,7 +35,7 @@ pub enum MigrationBatch {
 const IDLE: u32 = 2;
 
 /// What a batch came to, by its code and its words.
-pub fn judge(ran: &Ran) -> MigrationBatch {
+pub fn parse_batch(ran: &Ran) -> MigrationBatch {
     let said = || last_words(&ran.output).to_owned();
     match ran.code {
         0 => MigrationBatch::Done,
@@ -88,7 +88,7 @@ impl Performer<'_> {
                 .client
                 .run(&tools.host, &key, self.call.fence, &command)
                 .await?;
-            match judge(&ran) {
+            match parse_batch(&ran) {
                 MigrationBatch::Done => break,
                 MigrationBatch::More { migrated } => {
                     total += migrated;
@@ -190,24 +190,33 @@ mod tests {
     #[test]
     fn d7_an_error_is_not_more_to_do() {
         let more = "update_to_latest_versions() migrated 5 of 58 objects.\nData migrations have not completed. Please re-run.";
-        assert_eq!(judge(&ran(1, more)), MigrationBatch::More { migrated: 5 });
+        assert_eq!(parse_batch(&ran(1, more)), MigrationBatch::More { migrated: 5 });
         let away = "Error while running update_to_latest_versions: (2003, \"Can't connect\").\nTraceback (most recent call last):";
-        assert!(matches!(judge(&ran(1, away)), MigrationBatch::BrokenOff(_)));
-        assert!(matches!(judge(&ran(1, "")), MigrationBatch::BrokenOff(_)));
+        assert!(matches!(parse_batch(&ran(1, away)), MigrationBatch::BrokenOff(_)));
+        assert!(matches!(parse_batch(&ran(1, "")), MigrationBatch::BrokenOff(_)));
         let both = format!("a() migrated 3 of 3 objects.\n{away}");
-        assert!(matches!(judge(&ran(1, &both)), MigrationBatch::BrokenOff(_)));
-        let logged = format!("WARNING Traceback of something else\n{more}");
-        assert_eq!(judge(&ran(1, &logged)), MigrationBatch::More { migrated: 5 });
-        assert_eq!(judge(&ran(0, more)), MigrationBatch::Done);
         assert!(matches!(
-            judge(&ran(2, "run it with the previous release")),
+            parse_batch(&ran(1, &both)),
+            MigrationBatch::BrokenOff(_)
+        ));
+        let logged = format!("WARNING Traceback of something else\n{more}");
+        assert_eq!(
+            parse_batch(&ran(1, &logged)),
+            MigrationBatch::More { migrated: 5 }
+        );
+        assert_eq!(parse_batch(&ran(0, more)), MigrationBatch::Done);
+        assert!(matches!(
+            parse_batch(&ran(2, "run it with the previous release")),
             MigrationBatch::Incompatible(_)
         ));
         assert!(matches!(
-            judge(&ran(127, "\"max-count\" must be")),
+            parse_batch(&ran(127, "\"max-count\" must be")),
             MigrationBatch::Misused(_)
         ));
-        assert!(matches!(judge(&ran(-1, "killed")), MigrationBatch::BrokenOff(_)));
+        assert!(matches!(
+            parse_batch(&ran(-1, "killed")),
+            MigrationBatch::BrokenOff(_)
+        ));
     }
 
     #[test]

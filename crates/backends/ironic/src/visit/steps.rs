@@ -33,7 +33,7 @@ pub enum UpgradeCheck {
 }
 
 /// What a check came to. `crashes`: the words, any of them, of the crash that it is known for on this pair of releases.
-pub fn judge_check(ran: &Ran, crashes: &[&str]) -> UpgradeCheck {
+pub fn parse_check(ran: &Ran, crashes: &[&str]) -> UpgradeCheck {
     let said = || last_words(&ran.output).to_owned();
     match ran.code {
         0 => UpgradeCheck::Fine,
@@ -153,7 +153,7 @@ impl Performer<'_> {
             .table
             .check_crashes(find(&goal.from)?.place, find(&goal.to)?.place);
         let ran = self.tool("check", command).await?;
-        let said = match judge_check(&ran, crashes) {
+        let said = match parse_check(&ran, crashes) {
             UpgradeCheck::Fine => "it finds nothing".to_owned(),
             UpgradeCheck::Warned(said) => format!("it warns: {said}"),
             UpgradeCheck::KnownDefect(said) => format!(
@@ -352,7 +352,7 @@ mod tests {
         let crash = "(1054, \"Unknown column 'nodes.disable_power_off' in 'field list'\")";
         let known = &["Unknown column", "UndefinedColumn"][..];
         assert_eq!(
-            judge_check(&ran(255, crash), known),
+            parse_check(&ran(255, crash), known),
             UpgradeCheck::KnownDefect(crash.to_owned())
         );
         // As 29.0.6 prints it, but for the length: the last line is of no use to anybody.
@@ -362,30 +362,30 @@ mod tests {
              [SQL: SELECT nodes.id\nFROM nodes]\n(Background on this error at: https://sqlalche.me/e/21/e3q8)"
         );
         assert_eq!(
-            judge_check(&ran(255, &whole), known),
+            parse_check(&ran(255, &whole), known),
             UpgradeCheck::KnownDefect(format!("pymysql.err.OperationalError: {crash}"))
         );
         let postgres = "psycopg2.errors.UndefinedColumn: column nodes.disable_power_off does not exist";
         assert_eq!(
-            judge_check(&ran(255, postgres), known),
+            parse_check(&ran(255, postgres), known),
             UpgradeCheck::KnownDefect(postgres.to_owned())
         );
         assert!(matches!(
-            judge_check(&ran(255, crash), &[]),
+            parse_check(&ran(255, crash), &[]),
             UpgradeCheck::Unclear(_)
         ));
         assert!(matches!(
-            judge_check(&ran(255, "no such host"), known),
+            parse_check(&ran(255, "no such host"), known),
             UpgradeCheck::Unclear(_)
         ));
         assert!(matches!(
-            judge_check(&ran(2, "no"), known),
+            parse_check(&ran(2, "no"), known),
             UpgradeCheck::Failed(_)
         ));
         assert!(matches!(
-            judge_check(&ran(1, "old driver"), known),
+            parse_check(&ran(1, "old driver"), known),
             UpgradeCheck::Warned(_)
         ));
-        assert_eq!(judge_check(&ran(0, ""), known), UpgradeCheck::Fine);
+        assert_eq!(parse_check(&ran(0, ""), known), UpgradeCheck::Fine);
     }
 }

@@ -32,7 +32,7 @@ async fn left_open() -> Setup {
     };
     let fence = book.take(&claim("one"), 0).await.unwrap();
     book.note(&call(fence, 1), "c1", &record).await.unwrap();
-    book.give_back(fence).await.unwrap();
+    book.release(fence).await.unwrap();
     assert_eq!(setup.refused("29.0.6").await, ["change-under-way"]);
     setup
 }

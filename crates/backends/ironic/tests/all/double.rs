@@ -16,6 +16,7 @@ use stagger_ironic::client::IronicClient;
 use stagger_ironic::facts::{ApiReport, ConductorReport, ConductorRow, DatabaseFacts, NodeCount, Rows};
 use stagger_ironic::in_flight::NodeInFlight;
 use stagger_ironic::rabbitmq::{Routing, RoutingChange};
+use stagger_ironic::release_code::ReleaseCode;
 use stagger_ironic::releases::Releases;
 use tokio::sync::Notify;
 

@@ -22,7 +22,7 @@ use stagger_ironic::client::{IronicClient as _, RemoteIronic, conductors_at};
 use stagger_ironic::config::{IronicConfig, IronicSettings};
 use stagger_ironic::credentials::{Auth, HttpBasic};
 use stagger_ironic::facts::ApiReport;
-use stagger_ironic::observe::look;
+use stagger_ironic::observe::collect_facts;
 use stagger_ironic::preflight::may_write;
 use stagger_ironic::records::RecordStore;
 
@@ -235,7 +235,7 @@ async fn a_database_of_ours_that_is_only_read_is_found_before_a_run() {
     let ours = real.settings.cluster.ours.clone();
     let mut facts = IronicBackend::new(real.settings.clone(), None)
         .unwrap()
-        .look()
+        .collect_facts()
         .await;
     let passed = Check::passed("[cluster] ours", "it may write the lock and the records");
     assert_eq!(may_write(&real.settings, &facts).await, Some(passed));

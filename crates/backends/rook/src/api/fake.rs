@@ -61,7 +61,7 @@ impl FakeApi {
     }
 
     /// The watches there show that an object has changed.
-    pub(crate) fn shows(&self, path: &str, object: &Value) {
+    pub(crate) fn send_modified(&self, path: &str, object: &Value) {
         self.0.lock().unwrap().show(path, object);
     }
 }

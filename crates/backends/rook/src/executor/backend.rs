@@ -1,7 +1,7 @@
 //! The backend: Ceph's facts and guards as on plain hosts, daemons as Deployments.
 
 mod beside_rook;
-mod others_of_kind;
+mod same_kind;
 #[cfg(test)]
 mod tests;
 

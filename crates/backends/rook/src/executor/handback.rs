@@ -6,7 +6,7 @@ use stagger_engine::cluster::BackendError;
 
 use crate::api::failed;
 use crate::api::objects::Deployment;
-use crate::executor::managed_fields::given_back;
+use crate::executor::managed_fields::release_patch;
 
 /// Takes the labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes.
 pub(crate) async fn release_to_rook(
@@ -16,7 +16,7 @@ pub(crate) async fn release_to_rook(
 ) -> Result<(), BackendError> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let name = deployment.name_any();
-    let patch = given_back(deployment);
+    let patch = release_patch(deployment);
     let tried = format!("return Deployment {name} to Rook");
     match api
         .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))

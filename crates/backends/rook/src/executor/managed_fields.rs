@@ -125,7 +125,7 @@ pub(crate) fn held_since(deployment: &Deployment) -> Option<Timestamp> {
 
 /// A merge patch that takes those labels off a Deployment, just as it was seen or not at all. Nothing of its pods changes. What
 /// somebody else has set stays.
-pub(crate) fn given_back(deployment: &Deployment) -> Value {
+pub(crate) fn release_patch(deployment: &Deployment) -> Value {
     let mut patch = json!({ "metadata": {
         "resourceVersion": deployment.resource_version(),
         "labels": { HELD_BY: null },
@@ -397,11 +397,11 @@ mod tests {
         let changed = fields(&osd, "osd", "ceph:v20", &Fields::new(), Some("20.2.4"));
         assert_eq!(of(&changed)["stagger.dev/held-by"], "m");
         assert_eq!(
-            of(&given_back(&osd)),
+            of(&release_patch(&osd)),
             json!({ "ceph.rook.io/do-not-reconcile": null, "stagger.dev/held-by": null })
         );
         assert_eq!(
-            given_back(&osd)["metadata"]["annotations"],
+            release_patch(&osd)["metadata"]["annotations"],
             json!({ HELD_SINCE: null })
         );
         // A person's own is not taken for ours.
@@ -430,7 +430,7 @@ mod tests {
             (Some("m"), Some("true"))
         );
         assert_eq!(of(&current_fields(&osd, "osd")), ours_alone);
-        assert_eq!(of(&given_back(&osd)), json!({ "stagger.dev/held-by": null }));
+        assert_eq!(of(&release_patch(&osd)), json!({ "stagger.dev/held-by": null }));
     }
 
     #[test]

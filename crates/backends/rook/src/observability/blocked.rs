@@ -24,7 +24,7 @@ impl Blocked {
         }
     }
 
-    pub(crate) fn for_now(reason: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn temporary(reason: &'static str, why: impl Into<String>) -> Self {
         Self {
             reason,
             why: why.into(),
@@ -40,14 +40,14 @@ impl From<BackendError> for Blocked {
             .as_ref()
             .map(|hint| format!("; {hint}"))
             .unwrap_or_default();
-        Self::for_now("CannotBeAsked", format!("{error}{hint}"))
+        Self::temporary("CannotBeAsked", format!("{error}{hint}"))
     }
 }
 
 impl From<AccessError> for Blocked {
     fn from(error: AccessError) -> Self {
         let source = std::error::Error::source(&error).map(|inner| format!(": {inner}"));
-        Self::for_now(
+        Self::temporary(
             "CephNotReachable",
             format!("{error}{}", source.unwrap_or_default()),
         )
@@ -62,7 +62,7 @@ impl From<SuperviseError> for Blocked {
             why = format!("{why}: {inner}");
             source = inner.source();
         }
-        Self::for_now("RunNotStarted", why)
+        Self::temporary("RunNotStarted", why)
     }
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn blocked_reason(plan: &Plan, differing: &[UnitId]) -> Option<Blocke
             .left_alone
             .iter()
             .map(|left| (left.unit.as_str(), &left.reason));
-        return Some(Blocked::for_now(
+        return Some(Blocked::temporary(
             "UnitsLeft",
             format!(
                 "{}; it continues by itself once these can be changed: {}",
@@ -132,13 +132,13 @@ pub(crate) fn blocked_reason(plan: &Plan, differing: &[UnitId]) -> Option<Blocke
     }
     plan.is_empty().then(|| {
         let names: Vec<&str> = differing.iter().take(NAMED).map(UnitId::as_str).collect();
-        Blocked::for_now(
+        Blocked::temporary(
             "UnknownToCeph",
             format!(
                 "{}{} have Deployments with another image, and Ceph knows none of them; wait until they have \
                  joined, or delete the Deployments",
                 names.join(" "),
-                more(differing.len())
+                and_more(differing.len())
             ),
         )
     })
@@ -154,7 +154,7 @@ pub(crate) fn unreachable_target(plan: &Plan, policy: &Policy, terms: &Terms) ->
         .iter()
         .map(|reason| in_the_spec(&reason.to_string()))
         .collect();
-    Some(Blocked::for_now(
+    Some(Blocked::temporary(
         "TargetOutOfReach",
         format!(
             "{}; it is looked at again by itself, and spec.updatePolicy.partial does what can be done and ends before what \
@@ -173,10 +173,10 @@ fn in_the_spec(text: &str) -> String {
 fn unit_list<'a>(left: impl Iterator<Item = (&'a str, &'a Reason)>) -> String {
     let all: Vec<String> = left.map(|(what, why)| format!("{what} ({why})")).collect();
     let shown: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
-    format!("{}{}", shown.join(", "), more(all.len()))
+    format!("{}{}", shown.join(", "), and_more(all.len()))
 }
 
-fn more(count: usize) -> String {
+fn and_more(count: usize) -> String {
     match count.checked_sub(NAMED) {
         None | Some(0) => String::new(),
         Some(more) => format!(" and {more} more"),

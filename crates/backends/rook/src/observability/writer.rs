@@ -62,7 +62,7 @@ impl StatusWriter {
     }
 
     /// Says whether nothing is held for drains any more: no budget is ours, and no `noout`.
-    pub(crate) fn drains_are_given_back(&self, are: bool) {
+    pub(crate) fn set_drains_cleared(&self, are: bool) {
         self.given_back.send_replace(are);
     }
 

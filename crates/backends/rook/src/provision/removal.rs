@@ -39,7 +39,7 @@ pub struct SafeToDestroy {
 
 impl SafeToDestroy {
     /// Those asked about that may be removed, and why not for each of the others.
-    pub fn judge(&self, asked: &BTreeSet<u32>) -> (BTreeSet<u32>, BTreeMap<u32, &'static str>) {
+    pub fn removable(&self, asked: &BTreeSet<u32>) -> (BTreeSet<u32>, BTreeMap<u32, &'static str>) {
         let mut why = BTreeMap::new();
         for osd in asked {
             let said_no = [
@@ -112,7 +112,7 @@ mod tests {
             "safe_to_destroy": [3, 5], "active": [4], "missing_stats": [6], "stored_pgs": [5],
         }))
         .unwrap();
-        let (safe, why) = answer.judge(&BTreeSet::from([3, 4, 5, 6, 7]));
+        let (safe, why) = answer.removable(&BTreeSet::from([3, 4, 5, 6, 7]));
         assert_eq!(safe, BTreeSet::from([3]));
         assert_eq!(why.keys().copied().collect::<Vec<_>>(), [4, 5, 6, 7]);
         serde_json::from_value::<SafeToDestroy>(json!({ "safe_to_destroy": [3] })).unwrap_err();

@@ -319,7 +319,7 @@ impl ClusterReconciler {
         }
         self.release_held(desired).await?;
         if desired.is_deleting() {
-            return self.give_back(desired).await;
+            return self.wait_until_released(desired).await;
         }
         self.hear(desired);
         // Whether it is another release is not known yet, and nothing up to a run asks.

@@ -317,7 +317,7 @@ impl DrainReconciler {
             let looks_again = both && desired.manages(Manage::Drains);
             return self.reconcile_unmanaged(&budgets, wave, kept, looks_again).await;
         }
-        self.writer.drains_are_given_back(false);
+        self.writer.set_drains_cleared(false);
         self.writer.wave_exposure().set_guarded(true);
         let status = self.status().await;
         // While Ceph does not answer, no monitor can be spared.
@@ -387,7 +387,7 @@ impl DrainReconciler {
         looks_again: bool,
     ) -> Result<Option<Duration>, BackendError> {
         self.evidence.set_evidence(Evidence::NotManaged);
-        self.writer.drains_are_given_back(false);
+        self.writer.set_drains_cleared(false);
         // While nobody is asked about evictions no wave begins, and none goes on.
         let is_asked = *self.registered.borrow_and_update();
         self.writer.wave_exposure().set_guarded(is_asked);
@@ -404,7 +404,7 @@ impl DrainReconciler {
         self.writer.update(|now| now.drains = None);
         self.report_unplaced_osds(&[], None);
         self.writer.set_problems("BudgetOfOthers", BTreeMap::new());
-        self.writer.drains_are_given_back(true);
+        self.writer.set_drains_cleared(true);
         self.kept = Some(kept);
         Ok(if is_seen {
             looks_again.then_some(ROOK_RUNS)

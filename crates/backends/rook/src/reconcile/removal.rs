@@ -183,7 +183,7 @@ impl Removal {
         let answer: SafeToDestroy = serde_json::from_value(answer).map_err(|error| {
             BackendError::transient(tried, format!("`safe-to-destroy` is not understood: {error}"))
         })?;
-        let (safe, why) = answer.judge(&candidates);
+        let (safe, why) = answer.removable(&candidates);
         for id in safe {
             let Some(deployment) = waits.get(&id) else {
                 continue;

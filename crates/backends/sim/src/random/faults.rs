@@ -171,12 +171,12 @@ pub(super) fn conductor(rng: &mut Rng) -> ProcessSpec {
     ProcessSpec {
         at: rng.below(60) as u32,
         ahead: *rng.pick(&[0, 0, 3, -3, 40, -40, 1_500, -1_500]),
-        ills: that_can_be_told((0..rng.below(4)).map(|_| ill(rng)).collect()),
+        ills: observable_faults((0..rng.below(4)).map(|_| ill(rng)).collect()),
     }
 }
 
 /// Of a machine that is frozen only the time of day tells for how long: nothing on it could tell if that was set back meanwhile.
-fn that_can_be_told(mut ills: Vec<ProcessFault>) -> Vec<ProcessFault> {
+fn observable_faults(mut ills: Vec<ProcessFault>) -> Vec<ProcessFault> {
     if ills.iter().any(|ill| matches!(ill, ProcessFault::Frozen { .. })) {
         for ill in &mut ills {
             if let ProcessFault::ClockSet { by, .. } = ill {

@@ -130,7 +130,7 @@ impl<'a> RehearsalRunner<'a> {
         )
         .await?;
         let ending = drive(&mut driver, sim, &clock).await?;
-        lease.give_back(&backend).await.map_err(SuperviseError::from)?;
+        lease.release(&backend).await.map_err(SuperviseError::from)?;
         let run = driver.run();
         // What it waited for in vain does not count.
         let ended = match (&ending, run.held()) {

@@ -209,7 +209,7 @@ impl ProcessContext<'_> {
         let ended = self.scenario_driver.drive(&mut driver, self.sim).await;
         let ending = ended.map_err(|error| ProcessEnd::of(SuperviseError::from(error)))?;
         // If it cannot be given back, it goes at its expiry.
-        lease.give_back(&backend).await.ok();
+        lease.release(&backend).await.ok();
         Ok(ending)
     }
 }
@@ -523,7 +523,7 @@ struct SharedListener(Arc<Mutex<Box<dyn Listener>>>, Sim);
 impl Listener for SharedListener {
     fn notice(&mut self, notice: &Notice) {
         if matches!(notice, Notice::Behind(_)) {
-            self.1.world().told_behind();
+            self.1.world().record_behind();
         }
     }
 

@@ -22,7 +22,7 @@ impl SimulatedCluster {
     }
 
     /// How many milliseconds a call takes there, and how many its answer takes then, beside the way.
-    pub(crate) fn takes(&self, action: &Action) -> (u64, u64) {
+    pub(crate) fn durations(&self, action: &Action) -> (u64, u64) {
         if !self.drains() {
             return (0, 0);
         }

@@ -259,7 +259,7 @@ impl SimulatedCluster {
 
     /// Who is brought back since it does not serve, or did not when it was looked at right before, speaks against the change when
     /// others follow.
-    pub(crate) fn note_going_back(&mut self, unit: usize) {
+    pub(crate) fn record_rollback(&mut self, unit: usize) {
         let daemon = &self.daemons[unit];
         let is_down = !daemon.up || self.recovered_during_rollback(&daemon.id);
         let failed = is_down && (daemon.change_failed || daemon.installed != daemon.first);

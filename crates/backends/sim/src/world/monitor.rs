@@ -89,12 +89,12 @@ impl SimulatedCluster {
             && daemon.outages == 0
             && !self.answers_no(unit)
             && !self.said_off.contains(&self.host_name(daemon.host))
-            && !self.nobody_knows_whether_it_is_entered(unit)
+            && !self.enter_in_doubt(unit)
     }
 
     /// One call to drain it had no answer, and each one since is told that its requests do not end: the first may still be under
     /// way, so that one is what is made again, until a person settles it.
-    fn nobody_knows_whether_it_is_entered(&self, unit: usize) -> bool {
+    fn enter_in_doubt(&self, unit: usize) -> bool {
         let id = &self.daemons[unit].id;
         let mut faults = self.faults.iter();
         let hangs =

@@ -49,7 +49,7 @@ impl SimulatedCluster {
     }
 
     /// Whoever carries the run on was told that the journal is older than the cluster knows.
-    pub(crate) fn told_behind(&mut self) {
+    pub(crate) fn record_behind(&mut self) {
         if self.begun == JournalState::Forgotten {
             self.begun = JournalState::Told;
         }
@@ -142,7 +142,7 @@ mod tests {
         world.journal_lost(4);
         stopped(&mut world, 9);
         world.fence = 2;
-        world.told_behind();
+        world.record_behind();
         world.resume();
         // What whoever followed has written is all there.
         world.journal_lost(7);

@@ -222,7 +222,7 @@ impl<'a> Lives<'a> {
                 Ok(_) if fuse.is_dead() => Life::Killed,
                 Ok(ending) => {
                     let waves = driver.run().waves_passed();
-                    match lease.give_back(&backend).await {
+                    match lease.release(&backend).await {
                         Ok(()) => Life::Ended(ending, waves),
                         Err(_) => Life::Killed,
                     }

@@ -158,7 +158,7 @@ pub fn solve_until(
                 why: BoundReason::Exact,
             };
         }
-        fewer(kept, exact)
+        smaller_split(kept, exact)
     } else {
         let constructed = construct(&ties, kept);
         // It takes as long as a construction, and who carries a plan on has been told.
@@ -212,7 +212,7 @@ struct Split {
 }
 
 /// The split with fewer waves, the first if they have as many.
-fn fewer(first: Option<Split>, second: Split) -> Split {
+fn smaller_split(first: Option<Split>, second: Split) -> Split {
     match first {
         Some(first) if first.waves.len() <= second.waves.len() => first,
         Some(_) | None => second,
@@ -228,17 +228,17 @@ fn construct(ties: &ConflictGraph, kept: Option<Split>) -> Split {
         waves: growth::cut(waves, &ties.caps),
         method,
     };
-    let mut best = fewer(kept, cut(waves, WaveMethod::Rlf));
+    let mut best = smaller_split(kept, cut(waves, WaveMethod::Rlf));
     if ties.caps.iter().any(|&cap| cap < steady) {
         // The hardest units in the first, small waves, or all waves first and then cut: either may
         // come out better.
         let waves = rlf::waves(ties, &ties.caps);
-        best = fewer(Some(best), cut(waves, WaveMethod::Rlf));
+        best = smaller_split(Some(best), cut(waves, WaveMethod::Rlf));
     }
     let bytes_a_wave = 17 * u64::from(ties.units()) + 4 * ties.clauses.len() as u64;
     if open_waves * bytes_a_wave <= OPEN_WAVES_BYTES {
         let waves = dsatur::waves(ties, steady);
-        best = fewer(Some(best), cut(waves, WaveMethod::Dsatur));
+        best = smaller_split(Some(best), cut(waves, WaveMethod::Dsatur));
     }
     domain_walks::each(ties, best.waves.len(), |waves| {
         let walked = cut(waves, WaveMethod::Walk);

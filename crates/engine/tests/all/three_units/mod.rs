@@ -226,7 +226,7 @@ impl Setting {
         run: &str,
         to: &str,
     ) -> Result<(Driver, Lease), SuperviseError> {
-        let (who, run) = (Identity::of_this_process(), RunId::new(run).unwrap());
+        let (who, run) = (Identity::current_process(), RunId::new(run).unwrap());
         let policy = Policy {
             max_in_parallel: Limit::Count(1),
             growth: Growth::None,
@@ -251,7 +251,7 @@ impl Setting {
         backend: &Arc<dyn Backend>,
         run: &str,
     ) -> Result<(Driver, Lease), SuperviseError> {
-        let (who, run) = (Identity::of_this_process(), RunId::new(run).unwrap());
+        let (who, run) = (Identity::current_process(), RunId::new(run).unwrap());
         supervisor::resume(self.parts(backend), &who, &run).await
     }
 

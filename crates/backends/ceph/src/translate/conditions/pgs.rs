@@ -2,7 +2,7 @@
 
 use stagger_core::model::{Fact, Verdict};
 
-use super::{VerdictReason, some, yes};
+use super::{VerdictReason, short_list, verdict_if};
 use crate::facts::CephFacts;
 use crate::facts::pg::{Pg, PgMap};
 use crate::facts::pg_state::PgState;
@@ -43,7 +43,7 @@ pub(super) fn all(facts: &CephFacts) -> Vec<(&'static str, VerdictReason)> {
 
 /// `2.1f peering, 2.3 active+undersized and 12 more`.
 fn group_list<'a>(pgs: impl Iterator<Item = Pg<'a>>) -> String {
-    some(pgs.map(|pg| format!("{} {}", pg.id, pg.state)))
+    short_list(pgs.map(|pg| format!("{} {}", pg.id, pg.state)))
 }
 
 fn known(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
@@ -66,7 +66,7 @@ fn known(facts: &CephFacts, pgs: &PgMap) -> VerdictReason {
     if !short.is_empty() {
         let why = format!(
             "the reports do not match the pools' placement groups: {}",
-            some(short)
+            short_list(short)
         );
         return (Verdict::Unknown, why);
     }
@@ -157,7 +157,7 @@ fn every(
         }
     }
     (
-        yes(true),
+        verdict_if(true),
         format!("all {} placement groups are {what}", pgs.len()),
     )
 }

@@ -222,7 +222,7 @@ impl Lab {
                     .push(format!("{name} was unpinned before {other}"));
             }
         }
-        let reads = self.table.reads(place);
+        let reads = self.table.readable_versions(place);
         for (table, rows) in &inner.rows {
             for version in rows.keys() {
                 let version: stagger_versioned::Version = version.parse().unwrap();

@@ -21,7 +21,9 @@ use crate::api::names::{DO_NOT_RECONCILE, MANAGER};
 use crate::api::objects::Deployment;
 use crate::api::rook_operator;
 use crate::executor::beside::{self, ClusterImage, RookProgress, is_image_active};
-use crate::executor::managed_fields::{current_fields, fence_of, given_back, held_by, skip_label_by_others};
+use crate::executor::managed_fields::{
+    current_fields, fence_of, held_by, release_patch, skip_label_by_others,
+};
 
 impl RookBackend {
     /// The image that the CephCluster names.
@@ -185,7 +187,9 @@ impl RookBackend {
                 let left = left();
                 let mut told = vec![format!("{} Deployments were returned to Rook", left.len())];
                 for unit in &left {
-                    told.extend(give_back(&self.deployments, &self.name_of(unit)?, call.fence).await?);
+                    told.extend(
+                        remove_skip_label(&self.deployments, &self.name_of(unit)?, call.fence).await?,
+                    );
                 }
                 Ok(told.join("; "))
             }
@@ -196,7 +200,7 @@ impl RookBackend {
 
 /// Takes off a Deployment what we keep Rook from it by, also where somebody has set the same once more: an apply would leave that, and
 /// Rook would look after no monitor. Tells of a label that is somebody else's and stays.
-async fn give_back(
+async fn remove_skip_label(
     deployments: &Api<Deployment>,
     name: &str,
     fence: u64,
@@ -212,7 +216,7 @@ async fn give_back(
             let why = format!("its Deployment has seen the fencing token {newest}, ours is {fence}");
             return Err(BackendError::permanent(tried, why));
         }
-        let patch = Patch::Merge(given_back(&found));
+        let patch = Patch::Merge(release_patch(&found));
         match deployments
             .patch_metadata(name, &PatchParams::default(), &patch)
             .await
@@ -340,12 +344,14 @@ mod tests {
     #[tokio::test]
     async fn a_label_that_a_person_has_set_as_well_goes_when_the_monitor_goes_back_to_rook() {
         let (server, deployments) = serves("4", HELD);
-        let stays = give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        let stays = remove_skip_label(&deployments, "rook-ceph-mon-a", 4)
+            .await
+            .unwrap();
         assert_eq!(stays, None);
         let left = server.lock().unwrap()["metadata"]["labels"].clone();
         assert_eq!(left, json!({ "app": "rook-ceph-mon" }));
         let (server, deployments) = serves("5", HELD);
-        let why = give_back(&deployments, "rook-ceph-mon-a", 4)
+        let why = remove_skip_label(&deployments, "rook-ceph-mon-a", 4)
             .await
             .unwrap_err()
             .why;
@@ -358,7 +364,9 @@ mod tests {
     #[tokio::test]
     async fn a_label_that_is_somebody_else_s_stays_and_is_named() {
         let (server, deployments) = serves("4", "true");
-        let stays = give_back(&deployments, "rook-ceph-mon-a", 4).await.unwrap();
+        let stays = remove_skip_label(&deployments, "rook-ceph-mon-a", 4)
+            .await
+            .unwrap();
         let why = stays.unwrap();
         assert!(
             why.contains("rook-ceph-mon-a") && why.contains("do-not-reconcile=true"),

@@ -58,7 +58,7 @@ fn wanted() -> Desired {
 
 /// What the run makes of daemons.
 fn made() -> PodRevision {
-    Goal::of(&wanted(), true).unwrap().made("osd", "20.2.4")
+    Goal::of(&wanted(), true).unwrap().pod_revision("osd", "20.2.4")
 }
 
 /// A process with a run, and a watch of its own.
@@ -66,7 +66,7 @@ async fn process(api: &FakeApi, monitors: &Arc<ConfigKeys>) -> RookBackend {
     let client = api.client();
     let nodes = Arc::new(NodeCache::begin(&client));
     let watched = Arc::new(ObjectCache::begin(&client, "n", nodes));
-    watched.seen().await;
+    watched.wait_until_synced().await;
     let settings = CephSettings {
         cluster: serde_json::from_value(json!({ "name": "c", "lock_expires": 1 })).unwrap(),
         hosts: Hosts::default(),

@@ -39,12 +39,12 @@ impl ClusterReconciler {
             && desired.manages(Manage::Provisioning)
         {
             let why = format!("provisioning is managed here: {why}, or take it out of spec.manage");
-            return Err(Blocked::for_now("RookOperatorRuns", why));
+            return Err(Blocked::temporary("RookOperatorRuns", why));
         }
         if desired.maintenance.spec.image.is_none() {
             return match runs {
                 None => Ok(None),
-                Some(_) => Err(Blocked::for_now(
+                Some(_) => Err(Blocked::temporary(
                     "RookUpdates",
                     "Rook's operator runs, and updates daemons to the image of the CephCluster by itself: set spec.image of the \
                      CephMaintenance, and leave that of the CephCluster as it is",
@@ -69,7 +69,7 @@ impl ClusterReconciler {
             && named.as_ref() == Some(&wish.image)
             && let Some(first) = theirs.first()
         {
-            return Err(Blocked::for_now(
+            return Err(Blocked::temporary(
                 "RookUpdates",
                 format!(
                     "the CephCluster names {} already, so Rook's operator, which runs, updates {first}{} by itself",
@@ -99,7 +99,7 @@ impl ClusterReconciler {
     pub(super) async fn no_other_operator(&self) -> Result<(), Blocked> {
         match rook_operator::running(&self.shared.client, &self.namespace, &self.watched).await? {
             None => Ok(()),
-            Some(why) => Err(Blocked::for_now("RookOperatorRuns", why)),
+            Some(why) => Err(Blocked::temporary("RookOperatorRuns", why)),
         }
     }
 
@@ -147,7 +147,7 @@ impl ClusterReconciler {
 
     /// Waits until nothing is held any more, and lets the CephMaintenance go. Its last run is over, and drains give back
     /// beside this.
-    pub(super) async fn give_back(&self, desired: &Desired) -> Result<Pass, Blocked> {
+    pub(super) async fn wait_until_released(&self, desired: &Desired) -> Result<Pass, Blocked> {
         let (daemons, _) = self.watched.daemons();
         if daemons.values().any(|one| managed_fields::holder(one).is_some()) {
             // What was written is seen in a moment.
@@ -166,7 +166,7 @@ impl ClusterReconciler {
             let troubles = self.writer.current_status().troubles;
             let why = troubles.values().flat_map(BTreeMap::values).next().cloned();
             let why = why.unwrap_or_else(|| "it is not done yet".to_owned());
-            return Err(Blocked::for_now(
+            return Err(Blocked::temporary(
                 "GivesBack",
                 format!(
                     "budgets and noout are not cleared yet: {why}. If you remove the finalizer {FINALIZER}, clear them by \

@@ -13,7 +13,7 @@ pub(super) fn risk_events(found: &[RiskFinding]) -> Result<Vec<EventRecord>, Blo
     let refusing = found.iter().filter(|finding| finding.blocks_run());
     let refusing: Vec<String> = refusing.map(RiskFinding::sentence).collect();
     if !refusing.is_empty() {
-        return Err(Blocked::for_now(
+        return Err(Blocked::temporary(
             "KnownRisk",
             format!(
                 "{}; spec.updatePolicy.acceptedRisks accepts a risk by its id",

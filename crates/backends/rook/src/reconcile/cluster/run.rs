@@ -89,7 +89,7 @@ impl ClusterReconciler {
         }
         let restarts_osds = differing.iter().any(|unit| osd_of(unit).is_some());
         if restarts_osds && !self.writer.wave_exposure().wait_until_guarded(GUARDED).await {
-            return Err(Blocked::for_now("EvictionsNotGuarded", NOT_GUARDED));
+            return Err(Blocked::temporary("EvictionsNotGuarded", NOT_GUARDED));
         }
         let Some(planned) = self.planned(desired, wish, &release, differing, beside).await? else {
             return Ok(Pass::Again);
@@ -264,7 +264,7 @@ impl ClusterReconciler {
             if let Some(measures) = self.measures()? {
                 measures
                     .guard(&mut target, &wish.policy)
-                    .map_err(|why| Blocked::for_now("GatesUnusable", why))?;
+                    .map_err(|why| Blocked::temporary("GatesUnusable", why))?;
             }
             return Ok((target, wish.policy.clone()));
         }
@@ -356,7 +356,7 @@ impl ClusterReconciler {
         let measures = Measures::new(&settings.of_namespace(&self.namespace));
         measures
             .map(Some)
-            .map_err(|why| Blocked::for_now("GatesUnusable", why))
+            .map_err(|why| Blocked::temporary("GatesUnusable", why))
     }
 
     fn parts(&self, backend: &Arc<dyn Backend>) -> DriverParts {
@@ -424,7 +424,7 @@ impl ClusterReconciler {
         if let Err(error) = self.store().prune(lease.fence(), JOURNALS).await {
             tracing::warn!(%error, "old journals stay until the next run");
         }
-        if let Err(error) = lease.give_back(backend).await {
+        if let Err(error) = lease.release(backend).await {
             tracing::warn!(%error, "the lock goes by itself");
         }
         Ok(())
@@ -516,7 +516,7 @@ fn spans_sites(mode: Option<StretchMode>) -> Option<String> {
 /// The stages and steps; their revisions are those of pods.
 fn target_of(facts: &CephFacts, release: &str, wish: &Goal, health: HealthPolicy) -> Result<Target, Blocked> {
     if let Some(why) = spans_sites(facts.osds.stretch_mode) {
-        return Err(Blocked::for_now("Refused", why));
+        return Err(Blocked::temporary("Refused", why));
     }
     let wanted = TargetPolicy {
         pgs: wish.groups,
@@ -533,7 +533,7 @@ fn target_of(facts: &CephFacts, release: &str, wish: &Goal, health: HealthPolicy
         let why = all
             .join("; ")
             .replace("health.accept", "spec.updatePolicy.healthErrorsToIgnore");
-        Blocked::for_now("Refused", why)
+        Blocked::temporary("Refused", why)
     })?;
     for part in &mut target.parts {
         if let Part::Stage(stage) = part {
