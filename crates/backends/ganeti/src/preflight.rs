@@ -96,7 +96,7 @@ pub async fn drained(rapi: &Rapi) -> Option<String> {
 
 /// Whether the user may write, and whether commands can be run on this machine and reach the nodes. Ganeti is given a job that
 /// changes nothing.
-pub async fn look(settings: &GanetiSettings, rapi: &Rapi, facts: &GanetiFacts) -> Vec<Check> {
+pub async fn check(settings: &GanetiSettings, rapi: &Rapi, facts: &GanetiFacts) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = "[cluster] user";
     checks.push(match &settings.cluster.user {

@@ -42,9 +42,9 @@ fn a_plan_s_flags_are_written_as_they_are_read() {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let plan = planned(&words);
         let goal = plan.goal.goal();
-        let again = planned(&goal.words());
+        let again = planned(&goal.to_args());
         assert_eq!(goal, again.goal.goal(), "{line}");
-        let flags = goal.words();
+        let flags = goal.to_args();
         let flags = flags.iter().filter(|word| word.starts_with("--"));
         said.extend(flags.map(|word| word.split('=').next().unwrap().to_owned()));
     }

@@ -201,7 +201,7 @@ impl ManagedSystem for GanetiSystem<'_> {
         // What was recorded is not reached, and `settings` says so.
         let settings = system.settings()?;
         if let Some(live) = &live {
-            checks.extend(preflight::look(settings, system.looker()?.rapi(), live).await);
+            checks.extend(preflight::check(settings, system.read_only_backend()?.rapi(), live).await);
         }
         Ok(checks)
     }

@@ -67,7 +67,7 @@ async fn a_journal_that_is_older_than_the_world_is_a_strangers() {
     // A unit more, of which the backup knows nothing.
     so_far(&mut driver, &setting, 6).await;
     drop(driver);
-    lease.give_back(&backend).await.unwrap();
+    lease.release(&backend).await.unwrap();
 
     for file in ["journal.db-wal", "journal.db-shm"] {
         std::fs::remove_file(setting.folder.path().join(file)).ok();
@@ -177,7 +177,7 @@ async fn a_backup_that_lacks_only_the_last_thing_is_noticed() {
     };
     assert_eq!(left[0].1.code, Code::UnitDown, "{left:?}");
     drop(driver);
-    lease.give_back(&backend).await.unwrap();
+    lease.release(&backend).await.unwrap();
     let store = StoreLocation::File(setting.journal()).open().await.unwrap();
     let journal = store.journal(&RunId::new("r1").unwrap()).await.unwrap();
     let behind = |entry: &Entry| entry.event == stagger_core::run::Event::JournalBehind;
@@ -255,7 +255,7 @@ async fn a_journal_that_has_all_that_the_world_was_told_is_nobody_elses() {
     let (mut driver, lease) = setting.start(&backend, "r1", "2").await.unwrap();
     so_far(&mut driver, &setting, 3).await;
     drop(driver);
-    lease.give_back(&backend).await.unwrap();
+    lease.release(&backend).await.unwrap();
     setting.calls();
     to_the_end(setting.resume(&backend, "r1").await.unwrap(), &backend).await;
     assert_eq!(setting.notices.0.lock().unwrap().clone(), []);

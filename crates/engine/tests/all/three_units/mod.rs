@@ -290,7 +290,7 @@ pub(crate) async fn to_the_end((mut driver, lease): (Driver, Lease), backend: &A
     let end = drive(&mut driver, &mut NoSignals).await.unwrap();
     assert_eq!(end, Stopped::Over(Ending::Done));
     drop(driver);
-    lease.give_back(backend).await.unwrap();
+    lease.release(backend).await.unwrap();
 }
 
 /// So far that so many calls were made.
