@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use stagger_engine::preflight::{Check, CheckOutcome};
 use stagger_ganeti::config::GanetiHooks;
-use stagger_ganeti::preflight::look;
+use stagger_ganeti::preflight::check;
 
 use crate::common::setup;
 use crate::double::World;
@@ -35,7 +35,7 @@ async fn each_node_is_reached_as_the_commands_of_a_run_reach_it() {
     };
     let rapi = setup.rapi();
     let facts = rapi.facts().await.unwrap();
-    let checks = look(&setup.settings, &rapi, &facts).await;
+    let checks = check(&setup.settings, &rapi, &facts).await;
     let of = |node: &str| -> Vec<&Check> { checks.iter().filter(|check| check.subject == node).collect() };
     for node in ["n1", "n3"] {
         let missing = "[cluster.visits.hooks] enter: there is no program no-such-program";
