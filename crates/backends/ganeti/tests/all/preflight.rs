@@ -38,7 +38,7 @@ async fn each_node_is_reached_as_the_commands_of_a_run_reach_it() {
     let checks = check(&setup.settings, &rapi, &facts).await;
     let of = |node: &str| -> Vec<&Check> { checks.iter().filter(|check| check.subject == node).collect() };
     for node in ["n1", "n3"] {
-        let missing = "[cluster.visits.hooks] enter: there is no program no-such-program";
+        let missing = "[cluster.visits] hooks.enter: there is no program no-such-program";
         assert_eq!(of(node), [&Check::failed(node, missing)]);
     }
     let [silent] = of("n2")[..] else {
