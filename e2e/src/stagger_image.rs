@@ -381,11 +381,13 @@ mod tests {
     fn compiled_in(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
+            let name = path.file_name().unwrap_or_default();
             if path.is_dir() {
-                compiled_in(&path, found)?;
+                if name != "tests" {
+                    compiled_in(&path, found)?;
+                }
                 continue;
             }
-            let name = path.file_name().unwrap_or_default();
             if path.extension().is_none_or(|found| found != "rs") || name == "tests.rs" {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The parts of the OpenAPI description that are not read from the code: path parameters, headers, and the
+//! The parts of the `OpenAPI` description that are not read from the code: path parameters, headers, and the
 //! format of names.
 
 use aide::openapi::OpenApi;

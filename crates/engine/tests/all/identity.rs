@@ -1,7 +1,5 @@
 //! One cluster, whatever it is called, and who is at work on it.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
-
 use std::time::Duration;
 
 use jiff::Timestamp;
