@@ -17,7 +17,9 @@ while :; do
     cat /proc/sys/kernel/random/uuid >"$own/boot-id"
     ip link set eth0 up
     status=0
-    unshare --mount --propagation private --pid --fork --uts --ipc sh "${0%/*}/boot.sh" "$own" "$lower" "$cgroup" \
+    # Its clocks begin with it, so that it tells since when it is up.
+    up=$(cut -d. -f1 /proc/uptime)
+    unshare --time --boottime "-$up" --monotonic "-$up" --mount --propagation private --pid --fork --uts --ipc sh "${0%/*}/boot.sh" "$own" "$lower" "$cgroup" \
         </dev/null >>"$own/console" 2>&1 || status=$?
     rm -f "$own/pid"
     ip link set eth0 down

@@ -1,6 +1,7 @@
 #!/bin/sh
-# network.sh NAME...: a bridge, and a host behind a port of it for each name: h1 has 10.88.0.11
+# network.sh NAME...: a bridge, and a network namespace on it for each name. The first has 10.88.0.11.
 set -eu
+# Names of namespaces are files there, and these are nobody else's.
 mkdir -p /run/netns
 mount -t tmpfs tmpfs /run/netns
 ip link add hosts type bridge
