@@ -11,18 +11,34 @@ export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 record=/var/lib/stagger/software/$version
 mkdir -p "$record/kept"
 apt() { apt-get -q -y -o DPkg::Lock::Timeout=120 "$@"; }
+fail() { echo "$*" >&2; exit 1; }
+# What matters of what apt said.
+complain() {
+    grep -E '^(E|W): | : (Pre-?)?(Depends|Breaks|Conflicts): ' "$1" >&2 || tail -n 5 "$1" >&2
+    exit 1
+}
 
-apt update >"$record/update.log" 2>&1 || { tail -n 5 "$record/update.log" >&2; exit 1; }
+# It succeeds also where a source does not answer: whether that matters is seen below.
+apt update >"$record/update.log" 2>&1 || complain "$record/update.log"
 ceph=$(dpkg-query -W -f '${source:Package} ${db:Status-Status} ${binary:Package} ${Version}\n' |
     awk '$1 == "ceph" && $2 != "config-files" && $2 != "not-installed" { print $3, $4 }')
-[ -n "$ceph" ] || { echo "no package of Ceph is installed here" >&2; exit 1; }
-wanted=$(echo "$ceph" | awk -v version="$version" '{ print $1 "=" version }')
-if ! echo "$ceph" | grep -q " $version\$"; then
-    # shellcheck disable=SC2086 # words
-    if ! apt -s install --only-upgrade --no-remove $wanted >"$record/simulated" 2>&1; then
-        grep -v '^\(Inst\|Conf\) ' "$record/simulated" >&2
-        exit 1
+[ -n "$ceph" ] || fail "no package of Ceph is installed here"
+names=$(echo "$ceph" | cut -d' ' -f1)
+held=$(echo "$names" | sed 's/:.*//' | grep -xF "$(apt-mark showhold | sed 's/:.*//; s/^$/-/')" || true)
+[ -z "$held" ] || fail "held, see apt-mark(8):" $held
+# shellcheck disable=SC2086 # words
+apt-cache madison $names | sed 's/^ *//; s/ *| */ /g' >"$record/sources"
+for name in $names; do
+    if ! grep -qF "${name%:*} $version " "$record/sources"; then
+        grep -E '^(E|W): ' "$record/update.log" >&2 || true
+        fail "no source has ${name%:*} $version; there are:" \
+            $(awk -v name="${name%:*}" '$1 == name { print $2 }' "$record/sources")
     fi
+done
+wanted=$(echo "$names" | sed "s/\$/=$version/")
+if ! echo "$ceph" | grep -qF " $version"; then
+    # shellcheck disable=SC2086 # words
+    apt -s install --only-upgrade --no-remove $wanted >"$record/simulated" 2>&1 || complain "$record/simulated"
     # Inst NAME [OLD] (NEW ...: a package that was not there has no OLD.
     awk '$1 == "Inst" {
         old = $3 ~ /^\[/ ? substr($3, 2, length($3) - 2) : "-"
@@ -31,19 +47,18 @@ if ! echo "$ceph" | grep -q " $version\$"; then
     }' "$record/simulated" >"$record/changes.new"
     mv "$record/changes.new" "$record/changes"
 fi
-# shellcheck disable=SC2086
-apt install --only-upgrade --no-remove --download-only $wanted >"$record/download.log" 2>&1 || {
-    tail -n 5 "$record/download.log" >&2
-    exit 1
-}
+# Exactly what install.sh asks for.
+# shellcheck disable=SC2046
+apt install --no-remove --download-only $(awk '{ print $1 "=" $3 }' "$record/changes") >"$record/download.log" 2>&1 ||
+    complain "$record/download.log"
 
 cd "$record/kept"
 while read -r name old _; do
-    if [ "$old" = - ] || ls "${name%:*}_$(echo "$old" | sed 's/:/%3a/g')_"*.deb >/dev/null 2>&1; then continue; fi
+    file="${name%:*}_$(echo "$old" | sed 's/:/%3a/g')"
+    if [ "$old" = - ] || ls "${file}_"*.deb >/dev/null 2>&1; then continue; fi
     if ! apt-get -q -o APT::Sandbox::User=root download "$name=$old" >"$record/keep.log" 2>&1; then
-        file=$(ls "/var/cache/apt/archives/${name%:*}_$(echo "$old" | sed 's/:/%3a/g')_"*.deb 2>/dev/null || true)
-        [ -n "$file" ] || { echo "a rollback needs $name $old, which no source has: $(tail -n 1 "$record/keep.log")" >&2; exit 1; }
-        ln -f "$file" . 2>/dev/null || cp "$file" .
+        cp "/var/cache/apt/archives/${file}_"*.deb . 2>/dev/null ||
+            fail "a rollback needs $name $old, which no source has: $(tail -n 1 "$record/keep.log")"
     fi
 done <"$record/changes"
 for file in *.deb; do
