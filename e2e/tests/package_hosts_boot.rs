@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use stagger_e2e::case::Phases;
 use stagger_e2e::command::{output, say};
 use stagger_e2e::package_hosts::host::Host;
-use stagger_e2e::package_hosts::{Cluster, HostsSpec, debian, root};
+use stagger_e2e::package_hosts::root::Repository;
+use stagger_e2e::package_hosts::{Cluster, HostsSpec, debian};
 
 /// On a busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -33,8 +34,8 @@ fn software_of_hosts_goes_forward_and_back() -> Result<()> {
 }
 
 fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
-    let old = cluster.root().version(root::BEGUN)?;
-    let new = cluster.root().version(root::NEXT)?;
+    let old = cluster.root().version(Repository::Begun)?;
+    let new = cluster.root().version(Repository::Next)?;
     everyone_gets_in(cluster)?;
     one_package_is_not_to_be_had(cluster, &new)?;
     phases.lap("looked around");
@@ -67,7 +68,7 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     for _ in 0..4 {
         debian::restart(host, &units)?;
     }
-    on_version(cluster, &[4, 5], &root_version(&new))?;
+    on_version(cluster, &[4, 5], &ceph_version(&new))?;
     cluster.wait_clean(LIMIT)?;
     phases.lap("daemons restarted");
 
@@ -83,7 +84,7 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
         ))?;
     }
     // The sources of the site may have nothing of the old release any more.
-    host.run("rm /etc/apt/sources.list")?;
+    host.run("rm /etc/apt/sources.list /etc/apt/sources.list.d/*")?;
     debian::rollback(host, &new)?;
     consistent(host, &old, ours.len())?;
     debian::rollback(host, &new)?;
@@ -92,10 +93,11 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
         host,
         &["ceph-mon@h3.service", "ceph-osd@4.service", "ceph-osd@5.service"],
     )?;
-    on_version(cluster, &[4, 5], &root_version(&old))?;
+    on_version(cluster, &[4, 5], &ceph_version(&old))?;
     cluster.wait_clean(LIMIT)?;
-    let health = cluster.rados().mon("health")?;
-    ensure!(health["status"] == "HEALTH_OK", "{health}");
+    cluster.wait_for("HEALTH_OK", LIMIT, |rados| {
+        Ok(rados.mon("health")?["status"] == "HEALTH_OK")
+    })?;
     phases.lap("daemons restarted on it");
     Ok(())
 }
@@ -121,13 +123,19 @@ fn everyone_gets_in(cluster: &Cluster) -> Result<()> {
 /// What `ceph-mon` of another release does to a host: all or nothing.
 fn one_package_is_not_to_be_had(cluster: &Cluster, new: &str) -> Result<()> {
     for host in cluster.hosts() {
+        host.add_source(Repository::Next)?;
         host.run("apt-get -qq update")?;
     }
     let host = cluster.host(2)?;
     let line = format!("apt-get -s install --only-upgrade ceph-mon={new} 2>&1");
     let said = host.run(&line)?;
-    ensure!(said.contains("Inst ceph-osd ["), "only monitors are upgraded: {said}");
-    host.run("printf 'Package: *\\nPin: release n=forky\\nPin-Priority: 100\\n' >/etc/apt/preferences.d/pin")?;
+    ensure!(
+        said.contains("Inst ceph-osd ["),
+        "only monitors are upgraded: {said}"
+    );
+    host.run(
+        "printf 'Package: *\\nPin: release n=forky\\nPin-Priority: 100\\n' >/etc/apt/preferences.d/pin",
+    )?;
     let said = output(&mut host.ssh(&line))?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     ensure!(
@@ -185,20 +193,20 @@ fn on_version(cluster: &mut Cluster, osds: &[u64], version: &str) -> Result<()> 
     let begun = Instant::now();
     loop {
         let told = cluster.osd_versions()?;
-        let there = |osd: &u64| {
-            told.iter()
-                .any(|(id, found)| id == osd && found == version)
-        };
+        let there = |osd: &u64| told.iter().any(|(id, found)| id == osd && found == version);
         if osds.iter().all(there) {
             return Ok(());
         }
-        ensure!(begun.elapsed() < LIMIT, "not {version} on all of {osds:?}: {told:?}");
+        ensure!(
+            begun.elapsed() < LIMIT,
+            "not {version} on all of {osds:?}: {told:?}"
+        );
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
 /// Ceph's own version of a version of its packages.
-fn root_version(package: &str) -> String {
+fn ceph_version(package: &str) -> String {
     package.split(['+', '-']).next().unwrap_or(package).to_owned()
 }
 

@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{System, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -28,6 +28,8 @@ const FILES: [&str; 24] = [
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
+    // Builds the root of its hosts by itself.
+    "package_hosts_boot",
     "ganeti_boot",
     "ganeti_long",
     "ganeti_differential",
@@ -119,6 +121,7 @@ fn runs_on(file: &str) -> &'static [System] {
         "ironic_boot" | "ironic_hand" | "ironic_long" => &[System::Ironic],
         "node_agent" | "go_is_fetched" | "rook_long" | "rook_beside" | "kube_commands" | "helm_chart"
         | "kubectl_plugin" => &[System::Ceph, System::Kubernetes],
+        "package_hosts_boot" => &[],
         file if postgres::FILES.contains(&file) => &[System::Ironic],
         _ => &[],
     }

@@ -123,7 +123,10 @@ impl Boot<'_> {
         run(map.arg(self.dir().join("monmap")))?;
         let mons: Vec<String> = mons.iter().map(|(host, _)| network::address(*host)).collect();
         let conf = ceph_conf::text(fsid.trim(), &mons);
-        let own = format!("{conf}[client.admin]\nkeyring = {}/$name\n", keys.display());
+        let own = format!(
+            "{conf}[client.admin]\nkeyring = {}/$name\nadmin_socket =\nlog_file =\n",
+            keys.display()
+        );
         put(&self.dir().join("ceph.conf"), &own)?;
         put(&self.dir().join("connection.py"), rados::PROGRAM)?;
 

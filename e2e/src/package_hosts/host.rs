@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::network;
+use super::root::Repository;
 use crate::command::{last_lines, run, shown};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
@@ -141,7 +142,7 @@ impl Host {
         ] {
             command.args(["-o", option]);
         }
-        command.arg(format!("{user}@{}", self.name)).args(["--", line]);
+        command.arg(format!("{user}@{}", self.address)).args(["--", line]);
         command
     }
 
@@ -187,6 +188,16 @@ impl Host {
             last_lines(&said, 30)
         );
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    /// Gives apt one more source.
+    ///
+    /// # Errors
+    /// The host does not answer.
+    pub fn add_source(&self, repository: Repository) -> Result<()> {
+        let (suite, source) = (repository.suite(), repository.source());
+        self.run(&format!("echo '{source}' >/etc/apt/sources.list.d/{suite}.list"))
+            .map(drop)
     }
 
     /// The id of the boot that it is in.

@@ -14,9 +14,42 @@ use crate::roots::build::{Builder, Recipe, digest, find_or_build, mirror, newest
 use crate::roots::{BCRYPT, Release};
 
 /// The release that the hosts begin with.
-pub const BEGUN: Release = Release::Reef;
+pub(super) const BEGUN: Release = Release::Reef;
 /// The one that they can be given.
-pub const NEXT: Release = Release::Tentacle;
+const NEXT: Release = Release::Tentacle;
+
+/// A repository that the hosts can have as a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repository {
+    /// What the hosts begin with, and everything else that is on them.
+    Begun,
+    /// The same release of Ceph with a higher version of its packages.
+    Patched,
+    /// The next release, with what it needs of the next Debian.
+    Next,
+}
+
+impl Repository {
+    const ALL: [Self; 3] = [Self::Begun, Self::Patched, Self::Next];
+
+    /// What apt knows it by.
+    pub fn suite(self) -> &'static str {
+        match self {
+            Self::Begun => BEGUN.suite(),
+            Self::Patched => "patched",
+            Self::Next => NEXT.suite(),
+        }
+    }
+
+    /// The line of `sources.list` that names it.
+    pub fn source(self) -> String {
+        format!("deb [trusted=yes] http://{SERVER}/{} ./", self.suite())
+    }
+
+    fn folder(self, root: &Path) -> PathBuf {
+        root.join(PACKAGES_DIR.trim_start_matches('/')).join(self.suite())
+    }
+}
 
 /// Where the packages are in the root: a folder for each suite.
 pub(super) const PACKAGES_DIR: &str = "/srv/packages";
@@ -65,6 +98,8 @@ const MASKED: [&str; 17] = [
 
 /// The index of a folder of packages.
 const INDEX: &str = include_str!("index.sh");
+/// Makes packages with a higher version.
+const PATCHED: &str = include_str!("patched.sh");
 
 /// The manager finds its stand-in for `bcrypt` first; see the roots of Ceph.
 const MGR: &str = "[Service]\nEnvironment=PYTHONPATH=/opt/stagger\n";
@@ -93,7 +128,17 @@ impl Root {
     pub fn ensure() -> Result<Self> {
         let base = cache::dir()?.join("host-roots");
         fs::create_dir_all(&base).with_context(|| format!("making {}", base.display()))?;
-        let words = [BEGUN.suite(), NEXT.suite(), INDEX, MGR, SSHD, SUDO, APT, BCRYPT];
+        let words = [
+            BEGUN.suite(),
+            NEXT.suite(),
+            INDEX,
+            PATCHED,
+            MGR,
+            SSHD,
+            SUDO,
+            APT,
+            BCRYPT,
+        ];
         let all = words.into_iter().chain(CEPH).chain(HOST).chain(MASKED);
         let asked = digest(all)?;
         let packages: Vec<&str> = HOST.into_iter().chain(CEPH).collect();
@@ -114,14 +159,13 @@ impl Root {
         Ok(Self { path })
     }
 
-    /// Debian's version of Ceph's packages of a release that is served.
+    /// The version of Ceph's packages in a repository.
     ///
     /// # Errors
-    /// That release is not.
-    pub fn version(&self, release: Release) -> Result<String> {
-        let index = packages_of(&self.path, release).join("Packages");
-        let text = fs::read_to_string(&index)
-            .with_context(|| format!("no packages of Ceph {release} are served"))?;
+    /// It has none.
+    pub fn version(&self, repository: Repository) -> Result<String> {
+        let index = repository.folder(&self.path).join("Packages");
+        let text = fs::read_to_string(&index).with_context(|| format!("reading {}", index.display()))?;
         let entry = text
             .split("\n\n")
             .find(|entry| entry.lines().any(|line| line == "Package: ceph-osd"));
@@ -131,34 +175,26 @@ impl Root {
     }
 }
 
-/// The line of `sources.list` that names the packages of a release.
-pub(super) fn source(release: Release) -> String {
-    format!("deb [trusted=yes] http://{SERVER}/{} ./\n", release.suite())
-}
-
-fn packages_of(root: &Path, release: Release) -> PathBuf {
-    root.join(PACKAGES_DIR.trim_start_matches('/'))
-        .join(release.suite())
-}
-
 /// Keeps the packages, and makes a host of what was installed from them.
 fn finish(builder: &Builder<'_>) -> Result<()> {
-    for release in [BEGUN, NEXT] {
-        let folder = packages_of(builder.root, release);
+    for repository in Repository::ALL {
+        let folder = repository.folder(builder.root);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     }
     let installed = run(builder
         .inside("dpkg-query")
         .args(["-W", "-f", "${binary:Package}=${Version}\n"]))?;
+    let begun = Repository::Begun;
     let mut download = in_folder(
         builder,
-        BEGUN,
+        begun,
         "apt-get -q -o APT::Sandbox::User=root download \"$@\"",
     );
     builder.step(download.args(installed.lines()))?;
+    builder.step(in_folder(builder, Repository::Patched, PATCHED).arg(format!("../{}", begun.suite())))?;
     next_packages(builder)?;
-    for release in [BEGUN, NEXT] {
-        builder.step(in_folder(builder, release, INDEX).arg(release.suite()))?;
+    for repository in Repository::ALL {
+        builder.step(in_folder(builder, repository, INDEX).arg(repository.suite()))?;
     }
 
     builder.step(builder.inside("systemctl").arg("mask").args(MASKED))?;
@@ -171,7 +207,7 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
     builder.write("etc/ssh/sshd_config.d/stagger.conf", SSHD)?;
     builder.write("etc/systemd/system/ceph-mgr@.service.d/bcrypt.conf", MGR)?;
     builder.write("opt/stagger/bcrypt.py", BCRYPT)?;
-    builder.write("etc/apt/sources.list", &source(BEGUN))?;
+    builder.write("etc/apt/sources.list", &format!("{}\n", begun.source()))?;
     builder.write("etc/apt/apt.conf.d/90machine", APT)?;
     // Each host has a key of its own. And on a host, services start.
     builder.step(builder.inside("sh").args(["-c", "rm /etc/ssh/ssh_host_*"]))?;
@@ -199,7 +235,7 @@ fn next_packages(builder: &Builder<'_>) -> Result<()> {
     let mut download = builder.inside("apt-get");
     download.args(options).args(["install", "--download-only"]);
     builder.step(download.args(["--no-install-recommends", "-t", suite]).args(CEPH))?;
-    let folder = packages_of(builder.root, NEXT);
+    let folder = Repository::Next.folder(builder.root);
     let archives = builder.root.join("var/cache/apt/archives");
     let mut found = 0;
     for entry in fs::read_dir(&archives).with_context(|| format!("reading {}", archives.display()))? {
@@ -216,10 +252,10 @@ fn next_packages(builder: &Builder<'_>) -> Result<()> {
     fs::remove_file(builder.root.join(source)).context("removing the source of the next release")
 }
 
-/// A shell's words in the folder of packages of a release; its arguments are still to come.
-fn in_folder(builder: &Builder<'_>, release: Release, words: &str) -> Command {
+/// A shell's words in the folder of a repository; its arguments are still to come.
+fn in_folder(builder: &Builder<'_>, repository: Repository, words: &str) -> Command {
     let mut command = builder.inside("sh");
-    let words = format!("cd {PACKAGES_DIR}/{} && {words}", release.suite());
+    let words = format!("cd {PACKAGES_DIR}/{} && {words}", repository.suite());
     command.args(["-c", &words, "packages"]);
     command
 }
