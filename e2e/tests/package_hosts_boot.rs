@@ -108,11 +108,11 @@ fn everyone_gets_in(cluster: &Cluster) -> Result<()> {
         ensure!(host.run("hostname")?.trim() == host.name());
         let state = host.run("systemctl is-system-running")?;
         ensure!(state.trim() == "running", "{} is {state}", host.name());
-        let id = output(&mut host.ssh_as("operator", "sudo -n id -u"))?;
+        let id = output(&mut host.ssh_as("admin", "sudo -n id -u"))?;
         ensure!(String::from_utf8_lossy(&id.stdout).trim() == "0", "{id:?}");
     }
     let first = cluster.host(1)?;
-    let known = first.run("ssh-keyscan -t ed25519 h2 2>/dev/null | cut -d' ' -f3")?;
+    let known = first.run("ssh-keyscan -t ed25519 h2 2>/dev/null | grep -v '^#' | cut -d' ' -f3")?;
     let key = cluster
         .host(2)?
         .run("cut -d' ' -f2 /etc/ssh/ssh_host_ed25519_key.pub")?;

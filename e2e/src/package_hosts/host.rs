@@ -128,7 +128,7 @@ impl Host {
         self.ssh_as("root", line)
     }
 
-    /// The same as another user. There is `operator`, who has sudo.
+    /// The same as another user. There is `admin`, who has sudo.
     pub fn ssh_as(&self, user: &str, line: &str) -> Command {
         let mut command = self.on_sandbox("chroot");
         command.arg(&self.root).args(["ssh", "-F", "none", "-i"]);

@@ -104,11 +104,11 @@ const PATCHED: &str = include_str!("patched.sh");
 /// The manager finds its stand-in for `bcrypt` first; see the roots of Ceph.
 const MGR: &str = "[Service]\nEnvironment=PYTHONPATH=/opt/stagger\n";
 
-/// One key lets root and the operator in; the host has one key itself, made with it.
+/// One key lets root and `admin` in; the host has one key itself, made with it.
 const SSHD: &str = "AuthorizedKeysFile /etc/ssh/authorized_keys\nHostKey /etc/ssh/ssh_host_ed25519_key\n";
 
 /// A user who is not root and may become it.
-const SUDO: &str = "operator ALL=(ALL) NOPASSWD: ALL\n";
+const SUDO: &str = "admin ALL=(ALL) NOPASSWD: ALL\n";
 
 /// Only what is needed: a host here is small.
 const APT: &str = "APT::Install-Recommends \"false\";\n";
@@ -201,9 +201,9 @@ fn finish(builder: &Builder<'_>) -> Result<()> {
     builder.step(
         builder
             .inside("useradd")
-            .args(["--create-home", "--shell", "/bin/sh", "operator"]),
+            .args(["--create-home", "--shell", "/bin/sh", "admin"]),
     )?;
-    builder.write("etc/sudoers.d/operator", SUDO)?;
+    builder.write("etc/sudoers.d/admin", SUDO)?;
     builder.write("etc/ssh/sshd_config.d/stagger.conf", SSHD)?;
     builder.write("etc/systemd/system/ceph-mgr@.service.d/bcrypt.conf", MGR)?;
     builder.write("opt/stagger/bcrypt.py", BCRYPT)?;
