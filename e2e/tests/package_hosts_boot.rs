@@ -274,11 +274,12 @@ fn reboot(cluster: &mut Cluster) -> Result<()> {
 /// Folder and control groups are gone.
 fn nothing_left(dir: &Path) -> Result<()> {
     ensure!(!dir.exists(), "{} is left", dir.display());
-    let name = dir.file_name().context("a folder without a name")?;
+    let name = dir.file_name().and_then(|name| name.to_str());
+    let name = format!("stagger-{}", name.context("a folder without a name")?);
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
     for mount in mounts.lines().filter(|line| line.contains(" cgroup2 ")) {
         let place = mount.split(' ').nth(1).unwrap_or_default();
-        let group = Path::new(place).join("stagger-hosts").join(name);
+        let group = Path::new(place).join(&name);
         ensure!(!group.exists(), "{} is left", group.display());
     }
     ensure!(

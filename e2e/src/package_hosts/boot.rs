@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
 use super::cgroups::Cgroups;
-use super::host::Host;
+use super::host::{Host, SSH_CONFIG, ssh_config};
 use super::root::{BEGUN, Root};
 use super::{Cluster, HostsSpec, ceph_conf, network};
 use crate::ceph::{Daemon, Kind, each, is_clean, write_keys};
 use crate::command::run;
-use crate::files::put;
+use crate::files::{put, script};
 use crate::folder::Folder;
 use crate::machine::Needed;
 use crate::rados::{self, Rados, Request, Target};
@@ -78,6 +78,12 @@ impl Boot<'_> {
         let mut keygen = self.in_root("ssh-keygen");
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
         run(keygen.arg(self.dir().join("key")))?;
+        put(&self.dir().join(SSH_CONFIG), &ssh_config(self.dir(), names))?;
+        let ssh = format!("ssh -F '{}'", self.dir().join(SSH_CONFIG).display());
+        let ssh = self
+            .sandbox
+            .entrance(&self.root.path, "A command on a host: ssh h1 COMMAND", &ssh)?;
+        script(&self.dir().join("ssh"), &ssh)?;
         for index in 0..names.len() {
             self.hosts
                 .push(Host::make(self.sandbox, &self.root.path, names, index)?);

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Below the root of the tree, one for each cluster and in it one for each host.
-const TOP: &str = "stagger-hosts";
+/// Below the root of the tree each cluster has one, named after its folder, and in it one for each host.
+const PREFIX: &str = "stagger-";
 
 /// The groups of one cluster. Dropping them removes them.
 #[derive(Debug)]
@@ -22,16 +22,22 @@ impl Cgroups {
     /// Makes them for hosts of these names, after those were removed that a killed process left. `cluster` is the cluster's
     /// folder.
     pub(super) fn make(cluster: &Path, hosts: &[String]) -> Result<Self> {
-        let top = tree()?.join(TOP);
-        let name = cluster.file_name().context("the cluster folder has no name")?;
-        for left in fs::read_dir(&top).into_iter().flatten().flatten() {
-            let folder = cluster.with_file_name(left.file_name());
+        let tree = tree()?;
+        for left in fs::read_dir(&tree).into_iter().flatten().flatten() {
+            let name = left.file_name();
+            let of = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
             // A cluster's folder goes after its processes.
-            if !folder.exists() {
+            if of.is_some_and(|folder| {
+                folder.starts_with("hosts-") && !cluster.with_file_name(folder).exists()
+            }) {
                 remove(&left.path());
             }
         }
-        let path = top.join(name);
+        let name = cluster.file_name().and_then(|name| name.to_str());
+        let path = tree.join(format!(
+            "{PREFIX}{}",
+            name.context("the cluster folder has no name")?
+        ));
         for host in hosts {
             let group = path.join(host);
             fs::create_dir_all(&group).with_context(|| format!("making {}", group.display()))?;

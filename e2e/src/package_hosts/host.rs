@@ -19,6 +19,23 @@ use crate::sandbox::Sandbox;
 const HOST: &str = include_str!("host.sh");
 const BOOT: &str = include_str!("boot.sh");
 
+/// What ssh needs to reach all hosts by their names, in the cluster's folder.
+pub(super) const SSH_CONFIG: &str = "ssh_config";
+
+/// The text of that file for a cluster in `dir`.
+pub(super) fn ssh_config(dir: &Path, names: &[String]) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        text += &format!("Host {name}\n    HostName {}\n", network::address(index));
+    }
+    text += &format!(
+        "Host *\n    User root\n    IdentityFile {dir}/key\n    UserKnownHostsFile {dir}/known_hosts\n    \
+         GlobalKnownHostsFile none\n    StrictHostKeyChecking yes\n    BatchMode yes\n    ConnectTimeout 5\n",
+        dir = dir.display()
+    );
+    text
+}
+
 /// A host that may be on or off.
 #[derive(Debug)]
 pub struct Host {
@@ -131,18 +148,9 @@ impl Host {
     /// The same as another user. There is `admin`, who has sudo.
     pub fn ssh_as(&self, user: &str, line: &str) -> Command {
         let mut command = self.on_sandbox("chroot");
-        command.arg(&self.root).args(["ssh", "-F", "none", "-i"]);
-        command.arg(self.cluster().join("key")).arg("-o");
-        command.arg(format!("UserKnownHostsFile={}", self.known_hosts().display()));
-        for option in [
-            "GlobalKnownHostsFile=none",
-            "StrictHostKeyChecking=yes",
-            "BatchMode=yes",
-            "ConnectTimeout=5",
-        ] {
-            command.args(["-o", option]);
-        }
-        command.arg(format!("{user}@{}", self.address)).args(["--", line]);
+        command.arg(&self.root).args(["ssh", "-F"]);
+        command.arg(self.cluster().join(SSH_CONFIG));
+        command.arg(format!("{user}@{}", self.name)).args(["--", line]);
         command
     }
 
