@@ -121,7 +121,6 @@ fn runs_on(file: &str) -> &'static [System] {
         "ironic_boot" | "ironic_hand" | "ironic_long" => &[System::Ironic],
         "node_agent" | "go_is_fetched" | "rook_long" | "rook_beside" | "kube_commands" | "helm_chart"
         | "kubectl_plugin" => &[System::Ceph, System::Kubernetes],
-        "package_hosts_boot" => &[],
         file if postgres::FILES.contains(&file) => &[System::Ironic],
         _ => &[],
     }
