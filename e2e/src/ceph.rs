@@ -30,8 +30,9 @@ use crate::rados::Rados;
 use crate::roots::{Release, Root};
 use crate::sandbox::Sandbox;
 
-pub(crate) use auth::LOAD_CLIENT;
-pub(crate) use conf::rgw_address;
+pub(crate) use auth::{LOAD_CLIENT, write_keys};
+pub(crate) use boot::each;
+pub(crate) use conf::{quick, rgw_address};
 pub use spec::{CephSpec, Daemon, Kind};
 
 /// The S3 user that each cluster with gateways has: access key and secret.

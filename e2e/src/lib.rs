@@ -29,6 +29,7 @@ pub mod loop_devices;
 mod machine;
 pub mod node;
 pub mod oracle;
+pub mod package_hosts;
 pub mod rados;
 pub mod rook;
 pub mod rook_cluster;

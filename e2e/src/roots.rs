@@ -142,7 +142,7 @@ const PACKAGES: [&str; 9] = [
 
 /// From Debian 13 on `python3-bcrypt` refuses to be loaded in a sub-interpreter, so every module of the
 /// mgr fails. Nothing in a test needs it: the mgr finds this one first (see `daemonctl`).
-const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
+pub(crate) const BCRYPT: &str = "def gensalt(*_args, **_kwargs):\n    return b''\n\n\
     def hashpw(*_args, **_kwargs):\n    return b''\n\n\
     def checkpw(*_args, **_kwargs):\n    return False\n";
 

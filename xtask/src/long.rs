@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{System, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 24] = [
+const FILES: [&str; 25] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -28,6 +28,8 @@ const FILES: [&str; 24] = [
     "ceph_boot",
     "ceph_daemonctl",
     "ceph_long",
+    // Builds the root of its hosts by itself.
+    "package_hosts_boot",
     "ganeti_boot",
     "ganeti_long",
     "ganeti_differential",

@@ -16,7 +16,11 @@ pub(crate) const LOAD_CLIENT: &str = "client.load";
 
 /// Writes `keyring/<name>` for everyone, and `keyring/mons` with all keys and what each may do.
 pub(super) fn write_keyrings(dir: &Path, spec: &CephSpec) -> Result<()> {
-    let folder = dir.join("keyring");
+    write_keys(&dir.join("keyring"), &spec.all_daemons())
+}
+
+/// Writes into `folder` a keyring for each of `daemons` and each client, and `mons` with all of them.
+pub(crate) fn write_keys(folder: &Path, daemons: &[Daemon]) -> Result<()> {
     let mut all = String::new();
     let mut add = |name: &str, caps: &[(&str, &str)]| -> Result<()> {
         let own = format!("[{name}]\n\tkey = {}\n", key()?);
@@ -42,8 +46,8 @@ pub(super) fn write_keyrings(dir: &Path, spec: &CephSpec) -> Result<()> {
         LOAD_CLIENT,
         &[("mon", "allow r"), ("osd", "allow rwx"), ("mds", "allow rw")],
     )?;
-    for daemon in spec.all_daemons() {
-        if let Some(caps) = caps(&daemon) {
+    for daemon in daemons {
+        if let Some(caps) = caps(daemon) {
             add(&daemon.ceph_name(), caps)?;
         }
     }

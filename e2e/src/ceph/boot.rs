@@ -294,7 +294,7 @@ impl Boot<'_> {
 }
 
 /// Does something for each item, for several at a time; the first failure is given back.
-fn each<T: Send>(items: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
+pub(crate) fn each<T: Send>(items: Vec<T>, work: impl Fn(T) -> Result<()> + Sync) -> Result<()> {
     let width = WIDTH.min(items.len());
     let queue = Mutex::new(VecDeque::from(items));
     let next = || queue.lock().ok().and_then(|mut queue| queue.pop_front());

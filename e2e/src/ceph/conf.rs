@@ -40,8 +40,8 @@ pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
         .replace("{dir}", &dir.display().to_string())
         .replace("{fsid}", fsid)
         .replace("{mon_host}", &hosts)
-        .replace("{modules}", MGR_MODULES_OFF)
         .replace("{load}", LOAD_CLIENT);
+    conf = quick(&conf);
     for osd in 0..spec.osds {
         let location = spec.crush_location(osd);
         add(
@@ -62,6 +62,15 @@ pub(super) fn text(dir: &Path, fsid: &str, spec: &CephSpec) -> String {
         );
     }
     conf
+}
+
+/// Puts the settings of every cluster here, which are to be quick and small, where a text has their names.
+pub(crate) fn quick(text: &str) -> String {
+    text.replace("{quick_global}", QUICK_GLOBAL)
+        .replace("{quick_mon}", QUICK_MON)
+        .replace("{quick_mgr}", QUICK_MGR)
+        .replace("{quick_osd}", QUICK_OSD)
+        .replace("{modules}", MGR_MODULES_OFF)
 }
 
 fn add(conf: &mut String, words: std::fmt::Arguments<'_>) {
@@ -88,6 +97,22 @@ mgr_data = {dir}/mgr.$id
 osd_data = {dir}/osd.$id
 mds_data = {dir}/mds.$id
 crash_dir = {dir}/crash
+{quick_global}[mon]
+keyring = {dir}/mon.$id/keyring
+{quick_mon}[mgr]
+{quick_mgr}[osd]
+{quick_osd}[client.admin]
+# Many of them run at the same time, and nobody asks them anything.
+admin_socket =
+log_file =
+pid_file =
+[{load}]
+admin_socket =
+log_file =
+pid_file =
+";
+
+const QUICK_GLOBAL: &str = "\
 debug_none = 0/0
 ms_async_op_threads = 1
 # Clients prove who they are by the newer protocol; the older one only earns a warning.
@@ -112,14 +137,17 @@ osd_pool_default_pg_num = 1
 osd_pool_default_pgp_num = 1
 osd_pool_default_size = 3
 osd_pool_default_min_size = 2
-[mon]
-keyring = {dir}/mon.$id/keyring
-mon_rocksdb_options = write_buffer_size=1048576,compression=kNoCompression
-[mgr]
+";
+
+const QUICK_MON: &str = "mon_rocksdb_options = write_buffer_size=1048576,compression=kNoCompression\n";
+
+const QUICK_MGR: &str = "\
 mgr_tick_period = 1
 mgr_stats_period = 1
 mgr_disabled_modules = {modules}
-[osd]
+";
+
+const QUICK_OSD: &str = "\
 osd_objectstore = bluestore
 bluestore_block_size = 1073741824
 bluestore_block_create = true
@@ -142,13 +170,4 @@ osd_heartbeat_grace = 6
 osd_mon_heartbeat_interval = 5
 osd_max_backfills = 8
 osd_recovery_sleep = 0
-[client.admin]
-# Many of them run at the same time, and nobody asks them anything.
-admin_socket =
-log_file =
-pid_file =
-[{load}]
-admin_socket =
-log_file =
-pid_file =
 ";
