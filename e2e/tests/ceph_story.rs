@@ -189,8 +189,8 @@ fn was_out_of_the_quorum(cluster: &Cluster) -> Result<()> {
     let last = mons.last().context("there are monitors")?;
     let file = cluster.dir().join(format!("mon.{}/min_mon_release", last.id));
     let recorded = std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-    ensure!(recorded.trim() == "18", "{} says {recorded:?}", file.display());
-    std::fs::write(&file, "16\n").with_context(|| format!("write {}", file.display()))
+    ensure!(recorded.trim() == "reef", "{} says {recorded:?}", file.display());
+    std::fs::write(&file, "pacific\n").with_context(|| format!("write {}", file.display()))
 }
 
 /// Monitors alone: OSDs do not come before them, nothing else is touched, and the next run takes up the rest.
