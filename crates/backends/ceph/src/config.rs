@@ -9,6 +9,7 @@ use stagger_core::model::{ClusterName, Kind};
 use stagger_engine::hosts::Hosts;
 
 use crate::api::Access;
+use crate::profile::SoftwareProfile;
 use crate::target::Disturbance;
 
 /// How to reach a cluster and how software is changed on its hosts.
@@ -117,10 +118,13 @@ pub struct Software {
     pub logs: Option<String>,
 }
 
-/// The commands of all kinds: those of `all`, overridden by those of the kind itself.
+/// The commands of all kinds: those of the profile, overridden by those of `all`, and these by those of the kind itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftwareByKind {
+    /// What kind of hosts it is for.
+    #[serde(skip_serializing_if = "is_custom")]
+    pub profile: SoftwareProfile,
     /// For kinds that say nothing of their own.
     pub all: Software,
     /// Monitors.
@@ -146,18 +150,24 @@ impl SoftwareByKind {
             "rgw" => &self.rgw,
             _ => &self.all,
         };
-        let pick = |own: &Option<String>, all: &Option<String>| own.clone().or_else(|| all.clone());
-        let all = &self.all;
+        let pick = |own: &Option<String>, all: &Option<String>, usual: Option<String>| {
+            own.clone().or_else(|| all.clone()).or(usual)
+        };
+        let (all, usual) = (&self.all, self.profile.software(kind));
         Software {
-            upgrade: pick(&own.upgrade, &all.upgrade),
-            versions: pick(&own.versions, &all.versions),
-            restart: pick(&own.restart, &all.restart),
-            before_rollback: pick(&own.before_rollback, &all.before_rollback),
-            rollback: pick(&own.rollback, &all.rollback),
-            rebuild: pick(&own.rebuild, &all.rebuild),
-            logs: pick(&own.logs, &all.logs),
+            upgrade: pick(&own.upgrade, &all.upgrade, usual.upgrade),
+            versions: pick(&own.versions, &all.versions, usual.versions),
+            restart: pick(&own.restart, &all.restart, usual.restart),
+            before_rollback: pick(&own.before_rollback, &all.before_rollback, usual.before_rollback),
+            rollback: pick(&own.rollback, &all.rollback, usual.rollback),
+            rebuild: pick(&own.rebuild, &all.rebuild, usual.rebuild),
+            logs: pick(&own.logs, &all.logs, usual.logs),
         }
     }
+}
+
+fn is_custom(profile: &SoftwareProfile) -> bool {
+    *profile == SoftwareProfile::Custom
 }
 
 /// How hosts are rebooted: shell commands in which `{host}` is replaced. They run on the host, by `[hosts] shell`; where no

@@ -29,6 +29,7 @@ pub mod oracle;
 mod oracle_override;
 pub mod planner;
 pub mod preflight;
+pub mod profile;
 pub mod reboot;
 mod restart;
 pub mod risks;

@@ -48,6 +48,7 @@ fn commands(software: &Software) -> [(&'static str, Option<&String>); 7] {
 /// Every command of the configuration.
 pub fn templates(software: &SoftwareByKind) -> Vec<Template> {
     let SoftwareByKind {
+        profile: _,
         all,
         mon,
         mgr,
