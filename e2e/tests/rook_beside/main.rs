@@ -293,10 +293,10 @@ fn asked_before_anything_is_installed(cluster: &RookCluster, image: &str) -> Res
     );
     let versions = asked(&["versions"])?;
     ensure!(versions.contains("osd"), "{versions}");
-    // A manager that has just become active has no reports of some groups for a moment: that is unknown, and told so.
+    // Rook makes pools meanwhile, whose groups peer at first; and a manager that has just become active has no reports of some.
     let mut observed = asked(&["observe"])?;
     let begun = Instant::now();
-    while observed.contains("? pgs-clean") && begun.elapsed() < Duration::from_mins(1) {
+    while !observed.contains("+ pgs-clean") && begun.elapsed() < Duration::from_mins(1) {
         std::thread::sleep(Duration::from_secs(1));
         observed = asked(&["observe"])?;
     }

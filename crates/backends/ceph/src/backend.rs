@@ -253,6 +253,17 @@ impl CephBackend {
             .unwrap_or_default()
     }
 
+    /// Before the first monitor is given another release, each records the one that it runs: see [`mon_release`].
+    ///
+    /// # Errors
+    /// Ceph gives no answer, or the monitors come to no whole quorum.
+    pub async fn before_a_monitor(&self, unit: &UnitId, to: &Revision) -> Result<(), BackendError> {
+        if effects::kind_and_id(unit).0 != "mon" {
+            return Ok(());
+        }
+        mon_release::record(&*self.api, to, self.poll()).await.map(drop)
+    }
+
     /// Lays out on a host what its reboot needs.
     async fn prepare_host(&self, call: &Call, unit: &UnitId) -> Result<String, BackendError> {
         let CephSettings { hosts, reboot, .. } = &self.settings;
@@ -435,18 +446,15 @@ impl Executor for CephBackend {
             )),
             Action::Visit {
                 unit,
-                phase: Phase::Enter,
-                revision,
-                ..
-            } if effects::kind_and_id(unit).0 == "mon" => {
-                mon_release::record(&*self.api, call, revision, self.poll()).await
-            }
-            Action::Visit {
-                unit,
                 phase,
                 revision,
                 ..
-            } => hosts.change(call, unit, *phase, revision).await,
+            } => {
+                if *phase == Phase::Prepare {
+                    self.before_a_monitor(unit, revision).await?;
+                }
+                hosts.change(call, unit, *phase, revision).await
+            }
             Action::Restart { unit } => hosts.restart(call, unit, None).await,
             Action::GoBack {
                 unit,

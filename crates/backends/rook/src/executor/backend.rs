@@ -426,17 +426,16 @@ impl Executor for RookBackend {
         match action {
             Action::Visit {
                 unit,
-                phase: Phase::Enter,
-                ..
-            } if kind_of(unit) == "mon" => self.parts.ceph.perform(call, action).await,
-            Action::Visit {
-                unit,
                 phase,
                 revision,
                 ..
             } => match phase {
                 // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
-                Phase::Prepare | Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Enter | Phase::Leave => Ok(String::new()),
+                Phase::Prepare => {
+                    self.parts.ceph.before_a_monitor(unit, revision).await?;
+                    Ok(String::new())
+                }
                 Phase::Change => self.change(call, unit, revision).await,
             },
             Action::Restart { unit } => self.restart(call, unit).await,
