@@ -9,6 +9,7 @@ mod ganeti;
 mod inventory;
 mod ironic;
 mod journal;
+mod package_hosts;
 mod planted;
 mod running;
 
@@ -27,6 +28,7 @@ pub use config::{Doors, OWN_HOST, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
 pub use ironic::{IronicSetup, Way};
 pub use journal::{Journal, Wave};
+pub use package_hosts::PackageHostsSetup;
 pub use planted::Planted;
 pub use running::{Ended, Running};
 

@@ -47,28 +47,23 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     ensure!(before.len() == 3, "a monitor and two OSDs: {before:?}");
     let ours = installed(host)?;
     ensure!(ours.iter().all(|(_, version)| *version == old), "{ours:?}");
-    let changes = debian::prepare(host, &new)?;
-    let changed = |name: &str| changes.iter().find(|change| change.name == name);
-    let osd = changed("ceph-osd").context("ceph-osd is not among the changes")?;
-    ensure!(
-        osd.from.as_ref() == Some(&old) && osd.to == new,
-        "ceph-osd is prepared as {osd:?}"
-    );
-    ensure!(
-        debian::prepare(host, &new)? == changes,
-        "prepared again, it is another"
-    );
-    phases.lap("software prepared");
-    debian::install(host, &new)?;
+    let told = debian::upgrade(host, &ceph_version(&new))?;
+    ensure!(told.contains(&new) && told.contains("packages changed"), "{told}");
     ensure!(daemons(host)? == before, "daemons were restarted");
     consistent(host, &new, ours.len())?;
+    let told = debian::upgrade(host, &ceph_version(&new))?;
+    ensure!(
+        !told.contains("changed"),
+        "installed again, it changed something: {told}"
+    );
     phases.lap("software installed");
 
-    debian::restart(host, &["ceph-mon@h3.service"])?;
-    let units = ["ceph-osd@4.service", "ceph-osd@5.service"];
+    debian::restart(host, "mon", "h3")?;
     // Debian's units allow three starts in half an hour, and it is not the operator who counts them.
     for _ in 0..4 {
-        debian::restart(host, &units)?;
+        for osd in ["4", "5"] {
+            debian::restart(host, "osd", osd)?;
+        }
     }
     on_version(cluster, &[4, 5], &ceph_version(&new))?;
     cluster.wait_clean(LIMIT)?;
@@ -79,17 +74,17 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
 
     // What is not restarted may crash, and comes back with what is on the disk.
     let host = cluster.host(3)?;
-    host.run("systemctl stop ceph-osd@4 ceph-osd@5")?;
-    for osd in [4, 5] {
-        host.run(&format!(
-            "ceph-bluestore-tool revert-wal-to-plain --path /var/lib/ceph/osd/ceph-{osd} 2>&1"
-        ))?;
-    }
+    debian::before_rollback(host, 4, &ceph_version(&old))?;
     // The sources of the site may have nothing of the old release any more.
-    host.run("rm /etc/apt/sources.list /etc/apt/sources.list.d/*")?;
-    debian::rollback(host, &new)?;
+    host.run("rm /etc/apt/sources.list; apt-get -qq update")?;
+    debian::rollback(host, &ceph_version(&old))?;
     consistent(host, &old, ours.len())?;
-    debian::rollback(host, &new)?;
+    // The tools of the newer release are needed once more.
+    debian::before_rollback(host, 5, &ceph_version(&old))?;
+    consistent(host, &new, ours.len())?;
+    debian::rollback(host, &ceph_version(&old))?;
+    consistent(host, &old, ours.len())?;
+    debian::rollback(host, &ceph_version(&old))?;
     phases.lap("software taken back");
     back_on_it(cluster, &[4, 5])?;
     on_version(cluster, &[4, 5], &ceph_version(&old))?;
@@ -219,9 +214,10 @@ fn back_on_it(cluster: &mut Cluster, osds: &[u64]) -> Result<()> {
         .command(Target::Mon, "osd set-group", noup.clone())?;
     let epoch = cluster.rados().mon("osd dump")?["epoch"].as_u64();
     let host = cluster.host(3)?;
-    let mut units = vec!["ceph-mon@h3.service".to_owned()];
-    units.extend(osds.iter().map(|osd| format!("ceph-osd@{osd}.service")));
-    debian::restart(host, &units.iter().map(String::as_str).collect::<Vec<_>>())?;
+    debian::restart(host, "mon", "h3")?;
+    for osd in osds {
+        debian::restart(host, "osd", &osd.to_string())?;
+    }
     for osd in osds {
         let begun = Instant::now();
         loop {

@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{System, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 25] = [
+const FILES: [&str; 26] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -30,6 +30,7 @@ const FILES: [&str; 25] = [
     "ceph_long",
     // Builds the root of its hosts by itself.
     "package_hosts_boot",
+    "package_hosts_upgrade",
     "ganeti_boot",
     "ganeti_long",
     "ganeti_differential",

@@ -192,6 +192,12 @@ impl Config {
         }
     }
 
+    /// The same with the commands of the profile written out.
+    pub(crate) fn with_profile(mut self) -> Self {
+        self.software = self.software.map(|software| software.with_profile());
+        self
+    }
+
     /// What the cluster is called.
     pub(crate) fn cluster_name(&self) -> &ClusterName {
         match &self.cluster {

@@ -1,67 +1,51 @@
-//! The software of a host by Debian's packages: prepared ahead, installed without any daemon being restarted, taken back to what
-//! was there. The programs are for the shell of the host, as root; each says in its head what it takes and does.
+//! The software of a host by Debian's packages, as the profile of that name has it: the same scripts, past stagger.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use stagger_ceph::profile::SoftwareProfile;
+use stagger_engine::template::filled;
 
 use super::host::Host;
 
-/// Downloads what an installation needs and what its rollback needs, and tells what it would change.
-pub const PREPARE: &str = include_str!("debian/prepare.sh");
-/// Installs what was prepared.
-pub const INSTALL: &str = include_str!("debian/install.sh");
-/// Restarts units.
-pub const RESTART: &str = include_str!("debian/restart.sh");
-/// Puts back the versions that were there.
-pub const ROLLBACK: &str = include_str!("debian/rollback.sh");
-
-/// What an installation changes: a package, the version that is there, and the one to come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackageChange {
-    /// The package.
-    pub name: String,
-    /// None: it is not there yet.
-    pub from: Option<String>,
-    /// The version to come.
-    pub to: String,
-}
-
-/// Prepares a host for the installation of a version of Ceph's packages.
+/// Gives a host the packages of a release of Ceph, `20.2.4`; no daemon is restarted.
 ///
 /// # Errors
 /// The host refuses, with its reason.
-pub fn prepare(host: &Host, version: &str) -> Result<Vec<PackageChange>> {
-    let said = host.run_program(PREPARE, &[version])?;
-    let change = |line: &str| {
-        let mut words = line.split_whitespace().map(str::to_owned);
-        Some(PackageChange {
-            name: words.next()?,
-            from: words.next().filter(|from| from != "-"),
-            to: words.next()?,
-        })
-    };
-    Ok(said.lines().filter_map(change).collect())
+pub fn upgrade(host: &Host, release: &str) -> Result<String> {
+    let script = SoftwareProfile::Debian.software("osd").upgrade;
+    run(host, script, "", release)
 }
 
-/// Installs what was prepared.
+/// Takes a host back to the packages of that release, which were there before an upgrade.
 ///
 /// # Errors
 /// The same.
-pub fn install(host: &Host, version: &str) -> Result<()> {
-    host.run_program(INSTALL, &[version]).map(drop)
+pub fn rollback(host: &Host, release: &str) -> Result<String> {
+    let script = SoftwareProfile::Debian.software("osd").rollback;
+    run(host, script, "", release)
 }
 
-/// Restarts units of systemd.
+/// Stops an OSD, and makes its data readable for the older release.
 ///
 /// # Errors
 /// The same.
-pub fn restart(host: &Host, units: &[&str]) -> Result<()> {
-    host.run_program(RESTART, units).map(drop)
+pub fn before_rollback(host: &Host, osd: u64, release: &str) -> Result<String> {
+    let script = SoftwareProfile::Debian.software("osd").before_rollback;
+    run(host, script, &osd.to_string(), release)
 }
 
-/// Takes a host back from a version to what was there before.
+/// Restarts a daemon by its unit.
 ///
 /// # Errors
 /// The same.
-pub fn rollback(host: &Host, version: &str) -> Result<()> {
-    host.run_program(ROLLBACK, &[version]).map(drop)
+pub fn restart(host: &Host, kind: &str, id: &str) -> Result<String> {
+    let script = SoftwareProfile::Debian.software(kind).restart;
+    run(host, script, id, "")
+}
+
+fn run(host: &Host, script: Option<String>, id: &str, release: &str) -> Result<String> {
+    let script = script.context("the profile has no such command")?;
+    let words = [("id", id), ("release", release)];
+    let words: Vec<_> = words.into_iter().filter(|(_, word)| !word.is_empty()).collect();
+    let script = filled(&script, &words).map_err(|error| anyhow::anyhow!("{error}"))?;
+    host.run_program(&script, &[])
 }

@@ -140,6 +140,17 @@ pub struct SoftwareByKind {
 }
 
 impl SoftwareByKind {
+    /// The same with the commands of the profile written out for each kind that it knows.
+    #[must_use]
+    pub fn with_profile(mut self) -> Self {
+        if self.profile != SoftwareProfile::Custom {
+            let of = |kind: &str| self.of(kind);
+            let [mon, mgr, osd, mds, rgw] = ["mon", "mgr", "osd", "mds", "rgw"].map(of);
+            (self.mon, self.mgr, self.osd, self.mds, self.rgw) = (mon, mgr, osd, mds, rgw);
+        }
+        self
+    }
+
     /// What a kind of daemon is changed by.
     pub fn of(&self, kind: &str) -> Software {
         let own = match kind {

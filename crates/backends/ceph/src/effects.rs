@@ -182,6 +182,7 @@ impl OnHosts<'_> {
         let release = to.map_or("", Revision::as_str);
         let words = [("kind", kind), ("id", id), ("host", host), ("release", release)];
         let command = filled(&template, &words)?;
+        let shown = shown(&command, verb);
         // A daemon is only taken down on a fresh word. What comes after that in the same effect is never withheld.
         let fresh = || call.holds();
         let may_begin: MayBegin<'_> = if STOPS.contains(&which) { &fresh } else { WHENEVER };
@@ -195,7 +196,11 @@ impl OnHosts<'_> {
                 &command,
                 may_begin,
             )
-            .await?;
+            .await
+            .map_err(|error| BackendError {
+                tried: format!("run {shown} on {host}"),
+                ..error
+            })?;
         if ran.code == 0 {
             return Ok(if verb == "logs" {
                 ran.output
@@ -205,17 +210,17 @@ impl OnHosts<'_> {
         }
         let why = if ran.code == 124 {
             format!(
-                "`{command}` on {host} was ended, as it took too long: {}",
+                "{shown} on {host} was ended, as it took too long: {}",
                 last_words(&ran.output)
             )
         } else if ran.output.contains("failed to lock pidfile") {
             format!(
-                "`{command}` on {host} ended with {}: failed to lock pidfile",
+                "{shown} on {host} ended with {}: failed to lock pidfile",
                 ran.code
             )
         } else {
             format!(
-                "`{command}` on {host} ended with {}: {}",
+                "{shown} on {host} ended with {}: {}",
                 ran.code,
                 last_words(&ran.output)
             )
@@ -225,6 +230,15 @@ impl OnHosts<'_> {
             Some(cure) => failed.hint(cure),
             None => failed,
         })
+    }
+}
+
+/// A command as messages have it: a script of many lines by what it is for.
+fn shown(command: &str, verb: &str) -> String {
+    if command.trim_end().contains('\n') {
+        format!("the script `{verb}`")
+    } else {
+        format!("`{command}`")
     }
 }
 

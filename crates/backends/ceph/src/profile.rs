@@ -63,14 +63,21 @@ mod tests {
 
     #[test]
     fn scripts_are_filled_with_the_release_and_nothing_else() {
-        let words = [("kind", "osd"), ("id", "3"), ("host", "h1"), ("release", "20.2.4")];
+        let words = [
+            ("kind", "osd"),
+            ("id", "3"),
+            ("host", "h1"),
+            ("release", "20.2.4"),
+        ];
         let software = SoftwareProfile::Debian.software("osd");
         for script in [&software.upgrade, &software.rollback, &software.before_rollback] {
             let script = script.as_ref().unwrap();
             let filled = filled(script, &words).unwrap();
             assert!(filled.contains("release='20.2.4'"), "{filled}");
             // What else is in braces is awk's, and the shell's.
-            let undone = filled.replace("release='20.2.4'", "release='{release}'").replace("osd='3'", "osd='{id}'");
+            let undone = filled
+                .replace("release='20.2.4'", "release='{release}'")
+                .replace("osd='3'", "osd='{id}'");
             assert_eq!(undone, *script);
         }
         let restart = software.restart.unwrap();
@@ -82,7 +89,10 @@ mod tests {
 
     #[test]
     fn kinds_without_units_have_no_commands() {
-        assert_eq!(SoftwareProfile::Debian.software("rbd-mirror"), Software::default());
+        assert_eq!(
+            SoftwareProfile::Debian.software("rbd-mirror"),
+            Software::default()
+        );
         assert_eq!(SoftwareProfile::Custom.software("osd"), Software::default());
     }
 }

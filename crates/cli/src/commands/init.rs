@@ -166,23 +166,32 @@ fn ceph(found: &FoundCeph) -> String {
     }
     let words: Vec<String> = ssh().iter().map(|word| format!("{word:?}")).collect();
     let _ = writeln!(text, "[{}]\n", words.join(", "));
+    match found.packages {
+        Packages::Apt => text.push_str(
+            "# Packages of Debian, or of whoever builds them in the same way. One package of Ceph means all of a host's, and what they \
+             depend on:\n# `stagger config show` prints the commands, and each can be given here: [software.all] upgrade = ...\n\
+             [software]\nprofile = \"debian\"\n",
+        ),
+        Packages::Dnf => commands(&mut text, found, |package| {
+            format!("dnf -y update '{package}-{{release}}*'")
+        }),
+        Packages::Unknown => commands(&mut text, found, |package| {
+            format!("echo 'install {package} {{release}} here'; exit 1")
+        }),
+    }
+    text
+}
+
+/// Commands for hosts of which no profile is known. `install`: what installs a package.
+fn commands(text: &mut String, found: &FoundCeph, install: impl Fn(&str) -> String) {
     text.push_str(
         "# `upgrade` makes {release} what the next start runs and restarts nothing; `restart` stops and starts the daemon.\n\
          # Packages of Ceph share files: see that yours restart no daemon by themselves.\n",
     );
-    let install = |package: &str| match found.packages {
-        Packages::Apt => {
-            format!("apt-get -o DPkg::Lock::Timeout=600 install -y --only-upgrade '{package}={{release}}*'")
-        }
-        Packages::Dnf => format!("dnf -y update '{package}-{{release}}*'"),
-        Packages::Unknown => format!("echo 'install {package} {{release}} here'; exit 1"),
-    };
     let _ = writeln!(text, "[software.all]\nupgrade = {:?}", install("ceph-{kind}"));
     // What can be installed: of `--to 20` the newest, and `config check --to` looks for the release.
-    match found.packages {
-        Packages::Apt => text.push_str("versions = \"apt-get -q update >&2; apt-cache madison ceph-base\"\n"),
-        Packages::Dnf => text.push_str("versions = \"dnf -q --showduplicates list ceph-base\"\n"),
-        Packages::Unknown => {}
+    if found.packages == Packages::Dnf {
+        text.push_str("versions = \"dnf -q --showduplicates list ceph-base\"\n");
     }
     text.push_str(
         "restart = \"systemctl reset-failed 'ceph-{kind}@{id}'; systemctl restart 'ceph-{kind}@{id}'\"\n\
@@ -195,7 +204,6 @@ fn ceph(found: &FoundCeph) -> String {
             install("radosgw")
         );
     }
-    text
 }
 
 /// What was found of an Ironic.

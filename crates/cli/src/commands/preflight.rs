@@ -17,7 +17,7 @@ use crate::{notify, print};
 
 /// `config show`
 pub(crate) fn show(cli: &Cli) -> Result<Exit, CliError> {
-    let config = config::read(cli)?;
+    let config = config::read(cli)?.with_profile();
     let text = toml::to_string_pretty(&config)
         .map_err(|error| CliError::new(Exit::Internal, format!("write the configuration: {error}")))?;
     print::data_line(redact(&text).trim_end());
