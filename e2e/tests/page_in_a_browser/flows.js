@@ -119,7 +119,7 @@ const flows = {
   async pause_resume_and_approve({ fresh }) {
     const page = await fresh();
     await page.goto(RUN);
-    check(/Starts no new wave.*units? begun, is finished first/s.test(await text(page, ".controls")), "Pause says what it costs");
+    check(/Starts no new wave.*units? started, is finished first/s.test(await text(page, ".controls")), "Pause says what it costs");
     await page.getByRole("button", { name: "Pause" }).click();
     await wait("it was asked for", async () => (await ask("asked")) === "pause");
     check(/pause was requested by .*, and is pending/.test(await text(page, ".asked")), "the page says so");
