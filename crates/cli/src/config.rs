@@ -194,7 +194,7 @@ impl Config {
 
     /// The same with the commands of the profile written out.
     pub(crate) fn with_profile(mut self) -> Self {
-        self.software = self.software.map(|software| software.with_profile());
+        self.software = self.software.map(SoftwareByKind::with_profile);
         self
     }
 

@@ -197,7 +197,9 @@ impl Boot<'_> {
         loop {
             let status = rados.mon("status")?;
             let checks = status.pointer("/health/checks").and_then(Value::as_object);
-            if checks.is_some_and(Map::is_empty) && is_clean(&status, osds) {
+            // Its modules may still be loading when placement groups are reported.
+            let managed = status.pointer("/mgrmap/available") == Some(&Value::Bool(true));
+            if managed && checks.is_some_and(Map::is_empty) && is_clean(&status, osds) {
                 return Ok(());
             }
             ensure!(

@@ -1,6 +1,7 @@
 //! One host.
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,13 +27,15 @@ pub(super) const SSH_CONFIG: &str = "ssh_config";
 pub(super) fn ssh_config(dir: &Path, names: &[String]) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
-        text += &format!("Host {name}\n    HostName {}\n", network::address(index));
+        writeln!(text, "Host {name}\n    HostName {}", network::address(index)).ok();
     }
-    text += &format!(
+    write!(
+        text,
         "Host *\n    User root\n    IdentityFile {dir}/key\n    UserKnownHostsFile {dir}/known_hosts\n    \
          GlobalKnownHostsFile none\n    StrictHostKeyChecking yes\n    BatchMode yes\n    ConnectTimeout 5\n",
         dir = dir.display()
-    );
+    )
+    .ok();
     text
 }
 
@@ -69,7 +72,7 @@ impl Host {
         put(&host.file("etc/machine-id"), &format!("{:032x}\n", index + 1))?;
         let mut known = "127.0.0.1 localhost\n".to_owned();
         for (index, name) in names.iter().enumerate() {
-            known += &format!("{} {name}\n", network::address(index));
+            writeln!(known, "{} {name}", network::address(index)).ok();
         }
         put(&host.file("etc/hosts"), &known)?;
         let key = ssh.join("ssh_host_ed25519_key");

@@ -177,6 +177,7 @@ impl SoftwareByKind {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives it so")]
 fn is_custom(profile: &SoftwareProfile) -> bool {
     *profile == SoftwareProfile::Custom
 }
