@@ -197,8 +197,10 @@ impl Boot<'_> {
         loop {
             let status = rados.mon("status")?;
             let checks = status.pointer("/health/checks").and_then(Value::as_object);
-            // Its modules may still be loading when placement groups are reported.
-            let managed = status.pointer("/mgrmap/available") == Some(&Value::Bool(true));
+            // The modules of a manager may still be loading when placement groups are reported, and others come later.
+            let standbys = status.pointer("/mgrmap/num_standbys").and_then(Value::as_u64);
+            let managed = status.pointer("/mgrmap/available") == Some(&Value::Bool(true))
+                && standbys == Some(u64::from(self.spec.mgrs) - 1);
             if managed && checks.is_some_and(Map::is_empty) && is_clean(&status, osds) {
                 return Ok(());
             }
