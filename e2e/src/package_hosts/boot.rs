@@ -24,6 +24,10 @@ use crate::sandbox::Sandbox;
 /// After this time hosts that are not up, or a cluster that is not healthy, will not become so.
 const LIMIT: Duration = Duration::from_mins(3);
 
+/// A manager of a new cluster starts itself once more when it learns which modules are on. Then another is active, and none for
+/// some seconds.
+const STEADY: Duration = Duration::from_secs(5);
+
 /// What the hosts may take of the disk, in bytes: half a GB for each installation, and the OSDs.
 const DISK_PER_HOST: u64 = 3_000_000_000;
 
@@ -194,6 +198,7 @@ impl Boot<'_> {
 
     fn healthy(&self, rados: &mut Rados) -> Result<()> {
         let osds = u64::from(self.spec.hosts * self.spec.osds_per_host);
+        let mut since: Option<(Value, Instant)> = None;
         loop {
             let status = rados.mon("status")?;
             let checks = status.pointer("/health/checks").and_then(Value::as_object);
@@ -201,8 +206,16 @@ impl Boot<'_> {
             let standbys = status.pointer("/mgrmap/num_standbys").and_then(Value::as_u64);
             let managed = status.pointer("/mgrmap/available") == Some(&Value::Bool(true))
                 && standbys == Some(u64::from(self.spec.mgrs) - 1);
-            if managed && checks.is_some_and(Map::is_empty) && is_clean(&status, osds) {
-                return Ok(());
+            if !(managed && checks.is_some_and(Map::is_empty) && is_clean(&status, osds)) {
+                since = None;
+            } else if let Some((active, at)) = &since
+                && *active == rados.mon("mgr stat")?["active_name"]
+            {
+                if at.elapsed() > STEADY {
+                    return Ok(());
+                }
+            } else {
+                since = Some((rados.mon("mgr stat")?["active_name"].clone(), Instant::now()));
             }
             ensure!(
                 self.begun.elapsed() < LIMIT,
