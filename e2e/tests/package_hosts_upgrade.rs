@@ -23,7 +23,7 @@ fn from_18_to_20_on_six_hosts_killed_on_the_way() -> Result<()> {
         let machine = Machine::new(cluster, "anna", &PackageHostsSetup::default())?;
         let to = offered(cluster)?;
         let checked = machine.call(&["config", "check", "--to", "20"])?.expect(0)?;
-        checked.expect_said(&[&to])?;
+        checked.expect_said(&["it can be reached"])?;
         let planned = machine.call(&["plan", "upgrade", "--to", "20"])?.expect(0)?;
         planned.expect_said(&[&format!("ceph 18.2.7 to {to}")])?;
         say(&planned.out);
