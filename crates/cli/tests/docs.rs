@@ -344,7 +344,7 @@ fn the_ceph_guide_shows_every_key() {
     all.extend(keys(&policy.search));
     all.extend(keys(&stagger_ceph::translate::HealthPolicy::default()));
     all.extend(keys(&stagger_engine::hosts::Hosts::default()));
-    all.extend(keys(&stagger_ceph::config::Software::default()));
+    all.extend(keys(&stagger_ceph::software::Software::default()));
     all.extend(["days", "from", "until", "zone"].map(str::to_owned));
     let example = blocks(&ceph_guide(), "toml").concat();
     let shown = |key: &String| {

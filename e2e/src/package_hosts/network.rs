@@ -5,14 +5,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::root::PACKAGES_DIR;
+use super::root::{PACKAGES_DIR, SERVER};
 use crate::command::run;
 use crate::sandbox::Sandbox;
 
 const SCRIPT: &str = include_str!("network.sh");
-
-/// Where the packages are served.
-pub(super) const SERVER: &str = "10.88.0.254:8000";
 
 /// The network that the cluster's daemons are on.
 pub(super) const NETWORK: &str = "10.88.0.0/24";

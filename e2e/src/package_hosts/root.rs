@@ -7,7 +7,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::network::SERVER;
 use crate::cache;
 use crate::command::run;
 use crate::roots::build::{Builder, Recipe, digest, find_or_build, mirror, newest};
@@ -50,6 +49,9 @@ impl Repository {
         root.join(PACKAGES_DIR.trim_start_matches('/')).join(self.suite())
     }
 }
+
+/// Where the packages are served, on the network of the hosts.
+pub(super) const SERVER: &str = "10.88.0.254:8000";
 
 /// Where the packages are in the root: a folder for each suite.
 pub(super) const PACKAGES_DIR: &str = "/srv/packages";

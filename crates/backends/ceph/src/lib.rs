@@ -34,6 +34,7 @@ pub mod reboot;
 mod restart;
 pub mod risks;
 pub mod rollback_table;
+pub mod software;
 pub mod source;
 pub mod target;
 pub mod translate;

@@ -8,12 +8,13 @@ use stagger_engine::preflight::{Check, HostChecks, Template, ask_hosts};
 use stagger_engine::template::filled;
 
 use crate::api::{CephApi, QueryTarget};
-use crate::config::{CephSettings, Reboot, Software, SoftwareByKind};
+use crate::config::{CephSettings, Reboot, SoftwareByKind};
 use crate::effects::kind_and_id;
 use crate::facts::CephFacts;
 use crate::health_codes;
 use crate::offered;
 use crate::reboot::host_queries;
+use crate::software::Software;
 use crate::translate::HealthPolicy;
 use crate::translate::hosts::HOST;
 
