@@ -82,7 +82,7 @@ fn a_run_waits_while_users_suffer() -> Result<()> {
         ensure!(
             planned
                 .said
-                .contains("metric-suffering: 0.9, at most 0.8 is good"),
+                .contains("metric-suffering is no: 0.9, at most 0.8 is good"),
             "not told: {}",
             planned.said
         );
