@@ -253,15 +253,16 @@ impl CephBackend {
             .unwrap_or_default()
     }
 
-    /// Before the first monitor is given another release, each records the one that it runs: see [`mon_release`].
+    /// Before the first monitor is given another release, each records the one that it runs: see [`mon_release`]. What was done, in words;
+    /// empty: nothing.
     ///
     /// # Errors
     /// Ceph gives no answer, or the monitors come to no whole quorum.
-    pub async fn before_a_monitor(&self, unit: &UnitId, to: &Revision) -> Result<(), BackendError> {
+    pub async fn before_a_monitor(&self, unit: &UnitId, to: &Revision) -> Result<String, BackendError> {
         if effects::kind_and_id(unit).0 != "mon" {
-            return Ok(());
+            return Ok(String::new());
         }
-        mon_release::record(&*self.api, to, self.poll()).await.map(drop)
+        mon_release::record(&*self.api, to, self.poll()).await
     }
 
     /// Lays out on a host what its reboot needs.
@@ -450,10 +451,16 @@ impl Executor for CephBackend {
                 revision,
                 ..
             } => {
-                if *phase == Phase::Prepare {
-                    self.before_a_monitor(unit, revision).await?;
-                }
-                hosts.change(call, unit, *phase, revision).await
+                let recorded = match phase {
+                    Phase::Prepare => self.before_a_monitor(unit, revision).await?,
+                    Phase::Enter | Phase::Change | Phase::Leave => String::new(),
+                };
+                let done = hosts.change(call, unit, *phase, revision).await?;
+                Ok(if recorded.is_empty() {
+                    done
+                } else {
+                    format!("{recorded}; {done}")
+                })
             }
             Action::Restart { unit } => hosts.restart(call, unit, None).await,
             Action::GoBack {

@@ -432,10 +432,7 @@ impl Executor for RookBackend {
             } => match phase {
                 // A daemon goes down and comes up in its restart: there is nothing to enter or to leave.
                 Phase::Enter | Phase::Leave => Ok(String::new()),
-                Phase::Prepare => {
-                    self.parts.ceph.before_a_monitor(unit, revision).await?;
-                    Ok(String::new())
-                }
+                Phase::Prepare => self.parts.ceph.before_a_monitor(unit, revision).await,
                 Phase::Change => self.change(call, unit, revision).await,
             },
             Action::Restart { unit } => self.restart(call, unit).await,

@@ -11,6 +11,7 @@ of_release() {
 }
 exec 9>"$software/lock"
 flock 9
+newer=
 if [ -n "$(dpkg-query -W -f '${Version}\n' ceph-osd | of_release)" ]; then
     for changes in $(ls -t "$software"/*/changes 2>/dev/null); do
         if [ -n "$(awk '$1 == "ceph-common" { print $2 }' "$changes" | of_release)" ]; then
@@ -22,9 +23,15 @@ if [ -n "$(dpkg-query -W -f '${Version}\n' ceph-osd | of_release)" ]; then
                 exit 1
             }
             systemctl daemon-reload
+            newer=yes
             break
         fi
     done
+    # The OSD is not stopped for tools that are not there.
+    [ -n "$newer" ] || {
+        echo "ceph-osd is at $release, and no upgrade from it is recorded in $software: the newer tools are not there" >&2
+        exit 1
+    }
 fi
 systemctl stop "ceph-osd@$osd.service"
 ceph-bluestore-tool revert-wal-to-plain --path "/var/lib/ceph/osd/ceph-$osd"
