@@ -20,7 +20,11 @@ exec sh
 #[tokio::test]
 async fn each_node_is_reached_as_the_commands_of_a_run_reach_it() {
     let mut setup = setup(World::with_nodes(4)).await;
-    setup.world().now.nodes.get_mut("n4").unwrap().role = "O";
+    {
+        let mut world = setup.world();
+        world.now.nodes.get_mut("n4").unwrap().role = "O";
+        world.shown = world.now.clone();
+    }
     let ssh = setup.folder.path().join("ssh");
     std::fs::write(&ssh, SSH).unwrap();
     std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).unwrap();
