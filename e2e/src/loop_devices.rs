@@ -38,6 +38,14 @@ pub fn make(sandbox: &Sandbox, files: &[PathBuf], bytes: u64) -> Result<Vec<Path
             .and_then(|made| made.set_len(bytes))
             .with_context(|| format!("making {}", file.display()))?;
     }
+    attach(sandbox, files)
+}
+
+/// Makes devices of files that are there, inside `sandbox`.
+///
+/// # Errors
+/// The machine has no loop devices.
+pub fn attach(sandbox: &Sandbox, files: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut attach = sandbox.command("sh");
     attach.args(["-c", ATTACH, "attach"]).args(files);
     let said = run(&mut attach).context("attaching loop devices")?;

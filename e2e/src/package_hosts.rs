@@ -9,10 +9,7 @@
 
 mod boot;
 mod ceph_conf;
-mod cgroups;
 pub mod debian;
-pub mod host;
-mod network;
 pub mod root;
 
 use std::path::Path;
@@ -24,10 +21,10 @@ use serde_json::Value;
 
 use crate::ceph::{Daemon, Kind, is_clean};
 use crate::folder::Folder;
+use crate::hosts::cgroups::Cgroups;
+use crate::hosts::host::Host;
 use crate::rados::Rados;
 use crate::sandbox::Sandbox;
-use cgroups::Cgroups;
-use host::Host;
 use root::Root;
 
 /// How many of everything.

@@ -4,6 +4,7 @@
 //! with two laptops. Everything goes through the binary; nothing of it is linked in. What differs between the kinds
 //! of clusters is a [`Setting`]: what the configuration says, and what a program takes to reach the cluster.
 
+mod cephadm_hosts;
 mod config;
 mod ganeti;
 mod inventory;
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+pub use cephadm_hosts::CephadmSetup;
 pub use config::{Doors, OWN_HOST, Setup};
 pub use ganeti::{GanetiSetup, is_failing_over};
 pub use ironic::{IronicSetup, Way};

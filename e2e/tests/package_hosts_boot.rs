@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
 use stagger_e2e::command::{output, say};
-use stagger_e2e::package_hosts::host::Host;
+use stagger_e2e::hosts::host::Host;
 use stagger_e2e::package_hosts::root::Repository;
 use stagger_e2e::package_hosts::{Cluster, HostsSpec, debian};
 use stagger_e2e::rados::Target;
@@ -117,7 +117,7 @@ fn everyone_gets_in(cluster: &Cluster) -> Result<()> {
 /// What `ceph-mon` of another release does to a host: all or nothing.
 fn one_package_is_not_to_be_had(cluster: &Cluster, new: &str) -> Result<()> {
     for host in cluster.hosts() {
-        host.add_source(Repository::Next)?;
+        debian::add_source(host, Repository::Next)?;
         host.run("apt-get -qq update")?;
     }
     let host = cluster.host(2)?;

@@ -112,7 +112,7 @@ fn on_hosts(
         let mut cluster = Cluster::boot(spec)?;
         let mut phases = Phases::begin();
         for host in cluster.hosts() {
-            host.add_source(Repository::Next)?;
+            debian::add_source(host, Repository::Next)?;
         }
         let result = story(&mut cluster, &mut phases);
         phases.print();

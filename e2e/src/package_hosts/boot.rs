@@ -9,14 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
-use super::cgroups::Cgroups;
-use super::host::{Host, SSH_CONFIG, ssh_config};
-use super::root::{BEGUN, Root};
-use super::{Cluster, HostsSpec, ceph_conf, network};
+use super::root::{BEGUN, PACKAGES_DIR, Root, SERVER};
+use super::{Cluster, HostsSpec, ceph_conf};
 use crate::ceph::{Daemon, Kind, each, is_clean, write_keys};
 use crate::command::run;
-use crate::files::{put, script};
+use crate::files::put;
 use crate::folder::Folder;
+use crate::hosts::cgroups::Cgroups;
+use crate::hosts::host::Host;
+use crate::hosts::{make_ssh, network};
 use crate::machine::Needed;
 use crate::rados::{self, Rados, Request, Target};
 use crate::sandbox::Sandbox;
@@ -44,7 +45,9 @@ pub(super) fn boot(spec: HostsSpec) -> Result<Cluster> {
     let names: Vec<String> = (1..=spec.hosts).map(|number| format!("h{number}")).collect();
     let cgroups = Cgroups::make(folder.path(), &names)?;
     let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
-    network::make(&sandbox, &root.path, &names)?;
+    network::make(&sandbox, &names)?;
+    let server = ["python3", "-m", "http.server", "--bind", network::OUTSIDE, "--directory", PACKAGES_DIR, SERVER];
+    network::serve(&sandbox, &root.path, &server)?;
     let mut boot = Boot {
         spec,
         root: &root,
@@ -79,15 +82,7 @@ struct Boot<'a> {
 
 impl Boot<'_> {
     fn run(&mut self, names: &[String], cgroups: &Cgroups) -> Result<Rados> {
-        let mut keygen = self.in_root("ssh-keygen");
-        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
-        run(keygen.arg(self.dir().join("key")))?;
-        put(&self.dir().join(SSH_CONFIG), &ssh_config(self.dir(), names))?;
-        let ssh = format!("ssh -F '{}'", self.dir().join(SSH_CONFIG).display());
-        let ssh = self
-            .sandbox
-            .entrance(&self.root.path, "A command on a host: ssh h1 COMMAND", &ssh)?;
-        script(&self.dir().join("ssh"), &ssh)?;
+        make_ssh(self.sandbox, &self.root.path, names)?;
         for index in 0..names.len() {
             self.hosts
                 .push(Host::make(self.sandbox, &self.root.path, names, index)?);

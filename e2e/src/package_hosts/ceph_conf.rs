@@ -1,7 +1,7 @@
 //! The `ceph.conf` of the hosts, and the one beside them.
 
-use super::network;
 use crate::ceph::quick;
+use crate::hosts::network;
 
 /// The text for a cluster whose monitors are at these addresses.
 pub(super) fn text(fsid: &str, mons: &[String]) -> String {

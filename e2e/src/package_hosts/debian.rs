@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 use stagger_ceph::profile::SoftwareProfile;
 use stagger_engine::template::filled;
 
-use super::host::Host;
+use super::root::Repository;
+use crate::hosts::host::Host;
 
 /// Gives a host the packages of a release of Ceph, `20.2.4`; no daemon is restarted.
 ///
@@ -40,6 +41,16 @@ pub fn before_rollback(host: &Host, osd: u64, release: &str) -> Result<String> {
 pub fn restart(host: &Host, kind: &str, id: &str) -> Result<String> {
     let script = SoftwareProfile::Debian.software(kind).restart;
     run(host, script, id, "")
+}
+
+/// Gives apt one more source.
+///
+/// # Errors
+/// The host does not answer.
+pub fn add_source(host: &Host, repository: Repository) -> Result<()> {
+    let (suite, source) = (repository.suite(), repository.source());
+    host.run(&format!("echo '{source}' >/etc/apt/sources.list.d/{suite}.list"))
+        .map(drop)
 }
 
 fn run(host: &Host, script: Option<String>, id: &str, release: &str) -> Result<String> {

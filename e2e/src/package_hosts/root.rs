@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::cache;
 use crate::command::run;
+use crate::hosts::network::OUTSIDE;
 use crate::roots::build::{Builder, Recipe, digest, find_or_build, mirror, newest};
 use crate::roots::{BCRYPT, Release};
 
@@ -42,7 +43,7 @@ impl Repository {
 
     /// The line of `sources.list` that names it.
     pub fn source(self) -> String {
-        format!("deb [trusted=yes] http://{SERVER}/{} ./", self.suite())
+        format!("deb [trusted=yes] http://{OUTSIDE}:{SERVER}/{} ./", self.suite())
     }
 
     fn folder(self, root: &Path) -> PathBuf {
@@ -50,8 +51,8 @@ impl Repository {
     }
 }
 
-/// Where the packages are served, on the network of the hosts.
-pub(super) const SERVER: &str = "10.88.0.254:8000";
+/// The port where the packages are served.
+pub(super) const SERVER: &str = "8000";
 
 /// Where the packages are in the root: a folder for each suite.
 pub(super) const PACKAGES_DIR: &str = "/srv/packages";

@@ -23,12 +23,14 @@ use crate::facts::CephFacts;
 use crate::guards::{self, CephHeldGuard, GuardExpiry};
 use crate::host_daemons::CarriedDaemons;
 use crate::host_task::HostTask;
+use crate::images;
 use crate::lock::{self, ConfigKeyLock};
 use crate::memory::{BootsBefore, CephMemory, hosts_of};
 use crate::mon_release;
 use crate::oracle;
 use crate::oracle_override;
 use crate::planner;
+use crate::profile::SoftwareProfile;
 use crate::reboot;
 use crate::reboot::visit::{HostVisit, Send as Sending};
 use crate::risks;
@@ -53,6 +55,9 @@ pub struct CephBackend {
     /// The boot of each host that was asked, while it may be the same.
     boots: Mutex<BTreeMap<String, String>>,
     handing_over: tokio::sync::Mutex<()>,
+    /// One is asked for the image of a release, and the others find it noted.
+    finding_image: tokio::sync::Mutex<()>,
+    fsid: tokio::sync::OnceCell<String>,
 }
 
 impl CephBackend {
@@ -83,6 +88,8 @@ impl CephBackend {
             carried: Mutex::default(),
             boots: Mutex::default(),
             handing_over: tokio::sync::Mutex::default(),
+            finding_image: tokio::sync::Mutex::default(),
+            fsid: tokio::sync::OnceCell::new(),
         }
     }
 
@@ -169,12 +176,51 @@ impl CephBackend {
         })
     }
 
-    fn on_hosts<'a>(&'a self, places: &'a BTreeMap<UnitId, String>) -> OnHosts<'a> {
-        OnHosts {
-            hosts: &self.settings.hosts,
-            software: &self.settings.software,
+    async fn on_hosts<'a>(
+        &'a self,
+        places: &'a BTreeMap<UnitId, String>,
+        image: Option<&'a str>,
+    ) -> Result<OnHosts<'a>, BackendError> {
+        let CephSettings { hosts, software, .. } = &self.settings;
+        let fsid = || async { Ok::<_, BackendError>(lock::identity(&*self.api).await?.to_string()) };
+        let fsid = match software.profile {
+            SoftwareProfile::Cephadm => self.fsid.get_or_try_init(fsid).await?,
+            SoftwareProfile::Custom | SoftwareProfile::Debian => "",
+        };
+        Ok(OnHosts {
+            hosts,
+            software,
             places,
+            fsid,
+            image,
+        })
+    }
+
+    /// The image that an action starts a daemon from, where daemons are cephadm's.
+    async fn image_for(&self, call: &Call, action: &Action) -> Result<Option<String>, BackendError> {
+        let software = &self.settings.software;
+        let to = match action {
+            Action::Visit {
+                phase: Phase::Prepare | Phase::Change,
+                unit,
+                revision,
+                ..
+            }
+            | Action::GoBack { unit, revision, .. }
+                if software.profile == SoftwareProfile::Cephadm && host_name(unit).is_none() =>
+            {
+                revision
+            }
+            _ => return Ok(None),
+        };
+        let _one = self.finding_image.lock().await;
+        if let Some(image) = images::noted(&*self.api, to, call).await? {
+            return Ok(Some(image));
         }
+        let facts = self.facts().await?;
+        images::find(&*self.api, &facts, software.image(), to, call)
+            .await
+            .map(Some)
     }
 
     fn locations(&self) -> BTreeMap<UnitId, String> {
@@ -417,7 +463,13 @@ impl Executor for CephBackend {
 
     async fn perform(&self, call: &Call, action: &Action) -> Result<String, BackendError> {
         let places = self.locations();
-        let hosts = self.on_hosts(&places);
+        let image = self.image_for(call, action).await?;
+        let hosts = self.on_hosts(&places, image.as_deref()).await?;
+        if let (Some(image), Action::Visit { unit, phase: Phase::Change, .. } | Action::GoBack { unit, .. }) =
+            (&image, action)
+        {
+            images::assign(&*self.api, unit, image).await?;
+        }
         match action {
             Action::TakeGuard {
                 guard,
@@ -478,7 +530,10 @@ impl Executor for CephBackend {
                 }
                 hosts.roll_back(call, unit, revision, *rebuild).await
             }
-            Action::Step { step } => effects::step(&*self.api, step.as_str()).await,
+            Action::Step { step } => match step.as_str().strip_prefix(images::STEP) {
+                Some(release) => images::hand_over(&*self.api, &self.facts().await?, release).await,
+                None => effects::step(&*self.api, step.as_str()).await,
+            },
             Action::Collect { .. } => Ok(String::new()),
         }
     }
@@ -560,7 +615,7 @@ impl Executor for CephBackend {
             files.push((format!("{name}.json"), content));
         }
         let places = self.locations();
-        let hosts = self.on_hosts(&places);
+        let hosts = self.on_hosts(&places, None).await?;
         for unit in &self.host_daemons().affected_by(units) {
             if let Some(log) = hosts.logs(call, unit).await {
                 files.push((format!("{unit}.log"), log.into_bytes()));

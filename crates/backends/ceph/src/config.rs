@@ -103,6 +103,9 @@ pub struct SoftwareByKind {
     /// What kind of hosts it is for.
     #[serde(skip_serializing_if = "is_custom")]
     pub profile: SoftwareProfile,
+    /// The image of a release, of the profile `cephadm`: `{release}` is replaced. Not given: that of Ceph's own registry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// For kinds that say nothing of their own.
     pub all: Software,
     /// Monitors.
@@ -117,7 +120,15 @@ pub struct SoftwareByKind {
     pub rgw: Software,
 }
 
+/// Where Ceph itself publishes the images of its releases.
+const PUBLISHED: &str = "quay.io/ceph/ceph:v{release}";
+
 impl SoftwareByKind {
+    /// The name of the image of a release, in which `{release}` is to be replaced.
+    pub fn image(&self) -> &str {
+        self.image.as_deref().unwrap_or(PUBLISHED)
+    }
+
     /// The same with the commands of the profile written out for each kind that it knows.
     #[must_use]
     pub fn with_profile(mut self) -> Self {

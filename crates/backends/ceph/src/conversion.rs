@@ -228,6 +228,8 @@ mod tests {
             hosts: &Hosts::default(),
             software: &software,
             places: &places,
+            fsid: "",
+            image: None,
         };
         let call = Call {
             run: RunId::new("r").unwrap(),

@@ -60,6 +60,10 @@ pub(crate) struct OnHosts<'a> {
     pub(crate) software: &'a SoftwareByKind,
     /// Which host each daemon is on.
     pub(crate) places: &'a BTreeMap<UnitId, String>,
+    /// The cluster's id, of the profile `cephadm`.
+    pub(crate) fsid: &'a str,
+    /// The image of the release that daemons get, of the profile `cephadm`.
+    pub(crate) image: Option<&'a str>,
 }
 
 impl OnHosts<'_> {
@@ -180,8 +184,15 @@ impl OnHosts<'_> {
             return Err(BackendError::transient(tried, "its host is unknown"));
         };
         let release = to.map_or("", Revision::as_str);
-        let words = [("kind", kind), ("id", id), ("host", host), ("release", release)];
-        let command = filled(&template, &words)?;
+        let words = [
+            ("kind", kind),
+            ("id", id),
+            ("host", host),
+            ("release", release),
+            ("fsid", self.fsid),
+        ];
+        let image = self.image.filter(|_| to.is_some()).unwrap_or_default();
+        let command = filled(&template, &words)?.replace("{image}", image);
         let shown = shown(&command, verb);
         // A daemon is only taken down on a fresh word. What comes after that in the same effect is never withheld.
         let fresh = || call.holds();

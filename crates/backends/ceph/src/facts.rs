@@ -3,6 +3,7 @@
 //! The parsers read Ceph's JSON as it is: unused fields are ignored, needed ones must be present and valid.
 //! Nothing here evaluates facts; that is the part of [`crate::translate`].
 
+pub mod cephadm;
 pub mod collect;
 pub mod health;
 pub mod mds;
@@ -65,6 +66,8 @@ pub struct CephFacts {
     pub crashes: Fact<Vec<health::Crash>>,
     /// The orchestrator that manages the daemons, if there is one, or why it is unknown.
     pub orchestrator: Fact<Option<String>>,
+    /// What cephadm is about, where it is the orchestrator; otherwise, or where it does not tell, why not.
+    pub cephadm: Fact<cephadm::CephadmFacts>,
 }
 
 /// What a daemon says about itself, as of its last start.
@@ -86,6 +89,9 @@ pub struct DaemonMetadata {
     /// [`stores::ask_mons`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv_backend: Option<String>,
+    /// The image that it runs in, if it runs in a container: by its tag or its digest.
+    #[serde(default, rename = "container_image", skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// Reads `mon metadata`, `mgr metadata` or `mds metadata`.

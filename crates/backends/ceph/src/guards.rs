@@ -18,6 +18,7 @@ use crate::effects::api_error;
 use crate::facts::mds::FsMap;
 use crate::facts::mon::Quorum;
 use crate::facts::osd::OsdMap;
+use crate::images;
 
 /// `noout` on the OSDs of a wave.
 pub(crate) const NOOUT: &str = "noout";
@@ -32,6 +33,8 @@ pub(crate) const ONE_RANK: &str = "one-rank";
 pub(crate) const NO_BALANCER: &str = "no-balancer";
 /// The autoscaler rests, for all pools and whatever their own modes are.
 pub(crate) const NO_AUTOSCALE: &str = "no-autoscale";
+/// cephadm deploys, removes and reconfigures nothing.
+pub(crate) const NO_ORCHESTRATOR: &str = "no-orchestrator";
 /// No scrub begins.
 pub(crate) const NO_SCRUBS: &str = "no-scrubs";
 
@@ -148,6 +151,12 @@ pub(crate) async fn take(
             }
             Ok(paused(&record))
         }
+        NO_ORCHESTRATOR => {
+            if !record.before.is_empty() {
+                ask_of(api, QueryTarget::Mgr, json!({ "prefix": "orch pause" })).await?;
+            }
+            Ok(paused(&record))
+        }
         NO_AUTOSCALE | NO_SCRUBS => {
             for flag in record.before.keys() {
                 ask(api, json!({ "prefix": "osd set", "key": flag })).await?;
@@ -198,6 +207,7 @@ fn paused(record: &Record) -> String {
             .collect::<Vec<_>>()
             .join(", ")
             .replace("balancer set", "balancer off")
+            .replace("cephadm set", "cephadm paused")
     }
 }
 
@@ -275,6 +285,14 @@ async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result
                 }
             }
         }
+        NO_ORCHESTRATOR => {
+            let status = ask_of(api, QueryTarget::Mgr, json!({ "prefix": "orch status" })).await?;
+            let status: Value = serde_json::from_slice(&status)
+                .map_err(|e| BackendError::transient("read what cephadm does", e.to_string()))?;
+            if status["paused"] != Value::Bool(true) {
+                record.before.insert("cephadm".to_owned(), "on".to_owned());
+            }
+        }
         NO_AUTOSCALE => {
             let quorum = ask(api, json!({ "prefix": "quorum_status" })).await?;
             let quorum = Quorum::read(&quorum, "quorum_status")
@@ -329,6 +347,10 @@ async fn clear(api: &dyn CephApi, guard: &str, record: &Record) -> Result<(), Ba
         }
         NO_BALANCER if !record.before.is_empty() => {
             ask_of(api, QueryTarget::Mgr, json!({ "prefix": "balancer on" })).await?;
+        }
+        NO_ORCHESTRATOR if !record.before.is_empty() => {
+            ask_of(api, QueryTarget::Mgr, json!({ "prefix": "orch resume" })).await?;
+            images::look_anew(api).await?;
         }
         NO_AUTOSCALE | NO_SCRUBS => {
             for flag in record.before.keys() {

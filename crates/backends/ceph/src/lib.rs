@@ -20,6 +20,7 @@ pub mod guards;
 pub mod health_codes;
 mod host_daemons;
 pub mod host_task;
+mod images;
 mod lock;
 pub mod memory;
 mod mon_release;

@@ -10,6 +10,7 @@ use stagger_engine::cluster::{BackendError, Planned, Planner, PlannerError, in_f
 use crate::config::CephSettings;
 use crate::facts::CephFacts;
 use crate::memory::{CephMemory, hosts_of};
+use crate::profile::SoftwareProfile;
 use crate::reboot::{self, CephRebootGoal, host_named};
 use crate::target::{PgGate, TargetPolicy, target_for};
 use crate::translate::{Baseline, Permitted, translate, units};
@@ -74,6 +75,7 @@ impl CephPlanner {
             noout: self.settings.cluster.noout_expires,
             pause: self.settings.cluster.pause.clone(),
             before_rollback: self.settings.software.of("osd").before_rollback.is_some(),
+            cephadm: self.settings.software.profile == SoftwareProfile::Cephadm,
             health: self.settings.health.clone(),
         }
     }

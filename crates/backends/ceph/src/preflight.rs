@@ -19,7 +19,7 @@ use crate::translate::HealthPolicy;
 use crate::translate::hosts::HOST;
 
 /// What commands of `[software]` are filled with.
-const KNOWN: &[&str] = &["kind", "id", "host", "release"];
+const KNOWN: &[&str] = &["kind", "id", "host", "release", "fsid", "image"];
 
 /// A release as it may be filled in, where none is given.
 const ANY_RELEASE: &str = "20.2.4";
@@ -50,6 +50,7 @@ fn commands(software: &Software) -> [(&'static str, Option<&String>); 7] {
 pub fn templates(software: &SoftwareByKind) -> Vec<Template> {
     let SoftwareByKind {
         profile: _,
+        image: _,
         all,
         mon,
         mgr,

@@ -14,6 +14,9 @@ pub enum SoftwareProfile {
     /// By Debian's packages, and systemd. One package of Ceph means all of a host's, and what they depend on: the first daemon of a
     /// host that is prepared changes the software of all of them, and each starts it with its own restart.
     Debian,
+    /// By cephadm: each daemon is a container of its own, whose image is pulled ahead. Its unit is written anew as cephadm would, and
+    /// cephadm is left in agreement.
+    Cephadm,
 }
 
 impl SoftwareProfile {
@@ -22,13 +25,14 @@ impl SoftwareProfile {
         match self {
             Self::Custom => Software::default(),
             Self::Debian => debian(kind),
+            Self::Cephadm => cephadm(kind),
         }
     }
 
     /// Whether the software of a daemon is that of its host: all daemons of a host have it at once.
     pub fn is_of_host(self) -> bool {
         match self {
-            Self::Custom => false,
+            Self::Custom | Self::Cephadm => false,
             Self::Debian => true,
         }
     }
@@ -52,6 +56,18 @@ fn debian(kind: &str) -> Software {
         rollback: Some(include_str!("profile/debian/rollback.sh").to_owned()),
         rebuild: None,
         logs: Some(format!("journalctl --no-pager -n 500 -u '{unit}'")),
+    }
+}
+
+fn cephadm(kind: &str) -> Software {
+    if !["mon", "mgr", "osd", "mds", "rgw"].contains(&kind) {
+        return Software::default();
+    }
+    Software {
+        upgrade: Some(include_str!("profile/cephadm/upgrade.sh").to_owned()),
+        restart: Some(include_str!("profile/cephadm/restart.sh").to_owned()),
+        logs: Some("journalctl --no-pager -n 500 -u 'ceph-{fsid}@{kind}.{id}.service'".to_owned()),
+        ..Software::default()
     }
 }
 

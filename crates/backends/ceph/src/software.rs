@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How the software of a kind of daemon is changed on its host: shell commands in which `{kind}`,
-/// `{id}`, `{release}` and `{host}` are replaced. Each may be run again after it was interrupted.
+/// `{id}`, `{release}` and `{host}` are replaced, and of the profile `cephadm` the cluster's `{fsid}` and the release's `{image}`. Each may be run again after it was interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Software {

@@ -19,7 +19,8 @@ use stagger_engine::cluster::Refusal;
 use crate::facts::CephFacts;
 use crate::facts::release::{self, Version};
 use crate::rollback_table::rollback_support;
-use crate::translate::{HealthPolicy, SITES_WHOLE, units};
+use crate::images;
+use crate::translate::{HealthPolicy, NO_OTHER_UPGRADE, SITES_WHOLE, units};
 
 /// When placement groups are well enough to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,6 +69,8 @@ pub struct TargetPolicy {
     pub pause: BTreeSet<Disturbance>,
     /// Whether the configuration says how an OSD's data is made readable for an older release.
     pub before_rollback: bool,
+    /// Whether the daemons are changed as cephadm's: see [`SoftwareProfile::Cephadm`](crate::profile::SoftwareProfile::Cephadm).
+    pub cephadm: bool,
     /// What is thought of Ceph's complaints before the run.
     pub health: HealthPolicy,
 }
@@ -81,6 +84,7 @@ impl Default for TargetPolicy {
             noout: 1200,
             pause: Disturbance::defaults(),
             before_rollback: false,
+            cephadm: false,
             health: HealthPolicy::default(),
         }
     }
@@ -146,6 +150,9 @@ fn compile(
     {
         parts.push(Part::Step(require_release(facts, wanted, policy)?));
     }
+    if policy.cephadm {
+        parts.push(Part::Step(container_image(facts, wanted, policy)?));
+    }
     let mut running: BTreeMap<Version, u32> = BTreeMap::new();
     for version in units.iter().filter_map(version_of) {
         *running.entry(version).or_default() += 1;
@@ -198,7 +205,9 @@ pub(crate) fn gates(facts: &CephFacts, names: &[&str], policy: &TargetPolicy) ->
         })
     };
     let sites = facts.osds.stretch_mode.map(|_| SITES_WHOLE);
-    names.iter().chain(&whole).chain(&sites).map(gate).collect()
+    let orchestrator = policy.cephadm.then_some(NO_OTHER_UPGRADE);
+    let besides = sites.iter().chain(&orchestrator);
+    names.iter().chain(&whole).chain(besides).map(gate).collect()
 }
 
 fn stage(
@@ -251,14 +260,23 @@ pub(crate) fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>
             why: why.to_owned(),
         })
     };
+    let mut guards = Vec::new();
+    if policy.cephadm {
+        guards.push(guard(
+            "no-orchestrator",
+            GuardScope::Stage,
+            PAUSED,
+            "cephadm deploys and reconfigures nothing while its daemons are changed",
+        )?);
+    }
     match kind {
         "osd" => {
-            let mut guards = vec![guard(
+            guards.push(guard(
                 "noout",
                 GuardScope::Wave,
                 SignedDuration::from_secs(i64::from(policy.noout)),
                 "no data is moved away from OSDs that are only restarted",
-            )?];
+            )?);
             for disturbance in &policy.pause {
                 let (name, why) = match disturbance {
                     Disturbance::Balancer => ("no-balancer", "no placement group is moved to balance"),
@@ -267,9 +285,8 @@ pub(crate) fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>
                 };
                 guards.push(guard(name, GuardScope::Stage, PAUSED, why)?);
             }
-            Ok(guards)
         }
-        "mds" => Ok(vec![
+        "mds" => guards.extend([
             guard(
                 "no-standby-replay",
                 GuardScope::Stage,
@@ -283,8 +300,9 @@ pub(crate) fn guards(kind: &str, policy: &TargetPolicy) -> Result<Vec<GuardSpec>
                 "metadata servers of two releases do not share a file system",
             )?,
         ]),
-        _ => Ok(Vec::new()),
+        _ => {}
     }
+    Ok(guards)
 }
 
 fn last_mon(facts: &CephFacts, wanted: &Version) -> Result<Option<Door>, IdError> {
@@ -322,6 +340,18 @@ fn hardest_rollback(units: &[Unit], kind: &str, wanted: &Version, policy: &Targe
         })
         .max_by_key(rank)
         .unwrap_or(GoingBack::Restart)
+}
+
+/// The step after which cephadm starts everything from the new image, what is no unit included.
+fn container_image(facts: &CephFacts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
+    let name = images::step_name(&wanted.to_string());
+    Ok(StepSpec {
+        name: PartName::new(name.clone())?,
+        done_when: ConditionName::new(name)?,
+        before: gates(facts, &[], policy)?,
+        door: None,
+        why: "cephadm starts every daemon from the new image, and what it manages besides runs that too".to_owned(),
+    })
 }
 
 fn require_release(facts: &CephFacts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {

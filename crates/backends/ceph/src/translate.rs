@@ -27,7 +27,7 @@ pub use baseline::{Baseline, BaselineDaemon, BaselineError};
 pub use budgets::{budgets, with_recovered};
 pub use bystanders::bystanders;
 pub use codes::{CAUSED, Cause};
-pub(crate) use conditions::{OLDEST, SITES_WHOLE};
+pub(crate) use conditions::{NO_OTHER_UPGRADE, OLDEST, SITES_WHOLE};
 pub use conditions::{conditions, unaccepted};
 pub(crate) use interruptions::pool_name;
 pub use interruptions::{Permitted, interruptions};

@@ -13,7 +13,8 @@ use super::{CephAnswer, CephApi, CephApiError, QueryTarget, command_line};
 
 /// The questions whose answers are kept: those that [`collect`](fn@crate::facts::collect) asks. None of
 /// them is answered with keys. Whatever else goes through the same connection is not kept.
-const FACTS: [&str; 17] = [
+const FACTS: [&str; 20] = [
+    "config get",
     "crash ls-new",
     "fs dump",
     "health",
@@ -21,7 +22,9 @@ const FACTS: [&str; 17] = [
     "mgr dump",
     "mgr metadata",
     "mon metadata",
+    "orch ps",
     "orch status",
+    "orch upgrade status",
     "osd dump",
     "osd metadata",
     "osd tree",

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::cephadm::{self, CephadmFacts};
 use super::health::{Health, read_crashes};
 use super::mds::FsMap;
 use super::mgr::MgrMap;
@@ -167,8 +168,8 @@ async fn read(
         Fact::Yes(listed) => placement_groups(api, options, &osds, listed).await?,
         Fact::No(why) => Fact::No(why),
     };
-    let (crashes, orchestrator) = match absent {
-        Some(why) => (Fact::No(why.clone()), Fact::No(why)),
+    let (crashes, (orchestrator, cephadm)) = match absent {
+        Some(why) => (Fact::No(why.clone()), (Fact::No(why.clone()), Fact::No(why))),
         None => (crashes(api).await?, orchestrator(api, &mgrs).await?),
     };
     Ok(CephFacts {
@@ -190,6 +191,7 @@ async fn read(
         versions,
         crashes,
         orchestrator,
+        cephadm,
     })
 }
 
@@ -353,20 +355,29 @@ const ORCHESTRATORS: [&str; 2] = ["cephadm", "rook"];
 
 /// `orch status` is refused where no orchestrator is set. Where a module is on that could be one, only
 /// its word counts.
-async fn orchestrator(api: &dyn CephApi, mgrs: &MgrMap) -> Result<Fact<Option<String>>, CollectError> {
+async fn orchestrator(
+    api: &dyn CephApi,
+    mgrs: &MgrMap,
+) -> Result<(Fact<Option<String>>, Fact<CephadmFacts>), CollectError> {
+    let none = || Fact::No("cephadm does not manage this cluster".to_owned());
     let module = mgrs
         .modules
         .iter()
         .find(|module| ORCHESTRATORS.contains(&module.as_str()));
     if module.is_none() {
-        return Ok(Fact::Yes(None));
+        return Ok((Fact::Yes(None), none()));
     }
     match of_manager(ask(api, QueryTarget::Mgr, "orch status").await)? {
         Fact::Yes(answer) => {
             let status: Value = super::from_json(&answer, "orch status")?;
-            Ok(Fact::Yes(status["backend"].as_str().map(str::to_owned)))
+            let backend = status["backend"].as_str();
+            let cephadm = match backend {
+                Some("cephadm") => cephadm::ask(api, &status).await?,
+                _ => none(),
+            };
+            Ok((Fact::Yes(backend.map(str::to_owned)), cephadm))
         }
-        Fact::No(why) if why.contains("No orchestrator configured") => Ok(Fact::Yes(None)),
-        Fact::No(why) => Ok(Fact::No(why)),
+        Fact::No(why) if why.contains("No orchestrator configured") => Ok((Fact::Yes(None), none())),
+        Fact::No(why) => Ok((Fact::No(why.clone()), Fact::No(why))),
     }
 }

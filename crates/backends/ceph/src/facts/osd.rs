@@ -314,6 +314,9 @@ pub struct OsdMetadata {
         skip_serializing_if = "Option::is_none"
     )]
     pub backend: Option<String>,
+    /// The image that it runs in, if it runs in a container: by its tag or its digest.
+    #[serde(default, rename = "container_image", skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// Reads `osd metadata`.

@@ -23,7 +23,7 @@ pub(super) fn accept_release(
     policy: &TargetPolicy,
 ) -> Result<Version, Refusal> {
     let mut reasons = Vec::new();
-    reasons.extend(orchestrator(facts, "upgrade it there"));
+    reasons.extend(orchestrator(facts, policy.cephadm));
     reasons.extend(stretch(facts));
     let running = running(units, &mut reasons);
     let wanted = known_release(release, units, &mut reasons);
@@ -146,26 +146,52 @@ pub(crate) fn of_reboot(facts: &CephFacts, units: &[Unit], policy: &TargetPolicy
     let half_way = versions.len() > 1;
     let lowest = versions.iter().map(|version| version.major).min();
     let reasons = [
-        orchestrator(facts, "put its hosts into maintenance there"),
+        orchestrator(facts, policy.cephadm),
         stretch(facts),
         health(facts, policy, half_way, lowest),
     ];
     reasons.into_iter().flatten().collect()
 }
 
-/// `instead`: what to do where there is one.
-fn orchestrator(facts: &CephFacts, instead: &str) -> Option<Reason> {
+/// `by_cephadm`: the daemons are changed as cephadm's.
+fn orchestrator(facts: &CephFacts, by_cephadm: bool) -> Option<Reason> {
     match &facts.orchestrator {
-        Fact::Yes(None) => None,
-        Fact::Yes(Some(backend)) => Some(Reason::of_backend(
-            "managed-by-orchestrator",
-            format!(
-                "{backend} manages this cluster's daemons and would undo what others do to them; {instead}"
-            ),
+        Fact::Yes(None) if by_cephadm => Some(Reason::of_backend(
+            "no-cephadm",
+            "cephadm does not manage this cluster's daemons, and [software] has profile = \"cephadm\": give the profile of its hosts",
         )),
+        Fact::Yes(None) => None,
+        Fact::Yes(Some(backend)) if by_cephadm && backend == "cephadm" => cephadm(facts),
+        Fact::Yes(Some(backend)) => {
+            let instead = if backend == "cephadm" {
+                "set profile = \"cephadm\" in [software]"
+            } else {
+                "upgrade it, and put its hosts into maintenance, there"
+            };
+            Some(Reason::of_backend(
+                "managed-by-orchestrator",
+                format!("{backend} manages this cluster's daemons and would undo what others do to them; {instead}"),
+            ))
+        }
         Fact::No(why) => Some(Reason::of_backend(
             "orchestrator-unknown",
             format!("whether an orchestrator manages the daemons is unknown: {why}"),
+        )),
+    }
+}
+
+/// Why nothing is begun beside cephadm.
+fn cephadm(facts: &CephFacts) -> Option<Reason> {
+    match &facts.cephadm {
+        Fact::Yes(cephadm) => cephadm.upgrade.as_ref().map(|upgrade| {
+            let why = format!(
+                "cephadm upgrades this cluster itself, {upgrade}; wait for its end, or stop it with `ceph orch upgrade stop`"
+            );
+            Reason::of_backend("orchestrator-upgrading", why)
+        }),
+        Fact::No(why) => Some(Reason::of_backend(
+            "orchestrator-unknown",
+            format!("what cephadm is about is unknown: {why}"),
         )),
     }
 }

@@ -50,6 +50,15 @@ pub const CAUSED: &[Cause] = &[
         "DAEMON_OLD_VERSION",
         "several versions run while an upgrade goes on; each unit's revision is looked at",
     ),
+    passing(
+        "CEPHADM_FAILED_DAEMON",
+        "cephadm has looked while a daemon restarted, and looks no more for ten minutes; `daemons-running`",
+    ),
+    passing(
+        "CEPHADM_HOST_CHECK_FAILED",
+        "a host reboots; `daemons-running`",
+    ),
+    passing("CEPHADM_PAUSED", "the run's own pause of cephadm"),
     passing("FS_DEGRADED", "a rank changes hands; `mds-active`"),
     passing("FS_WITH_FAILED_MDS", "a rank changes hands; `mds-active`"),
     passing(

@@ -15,12 +15,15 @@
 //! | `mds-active` | every file system has all its ranks |
 //! | `rgw-serving` | every gateway of the map and of the baseline serves |
 //! | `sites-whole` | in stretch mode: no site is missing, or was and is not clean yet. Other clusters have no such condition |
+//! | `no-other-upgrade` | cephadm upgrades nothing by itself. Only clusters of cephadm have it |
+//! | `container-image-V` | cephadm starts everything from an image that daemons of version V run. Only clusters of cephadm have it |
 //! | `require-osd-release-N` | the cluster demands release N of OSDs |
 //! | `min-mon-release-N` | the cluster demands release N of monitors |
 //! | `osds-run-N` | every OSD that is up runs release N or later: Ceph asks no others |
 //!
 //! What nobody can tell is unknown, never yes.
 
+mod cephadm;
 mod pgs;
 
 use std::collections::BTreeMap;
@@ -40,6 +43,9 @@ pub(crate) const OLDEST: u32 = 16;
 
 /// The condition that clusters in stretch mode have besides.
 pub(crate) const SITES_WHOLE: &str = "sites-whole";
+
+/// The condition that clusters of cephadm have besides.
+pub(crate) const NO_OTHER_UPGRADE: &str = "no-other-upgrade";
 
 /// All conditions of a cluster.
 ///
@@ -67,6 +73,7 @@ pub fn conditions(
     if let Some(mode) = facts.osds.stretch_mode {
         all.push(condition(SITES_WHOLE, sites_whole(mode))?);
     }
+    cephadm::add(facts, &mut all)?;
     let running = Running::of(facts);
     for major in release::known_majors().filter(|major| *major >= OLDEST) {
         let require = facts.osds.require_osd_release;

@@ -397,6 +397,7 @@ fn ranks_need_standbys_while_hosts_are_rebooted() {
             version: Some("18.2.7".to_owned()),
             host: Some(host.clone()),
             kv_backend: None,
+            image: None,
         });
     }
     let (_, made) = planned_by(&facts, CephRebootGoal::default(), Reboot::default()).unwrap();

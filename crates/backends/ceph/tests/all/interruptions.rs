@@ -80,6 +80,7 @@ fn with_a_lone_server(mut facts: CephFacts) -> CephFacts {
         version: Some("18.2.7".to_owned()),
         host: Some("host0".to_owned()),
         kv_backend: None,
+        image: None,
     });
     facts
 }

@@ -14,14 +14,14 @@ const PREFIX: &str = "stagger-";
 
 /// The groups of one cluster. Dropping them removes them.
 #[derive(Debug)]
-pub(super) struct Cgroups {
+pub(crate) struct Cgroups {
     path: PathBuf,
 }
 
 impl Cgroups {
     /// Makes them for hosts of these names, after those were removed that a killed process left. `cluster` is the cluster's
     /// folder.
-    pub(super) fn make(cluster: &Path, hosts: &[String]) -> Result<Self> {
+    pub(crate) fn make(cluster: &Path, hosts: &[String]) -> Result<Self> {
         let tree = tree()?;
         for left in fs::read_dir(&tree).into_iter().flatten().flatten() {
             let name = left.file_name();
@@ -46,7 +46,7 @@ impl Cgroups {
     }
 
     /// That of a host.
-    pub(super) fn of(&self, host: &str) -> PathBuf {
+    pub(crate) fn of(&self, host: &str) -> PathBuf {
         self.path.join(host)
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::network;
-use super::root::Repository;
 use crate::command::{last_lines, run, shown};
 use crate::files::{put, script};
 use crate::sandbox::Sandbox;
@@ -21,10 +20,10 @@ const HOST: &str = include_str!("host.sh");
 const BOOT: &str = include_str!("boot.sh");
 
 /// What ssh needs to reach all hosts by their names, in the cluster's folder.
-pub(super) const SSH_CONFIG: &str = "ssh_config";
+pub(crate) const SSH_CONFIG: &str = "ssh_config";
 
 /// The text of that file for a cluster in `dir`.
-pub(super) fn ssh_config(dir: &Path, names: &[String]) -> String {
+pub(crate) fn ssh_config(dir: &Path, names: &[String]) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
         writeln!(text, "Host {name}\n    HostName {}", network::address(index)).ok();
@@ -54,7 +53,7 @@ impl Host {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn make(sandbox: &Sandbox, root: &Path, names: &[String], index: usize) -> Result<Self> {
+    pub(crate) fn make(sandbox: &Sandbox, root: &Path, names: &[String], index: usize) -> Result<Self> {
         let name = names.get(index).context("a host without a name")?.clone();
         let own = sandbox.dir().join("hosts").join(&name);
         let host = Self {
@@ -76,6 +75,8 @@ impl Host {
         }
         put(&host.file("etc/hosts"), &known)?;
         let key = ssh.join("ssh_host_ed25519_key");
+        // One that was copied has a key already, of which nobody knows here.
+        fs::remove_file(&key).ok();
         run(&mut host.keygen(&key))?;
         fs::copy(host.cluster().join("key.pub"), ssh.join("authorized_keys")).context("copying the key")?;
         let public = ssh.join("ssh_host_ed25519_key.pub");
@@ -102,13 +103,26 @@ impl Host {
         &self.address
     }
 
+    /// Gives the host these block devices, which begin with its next start, and a place for containers.
+    pub(crate) fn carries(&self, disks: &[PathBuf]) -> Result<()> {
+        let disks: String = disks.iter().map(|disk| format!("{}\n", disk.display())).collect();
+        put(&self.own.join("disks"), &disks)?;
+        let containers = self.own.join("containers");
+        fs::create_dir_all(&containers).with_context(|| format!("making {}", containers.display()))
+    }
+
+    /// Whether it is on.
+    pub(crate) fn is_on(&self) -> bool {
+        self.own.join("pid").exists()
+    }
+
     /// A file of the host, by its path without the first slash, as it is before the host is on.
-    pub(super) fn file(&self, path: &str) -> PathBuf {
+    pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.own.join("upper").join(path)
     }
 
     /// Switches the machine on. `cgroup` is the host's.
-    pub(super) fn plug_in(&self, cgroup: &Path) -> Result<()> {
+    pub(crate) fn plug_in(&self, cgroup: &Path) -> Result<()> {
         let mut start = self.on_sandbox("sh");
         start.args(["-c", "setsid \"$@\" </dev/null >/dev/null 2>&1 &", "host"]);
         start
@@ -199,16 +213,6 @@ impl Host {
             last_lines(&said, 30)
         );
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
-    }
-
-    /// Gives apt one more source.
-    ///
-    /// # Errors
-    /// The host does not answer.
-    pub fn add_source(&self, repository: Repository) -> Result<()> {
-        let (suite, source) = (repository.suite(), repository.source());
-        self.run(&format!("echo '{source}' >/etc/apt/sources.list.d/{suite}.list"))
-            .map(drop)
     }
 
     /// The id of the boot that it is in.

@@ -31,6 +31,18 @@ for stream in stdin:0 stdout:1 stderr:2; do ln -s "fd/${stream#*:}" "$dev/${stre
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 
+# Disks of its own, and what udev would tell of all: there is none, and who looks at disks asks for it.
+if [ -e "$own/disks" ]; then
+    while read -r disk; do mknod -m 660 "$dev/${disk#/dev/}" b 7 "${disk#/dev/loop}"; done <"$own/disks"
+    mkdir -p "$root/run/udev/data" "$root/run/lvm"
+    for device in /sys/block/*/dev; do echo E:DEVTYPE=disk >"$root/run/udev/data/b$(cat "$device")"; done
+fi
+# Containers lie in no overlay, where theirs could not lie.
+if [ -d "$own/containers" ]; then
+    mkdir -p "$root/var/lib/containers"
+    mount --bind "$own/containers" "$root/var/lib/containers"
+fi
+
 # From here on its cgroup is the root of all that it sees.
 exec unshare --cgroup sh -c '
 set -eu
