@@ -24,10 +24,16 @@ pub(crate) struct Story {
 const KUBERNETES: &[&str] = &["crates/backends/ceph", "crates/backends/rook", "deploy"];
 
 /// All of them, in the order in which they are run.
-pub(crate) const STORIES: [Story; 9] = [
+pub(crate) const STORIES: [Story; 10] = [
     Story {
         name: "Ceph: the story on a real cluster",
         file: "ceph_story",
+        case: None,
+        crates: &["crates/backends/ceph"],
+    },
+    Story {
+        name: "Ceph: the story beside a real cephadm",
+        file: "cephadm_story",
         case: None,
         crates: &["crates/backends/ceph"],
     },

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -20,7 +20,7 @@ use crate::hosts::network;
 use crate::rook_cluster::SecondBuild;
 use crate::roots::build::digest;
 
-const IMAGES: &str = include_str!("images.sh");
+const IMAGE: &str = include_str!("image.sh");
 const INIT: &str = include_str!("init.conf");
 
 /// What it may take of the disk while it is made, in bytes.
@@ -47,7 +47,7 @@ impl Base {
     pub(super) fn ensure(roots: &Roots) -> Result<Self> {
         let next = SecondBuild::of(&roots.ceph)?;
         let versions = [roots.ceph.ceph_version().to_owned(), next.version.clone()];
-        let texts = [roots.asked.as_str(), IMAGES, INIT, include_str!("base.rs"), &versions[1]];
+        let texts = [roots.asked.as_str(), IMAGE, INIT, include_str!("base.rs"), &versions[1]];
         let all = cache::dir()?.join("cephadm-clusters");
         fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
         let base = Self {
@@ -108,13 +108,25 @@ impl Base {
     }
 }
 
-/// Makes an image of Ceph's root, with a layer over it, and has it in the registry alone.
+/// Makes an image of Ceph's root, with a layer over it, through the first host, and has it in the registry alone.
 fn push(machines: &Machines, layer: Option<&Path>, version: &str) -> Result<()> {
-    let mut command = machines.sandbox.command("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", IMAGES, "images"]);
-    command.arg(machines.dir().join("ssh")).arg(&machines.roots.ceph.path);
-    command.arg(layer.unwrap_or(Path::new("-"))).arg(image(version));
-    run(&mut command).with_context(|| format!("making the image of {version}"))?;
+    let name = image(version);
+    let first = machines.host(1)?;
+    let mut pack = machines.sandbox.command("unshare");
+    pack.args(["--mount", "--propagation", "private", "sh", "-c", IMAGE, "image"]);
+    pack.arg(&machines.roots.ceph.path).args(layer);
+    let mut pack = pack.stdout(Stdio::piped()).spawn().context("packing an image")?;
+    let packed = pack.stdout.take().context("what is packed goes nowhere")?;
+    let mut import = first.ssh(&format!(
+        "podman import -q --change 'ENV CEPH_VOLUME_ALLOW_LOOP_DEVICES=1' \
+         --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' - {name}"
+    ));
+    run(import.stdin(packed)).with_context(|| format!("making the image of {version}"))?;
+    let packed = pack.wait().context("waiting for an image to be packed")?;
+    ensure!(packed.success(), "packing an image ended with {packed}");
+    first
+        .run(&format!("podman push -q {name} && podman rmi {name}"))
+        .with_context(|| format!("pushing the image of {version}"))?;
     Ok(())
 }
 

@@ -81,6 +81,8 @@ struct FoundCeph {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Packages {
     Apt,
+    /// Images, by cephadm.
+    Cephadm,
     Dnf,
     #[default]
     Unknown,
@@ -94,8 +96,15 @@ async fn ask_ceph(args: &InitArgs) -> Result<FoundCeph, CliError> {
     let here = stagger_engine::supervisor::Identity::current_process().host;
     let is_here = hosts.iter().all(|host| *host == here);
     let shell = if is_here { Vec::new() } else { ssh() };
-    let mut packages = Packages::Unknown;
+    let orchestrator = facts.orchestrator.get().and_then(Option::as_deref);
+    let mut packages = match orchestrator {
+        Some("cephadm") => Packages::Cephadm,
+        _ => Packages::Unknown,
+    };
     for host in hosts.iter().take(3) {
+        if packages != Packages::Unknown {
+            break;
+        }
         let asked = Hosts {
             shell: shell.clone(),
             ..Hosts::default()
@@ -106,9 +115,6 @@ async fn ask_ceph(args: &InitArgs) -> Result<FoundCeph, CliError> {
             Ok(ran) if ran.output.ends_with("dnf") => packages = Packages::Dnf,
             Ok(_) => {}
             Err(error) => print::status_line(&format!("{error}: its packages are not known")),
-        }
-        if packages != Packages::Unknown {
-            break;
         }
     }
     let kinds = by_unit.keys().filter_map(|unit| unit.as_str().split_once('.'));
@@ -171,6 +177,10 @@ fn ceph(found: &FoundCeph) -> String {
             "# Packages of Debian, or of whoever builds them in the same way. One package of Ceph means all of a host's, and what they \
              depend on:\n# `stagger config show` prints the commands, and each can be given here: [software.all] upgrade = ...\n\
              [software]\nprofile = \"debian\"\n",
+        ),
+        Packages::Cephadm => text.push_str(
+            "# cephadm manages this cluster: images are pulled, and daemons restarted from them, as cephadm would; see `stagger config \
+             show`.\n[software]\nprofile = \"cephadm\"\n# image = \"quay.io/ceph/ceph:v{release}\"   # of a registry of your own\n",
         ),
         Packages::Dnf => commands(&mut text, found, |package| {
             format!("dnf -y update '{package}-{{release}}*'")
@@ -344,7 +354,12 @@ mod tests {
 
     #[test]
     fn what_is_written_for_a_ceph_is_taken() {
-        for packages in [Packages::Apt, Packages::Dnf, Packages::Unknown] {
+        for packages in [
+            Packages::Apt,
+            Packages::Cephadm,
+            Packages::Dnf,
+            Packages::Unknown,
+        ] {
             for is_here in [true, false] {
                 let found = FoundCeph {
                     name: "prod".to_owned(),

@@ -8,6 +8,7 @@
 mod absent;
 mod api;
 mod but_for;
+mod cephadm;
 mod cluster;
 mod executor;
 mod facts;
