@@ -107,6 +107,14 @@ impl Cluster {
         &mut self.rados
     }
 
+    /// One more lasting connection.
+    ///
+    /// # Errors
+    /// The cluster is not reached.
+    pub fn connect(&self) -> Result<Rados> {
+        connect(&self.machines)
+    }
+
     /// Runs the `ceph` program, which must succeed, and gives its stdout.
     ///
     /// # Errors
@@ -187,9 +195,13 @@ fn connect(machines: &Machines) -> Result<Rados> {
     Rados::connect(&mut command)
 }
 
-/// Waits until all OSDs are up and the cluster complains of nothing.
+/// Daemons that have just started peer once more, and managers load their modules.
+const STEADY: Duration = Duration::from_secs(5);
+
+/// Waits until all OSDs are up and the cluster has complained of nothing for a while.
 fn wait_healthy(machines: &Machines, limit: Duration) -> Result<()> {
     let begun = Instant::now();
+    let mut since: Option<Instant> = None;
     loop {
         let words = ["--connect-timeout", "5", "status", "--format", "json"];
         let said = output(&mut machines.ceph(&words))?;
@@ -197,7 +209,9 @@ fn wait_healthy(machines: &Machines, limit: Duration) -> Result<()> {
         let managed = status.pointer("/mgrmap/available") == Some(&Value::Bool(true))
             && status.pointer("/mgrmap/num_standbys").and_then(Value::as_u64) == Some(1);
         let healthy = status.pointer("/health/status").and_then(Value::as_str) == Some("HEALTH_OK");
-        if managed && healthy && is_clean(&status, (HOSTS * DISKS) as u64) {
+        if !(managed && healthy && is_clean(&status, (HOSTS * DISKS) as u64)) {
+            since = None;
+        } else if since.get_or_insert_with(Instant::now).elapsed() > STEADY {
             return Ok(());
         }
         if begun.elapsed() > limit {

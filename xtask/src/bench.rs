@@ -5,6 +5,7 @@
 //! peer on the same input in the same run; seconds alone say little on a shared machine.
 
 mod answers;
+pub(crate) mod cephadm;
 pub(crate) mod child;
 pub(crate) mod ganeti;
 pub(crate) mod ironic;

@@ -29,6 +29,7 @@ const MENU: &str = "cargo xtask test [--quick | --all]            set up what th
 cargo xtask checks                            lints, pages, tools: all that only reads the code; part of `test`
 cargo xtask test --long [CASE…]               every named case; writes docs/long-run.md
 cargo xtask bench ceph [--osds N]             planning on large maps beside its peers; writes docs/bench.md
+cargo xtask bench cephadm                    the same update by cephadm and by stagger; writes docs/bench-cephadm.md
 cargo xtask bench kubernetes [--osds N]       the operator on 1,000 OSDs; writes docs/bench-kubernetes.md
 cargo xtask bench ganeti [--patience SECONDS] reboot groups of large clusters beside hroller; writes docs/bench-ganeti.md
 cargo xtask bench ironic                      a real upgrade beside the same by hand; writes docs/bench-ironic.md
@@ -74,6 +75,7 @@ fn dispatch(words: &[&str]) -> Result<()> {
         ["fuzz", target] => fuzz::fuzz(20, Some(target)),
         ["bench", "ceph"] => bench::bench(&[1_000, 10_000, 30_000]),
         ["bench", "ceph", "--osds", count] => bench::bench(&[count.parse()?]),
+        ["bench", "cephadm"] => bench::cephadm::bench(),
         ["bench", "kubernetes"] => bench::kubernetes::bench(1_000),
         ["bench", "kubernetes", "--osds", count] => bench::kubernetes::bench(count.parse()?),
         ["bench", "ganeti"] => bench::ganeti::bench(u32::MAX),

@@ -89,6 +89,8 @@ impl Base {
         wait_healthy(&machines, Duration::from_mins(5))?;
         machines.shut_down()?;
         lap("made");
+        // Else the folder goes with the namespaces.
+        machines.sandbox.keep_folder()?;
         drop(machines);
         let place = self.path.with_extension("new");
         fs::remove_dir_all(&place).ok();
@@ -96,7 +98,8 @@ impl Base {
         for name in KEPT {
             fs::rename(folder.path().join(name), place.join(name)).with_context(|| format!("keeping {name}"))?;
         }
-        fs::rename(&place, &self.path).with_context(|| format!("keeping {}", self.path.display()))
+        fs::rename(&place, &self.path).with_context(|| format!("keeping {}", self.path.display()))?;
+        fs::remove_dir_all(folder.path()).with_context(|| format!("removing {}", folder.path().display()))
     }
 
     /// Copies it, the holes in its disks too.

@@ -36,6 +36,7 @@ mod restart;
 pub mod risks;
 pub mod rollback_table;
 pub mod software;
+pub mod software_remarks;
 pub mod source;
 pub mod target;
 pub mod translate;

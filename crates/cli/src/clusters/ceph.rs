@@ -19,6 +19,7 @@ use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
 use stagger_ceph::reboot::{CephRebootGoal, HostTask};
 use stagger_ceph::risks;
+use stagger_ceph::software_remarks;
 use stagger_ceph::translate::hosts::HOST;
 use stagger_core::model::{ClusterId, Part, Reason, Revision, Snapshot, Target};
 use stagger_core::plan::Plan;
@@ -135,14 +136,16 @@ impl ClusterSystem for CephSystem {
         Ok(CephGoal::Reboot(CephRebootGoal { task, only, ..found }))
     }
 
-    fn remarks(&self, _planner: &CephPlanner, _facts: &CephFacts, goal: &CephGoal) -> Vec<String> {
+    fn remarks(&self, _planner: &CephPlanner, facts: &CephFacts, goal: &CephGoal) -> Vec<String> {
         match goal {
             CephGoal::Reboot(goal) if goal.task == HostTask::Patch && self.settings.reboot.patch.is_none() => vec![
                 "note: `patch` installs all that is pending on a host, Ceph's packages too where newer ones are to be had: hold them \
                  (`apt-mark hold`) where only the rest is meant"
                     .to_owned(),
             ],
-            CephGoal::Reboot(_) | CephGoal::Upgrade(_) => Vec::new(),
+            CephGoal::Reboot(_) => Vec::new(),
+            CephGoal::Upgrade(_) if self.of_rook => Vec::new(),
+            CephGoal::Upgrade(release) => software_remarks::remarks(&self.settings.software, facts, release),
         }
     }
 

@@ -11,6 +11,7 @@ use stagger_ceph::memory::hosts_of;
 use stagger_ceph::oktostop::Oracle;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::reboot::{self, CephRebootGoal, HostTask, host_named};
+use stagger_ceph::software_remarks::remarks;
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::hosts::{Booted, Carried, bounds, host_name, host_unit, hosts};
 use stagger_ceph::translate::{HealthPolicy, Permitted, translate};
@@ -430,4 +431,29 @@ fn a_daemon_without_a_host_counts_for_itself() {
         hosts.budgets().permit(&hosts.down(), &all).is_err(),
         "no manager would stay"
     );
+}
+
+#[test]
+fn a_plan_says_which_daemons_have_the_new_software_before_their_turn() {
+    let facts = on_hosts("18.2.7");
+    let software: SoftwareByKind = serde_json::from_value(json!({ "profile": "debian" })).unwrap();
+    let lines = remarks(&software, &facts, "20.2.4");
+    let [line] = &lines[..] else {
+        panic!("{lines:?}")
+    };
+    assert!(line.contains("software belongs to a host") && line.contains("one that crashes meanwhile starts on 20.2.4"), "{line}");
+    // A monitor is the first of its host; its manager and OSDs are ahead of their turn.
+    let hosts = hosts_of(&facts);
+    let (mon, first_host) = hosts.iter().find(|(unit, _)| unit.as_str().starts_with("mon.")).unwrap();
+    let carried: Vec<&str> = hosts
+        .iter()
+        .filter(|(unit, host)| *host == first_host && !unit.as_str().starts_with("mon."))
+        .map(|(unit, _)| unit.as_str())
+        .collect();
+    assert!(!carried.is_empty());
+    for unit in carried {
+        assert!(line.contains(unit), "{unit} in {line}");
+    }
+    assert!(!line.contains(mon.as_str()), "{line}");
+    assert_eq!(remarks(&SoftwareByKind::default(), &facts, "20.2.4"), [""; 0]);
 }
