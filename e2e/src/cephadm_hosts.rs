@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::ceph::is_clean;
 use crate::command::{output, run};
-use crate::files::put;
+use crate::files::{put, script};
 use crate::folder::Folder;
 use crate::hosts::host::Host;
 use crate::load::Load;
@@ -56,6 +56,11 @@ impl Cluster {
         let folder = Folder::make("hosts-", base::DISK)?;
         base.copy_to(folder.path())?;
         let machines = Machines::start(&folder, &roots)?;
+        let ceph = format!("ceph -c '{}'", machines.dir().join("ceph.conf").display());
+        let ceph = machines
+            .sandbox
+            .entrance(&roots.ceph.path, "A command of Ceph: ceph orch ps", &ceph)?;
+        script(&machines.dir().join("ceph"), &ceph)?;
         wait_healthy(&machines, LIMIT)?;
         let rados = connect(&machines)?;
         Ok(Self {

@@ -85,6 +85,8 @@ impl Base {
         others(&machines)?;
         lap("all hosts have OSDs");
         run(&mut machines.ceph(&["osd", "pool", "create", "data", "32", "32"]))?;
+        // Groups that are split or moved have nothing to do with any test.
+        run(&mut machines.ceph(&["osd", "pool", "set", "noautoscale"]))?;
         run(&mut machines.ceph(&["osd", "pool", "application", "enable", "data", "test"]))?;
         wait_healthy(&machines, Duration::from_mins(5))?;
         machines.shut_down()?;
@@ -95,6 +97,9 @@ impl Base {
         let place = self.path.with_extension("new");
         fs::remove_dir_all(&place).ok();
         fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
+        for disk in fs::read_dir(folder.path().join("disks")).context("reading the disks")? {
+            run(Command::new("fallocate").arg("--dig-holes").arg(disk.context("a disk")?.path()))?;
+        }
         for name in KEPT {
             fs::rename(folder.path().join(name), place.join(name)).with_context(|| format!("keeping {name}"))?;
         }
@@ -167,10 +172,9 @@ fn others(machines: &Machines) -> Result<()> {
     ceph(&["orch", "apply", "mgr", "h1 h2"])?;
     for host in &machines.hosts {
         let disks = host.run("ls /dev/loop*")?;
-        for disk in disks.split_whitespace() {
-            let device = format!("{}:{disk}", host.name());
-            ceph(&["orch", "daemon", "add", "osd", &device, "raw"])?;
-        }
+        let disks: Vec<&str> = disks.split_whitespace().collect();
+        let devices = format!("{}:{}", host.name(), disks.join(","));
+        ceph(&["orch", "daemon", "add", "osd", &devices, "raw"])?;
     }
     ensure!(HOSTS == 3, "monitors and managers are named for three hosts");
     Ok(())
