@@ -147,7 +147,9 @@ impl Cluster {
             let said = host.run("podman ps --no-trunc --format '{{.Names}} {{.ID}} {{.Image}}'")?;
             for line in said.lines() {
                 if let [name, id, image] = line.split(' ').collect::<Vec<_>>()[..]
-                    && let Some((_, daemon)) = name.strip_prefix("ceph-").and_then(|name| name.split_at_checked(37))
+                    && let Some((_, daemon)) = name
+                        .strip_prefix("ceph-")
+                        .and_then(|name| name.split_at_checked(37))
                 {
                     found.insert(daemon.replacen('-', ".", 1), (id.to_owned(), image.to_owned()));
                 }
@@ -162,7 +164,13 @@ impl Cluster {
     /// It cannot be started, or does nothing within a minute.
     pub fn load(&self) -> Result<Load> {
         let python = self.sandbox().command_in(self.client_root(), "python3");
-        Load::of_pool(python, self.dir(), &self.dir().join("ceph.conf"), "client.admin", "data")
+        Load::of_pool(
+            python,
+            self.dir(),
+            &self.dir().join("ceph.conf"),
+            "client.admin",
+            "data",
+        )
     }
 
     /// Waits until every OSD is up and every placement group is active and clean.
@@ -196,7 +204,10 @@ fn connect(machines: &Machines) -> Result<Rados> {
     let program = machines.dir().join("connection.py");
     put(&program, rados::PROGRAM)?;
     let mut command = machines.sandbox.command_in(&machines.roots.ceph.path, "python3");
-    command.arg(program).arg(machines.dir().join("ceph.conf")).arg("client.admin");
+    command
+        .arg(program)
+        .arg(machines.dir().join("ceph.conf"))
+        .arg("client.admin");
     Rados::connect(&mut command)
 }
 

@@ -18,7 +18,10 @@ const LIMIT: Duration = Duration::from_mins(10);
 fn an_update_by_stagger_beside_cephadm() -> Result<()> {
     case("cephadm_story", || {
         let mut cluster = Cluster::boot()?;
-        say(format!("cephadm: healthy after {:.1} s", cluster.took().as_secs_f64()));
+        say(format!(
+            "cephadm: healthy after {:.1} s",
+            cluster.took().as_secs_f64()
+        ));
         let mut phases = Phases::begin();
         let result = story(&mut cluster, &mut phases);
         phases.print();
@@ -52,20 +55,30 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     machine.stop_in_visit(&run, "osd", LIMIT)?;
     run.kill()?;
     phases.lap("killed in an OSD wave");
-    machine.resume_to_the_end(LIMIT)?;
+    machine.resume_to_the_end(LIMIT)?.expect(0)?;
     phases.lap("resumed to the end");
     machine.journal()?.both_judges_agreed()?;
     cluster.wait_clean(LIMIT)?;
     let report = load.stop()?;
     say(format!("{report}"));
-    ensure!(report.failures().is_empty(), "operations failed: {:?}", report.failures());
+    ensure!(
+        report.failures().is_empty(),
+        "operations failed: {:?}",
+        report.failures()
+    );
     phases.lap("all data verified");
 
     agrees(cluster, &to)?;
     phases.lap("cephadm agrees");
     let after = cluster.containers()?;
-    ensure!(after.keys().eq(before.keys()), "other daemons run: {before:?} and {after:?}");
-    let same: Vec<_> = after.iter().filter(|(name, one)| before.get(*name) == Some(one)).collect();
+    ensure!(
+        after.keys().eq(before.keys()),
+        "other daemons run: {before:?} and {after:?}"
+    );
+    let same: Vec<_> = after
+        .iter()
+        .filter(|(name, one)| before.get(*name) == Some(one))
+        .collect();
     ensure!(same.is_empty(), "never restarted: {same:?}");
     let again = machine.call(&["plan", "upgrade", "--to", &to])?.expect(0)?;
     again.expect_said(&["Nothing to do"])?;
@@ -74,11 +87,17 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     let looked = looked_at(cluster)?;
     cluster.ceph(&["orch", "ps", "--refresh"])?;
     let begun = Instant::now();
-    while looked_at(cluster)?.iter().any(|(name, at)| looked.get(name) == Some(at)) {
+    while looked_at(cluster)?
+        .iter()
+        .any(|(name, at)| looked.get(name) == Some(at))
+    {
         ensure!(begun.elapsed() < LIMIT, "cephadm does not look at its daemons");
         std::thread::sleep(Duration::from_secs(1));
     }
-    ensure!(cluster.containers()? == after, "cephadm has deployed daemons anew");
+    ensure!(
+        cluster.containers()? == after,
+        "cephadm has deployed daemons anew"
+    );
     phases.lap("cephadm leaves it so");
     Ok(())
 }
@@ -102,7 +121,8 @@ fn agrees(cluster: &Cluster, version: &str) -> Result<()> {
     ensure!(upgrade.contains("no upgrades in progress"), "{upgrade}");
     let begun = Instant::now();
     let checked = loop {
-        let checked = cluster.ceph_json(&["orch", "upgrade", "check", "--image", &Cluster::image(version)])?;
+        let checked =
+            cluster.ceph_json(&["orch", "upgrade", "check", "--image", &Cluster::image(version)])?;
         if checked["needs_update"] == serde_json::json!({}) {
             break checked;
         }
@@ -112,18 +132,29 @@ fn agrees(cluster: &Cluster, version: &str) -> Result<()> {
         std::thread::sleep(Duration::from_secs(1));
     };
     let images = cluster.ceph_json(&["config", "dump"])?;
-    let images: Vec<_> = images.as_array().context("`config dump` is no list")?.iter()
+    let images: Vec<_> = images
+        .as_array()
+        .context("`config dump` is no list")?
+        .iter()
         .filter(|option| option["name"] == "container_image")
         .map(|option| (option["section"].clone(), option["value"].clone()))
         .collect();
     ensure!(
         images == [(Value::from("global"), checked["target_digest"].clone())],
-        "cephadm starts daemons from {images:?}, not {}", checked["target_digest"]
+        "cephadm starts daemons from {images:?}, not {}",
+        checked["target_digest"]
     );
     let health = cluster.ceph(&["health"])?;
     ensure!(health.starts_with("HEALTH_OK"), "{health}");
-    for daemon in cluster.ceph_json(&["orch", "ps"])?.as_array().context("no list")? {
-        ensure!(daemon["version"] == version && daemon["status_desc"] == "running", "{daemon}");
+    for daemon in cluster
+        .ceph_json(&["orch", "ps"])?
+        .as_array()
+        .context("no list")?
+    {
+        ensure!(
+            daemon["version"] == version && daemon["status_desc"] == "running",
+            "{daemon}"
+        );
     }
     Ok(())
 }

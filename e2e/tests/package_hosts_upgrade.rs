@@ -39,7 +39,7 @@ fn from_18_to_20_on_six_hosts_killed_on_the_way() -> Result<()> {
         machine.stop_in_visit(&run, "osd", LIMIT)?;
         run.kill()?;
         phases.lap("killed in an OSD wave");
-        machine.resume_to_the_end(LIMIT)?;
+        machine.resume_to_the_end(LIMIT)?.expect(0)?;
         phases.lap("resumed to the end");
 
         on(cluster, &to)?;

@@ -14,7 +14,7 @@ use crate::simulate;
 use crate::test::{System, must_be_root, set_up, versions};
 
 /// Test files whose cases are long.
-const FILES: [&str; 26] = [
+const FILES: [&str; 27] = [
     "model",
     // Of `versioned`: what needs a PostgreSQL of its own.
     "all",
@@ -29,6 +29,7 @@ const FILES: [&str; 26] = [
     "ceph_daemonctl",
     "ceph_long",
     // Builds the root of its hosts by itself.
+    "cephadm_long",
     "package_hosts_boot",
     "package_hosts_upgrade",
     "ganeti_boot",

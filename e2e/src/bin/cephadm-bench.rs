@@ -61,7 +61,9 @@ fn by_cephadm(cluster: &Cluster, to: &str) -> Result<()> {
     let begun = Instant::now();
     let mut told = String::new();
     loop {
-        let status = cluster.ceph(&["orch", "upgrade", "status", "--format", "json"]).unwrap_or_default();
+        let status = cluster
+            .ceph(&["orch", "upgrade", "status", "--format", "json"])
+            .unwrap_or_default();
         if status.contains("no upgrades in progress") {
             return Ok(());
         }
@@ -71,7 +73,10 @@ fn by_cephadm(cluster: &Cluster, to: &str) -> Result<()> {
             progress.clone_into(&mut told);
             say(format!("cephadm: {told}"));
         }
-        ensure!(begun.elapsed() < LIMIT, "cephadm does not end its upgrade: {status}");
+        ensure!(
+            begun.elapsed() < LIMIT,
+            "cephadm does not end its upgrade: {status}"
+        );
         thread::sleep(LOOK);
     }
 }
@@ -79,14 +84,20 @@ fn by_cephadm(cluster: &Cluster, to: &str) -> Result<()> {
 /// By the program that `STAGGER_BIN` names.
 fn by_stagger(cluster: &Cluster, to: &str) -> Result<()> {
     let machine = Machine::new(cluster, "bench", &CephadmSetup)?;
-    machine.start(&["run", "upgrade", "--to", to])?.end(LIMIT)?.expect(0)?;
+    machine
+        .start(&["run", "upgrade", "--to", to])?
+        .end(LIMIT)?
+        .expect(0)?;
     Ok(())
 }
 
 fn measured(who: &str, update: impl FnOnce(&Cluster, &str) -> Result<()>) -> Result<Took> {
     let mut cluster = Cluster::boot()?;
     let to = cluster.versions()[1].to_owned();
-    say(format!("{who}: healthy after {:.0} s, updating to {to}", cluster.took().as_secs_f64()));
+    say(format!(
+        "{who}: healthy after {:.0} s, updating to {to}",
+        cluster.took().as_secs_f64()
+    ));
     let load = cluster.load()?;
     let (ended, rados) = (Arc::new(AtomicBool::new(false)), cluster.connect()?);
     let watcher = watch(rados, Arc::clone(&ended))?;
@@ -100,9 +111,15 @@ fn measured(who: &str, update: impl FnOnce(&Cluster, &str) -> Result<()>) -> Res
     let report = load.stop()?;
     let versions = cluster.ceph_json(&["versions"])?;
     let all = versions["overall"].as_object().context("versions of daemons")?;
-    ensure!(all.len() == 1 && all.keys().all(|one| one.contains(&to)), "they run {versions}");
+    ensure!(
+        all.len() == 1 && all.keys().all(|one| one.contains(&to)),
+        "they run {versions}"
+    );
     cluster.stop()?;
-    let span = seen.first_down.zip(seen.last_up).map(|(first, last)| last.duration_since(first));
+    let span = seen
+        .first_down
+        .zip(seen.last_up)
+        .map(|(first, last)| last.duration_since(first));
     let took = Took {
         seconds,
         osd_starts: seen.up_from.values().map(|starts| starts.len() - 1).sum(),
@@ -154,5 +171,8 @@ fn watch(mut rados: Rados, ended: Arc<AtomicBool>) -> Result<JoinHandle<Result<S
         }
         Ok(seen)
     };
-    thread::Builder::new().name("watch".to_owned()).spawn(look).context("starting a thread")
+    thread::Builder::new()
+        .name("watch".to_owned())
+        .spawn(look)
+        .context("starting a thread")
 }

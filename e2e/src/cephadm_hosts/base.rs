@@ -47,7 +47,13 @@ impl Base {
     pub(super) fn ensure(roots: &Roots) -> Result<Self> {
         let next = SecondBuild::of(&roots.ceph)?;
         let versions = [roots.ceph.ceph_version().to_owned(), next.version.clone()];
-        let texts = [roots.asked.as_str(), IMAGE, INIT, include_str!("base.rs"), &versions[1]];
+        let texts = [
+            roots.asked.as_str(),
+            IMAGE,
+            INIT,
+            include_str!("base.rs"),
+            &versions[1],
+        ];
         let all = cache::dir()?.join("cephadm-clusters");
         fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
         let base = Self {
@@ -55,12 +61,17 @@ impl Base {
             versions,
         };
         let lock = fs::File::create(all.join(".lock")).context("making the lock of clusters of cephadm")?;
-        lock.lock().context("waiting for whoever makes a cluster of cephadm")?;
+        lock.lock()
+            .context("waiting for whoever makes a cluster of cephadm")?;
         if !base.path.exists() {
             // Those of other roots are of no use to anybody.
-            for old in fs::read_dir(&all).context("reading the clusters of cephadm")?.flatten() {
+            for old in fs::read_dir(&all)
+                .context("reading the clusters of cephadm")?
+                .flatten()
+            {
                 if old.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    fs::remove_dir_all(old.path()).with_context(|| format!("removing {}", old.path().display()))?;
+                    fs::remove_dir_all(old.path())
+                        .with_context(|| format!("removing {}", old.path().display()))?;
                 }
             }
             base.make(roots, &next).context("making a cluster of cephadm")?;
@@ -78,7 +89,9 @@ impl Base {
         push(&machines, None, now)?;
         push(&machines, Some(&next.layer), then)?;
         let pull = format!("podman pull -q {}", image(now));
-        each(machines.hosts.iter().collect(), |host: &Host| host.run(&pull).map(drop))?;
+        each(machines.hosts.iter().collect(), |host: &Host| {
+            host.run(&pull).map(drop)
+        })?;
         lap("images are in the registry");
         bootstrap(&machines, &image(now))?;
         lap("the first host has a cluster");
@@ -98,10 +111,13 @@ impl Base {
         fs::remove_dir_all(&place).ok();
         fs::create_dir(&place).with_context(|| format!("making {}", place.display()))?;
         for disk in fs::read_dir(folder.path().join("disks")).context("reading the disks")? {
-            run(Command::new("fallocate").arg("--dig-holes").arg(disk.context("a disk")?.path()))?;
+            run(Command::new("fallocate")
+                .arg("--dig-holes")
+                .arg(disk.context("a disk")?.path()))?;
         }
         for name in KEPT {
-            fs::rename(folder.path().join(name), place.join(name)).with_context(|| format!("keeping {name}"))?;
+            fs::rename(folder.path().join(name), place.join(name))
+                .with_context(|| format!("keeping {name}"))?;
         }
         fs::rename(&place, &self.path).with_context(|| format!("keeping {}", self.path.display()))?;
         fs::remove_dir_all(folder.path()).with_context(|| format!("removing {}", folder.path().display()))
@@ -150,7 +166,10 @@ fn bootstrap(machines: &Machines, image: &str) -> Result<()> {
     ))?;
     let admin = first.run("cat /etc/ceph/ceph.client.admin.keyring")?;
     let conf = first.run("cat /etc/ceph/ceph.conf")?;
-    let key = admin.lines().find(|line| line.contains("key =")).context("a key of client.admin")?;
+    let key = admin
+        .lines()
+        .find(|line| line.contains("key ="))
+        .context("a key of client.admin")?;
     put(
         &machines.dir().join("ceph.conf"),
         &format!("{conf}[client.admin]\n{key}\n"),
@@ -165,7 +184,10 @@ fn others(machines: &Machines) -> Result<()> {
     let key = machines.host(1)?.run("cat /etc/ceph/ceph.pub")?;
     for number in 2..=HOSTS {
         let host = machines.host(number)?;
-        host.run(&format!("install -d -m 700 /root/.ssh && echo '{}' >>/root/.ssh/authorized_keys", key.trim()))?;
+        host.run(&format!(
+            "install -d -m 700 /root/.ssh && echo '{}' >>/root/.ssh/authorized_keys",
+            key.trim()
+        ))?;
         ceph(&["orch", "host", "add", host.name(), host.address()])?;
     }
     ceph(&["orch", "apply", "mon", "h1 h2 h3"])?;
@@ -176,6 +198,8 @@ fn others(machines: &Machines) -> Result<()> {
         let devices = format!("{}:{}", host.name(), disks.join(","));
         ceph(&["orch", "daemon", "add", "osd", &devices, "raw"])?;
     }
+    // Else it tries again and again to make an OSD of a disk that has one.
+    ceph(&["orch", "set-unmanaged", "osd.default"])?;
     ensure!(HOSTS == 3, "monitors and managers are named for three hosts");
     Ok(())
 }

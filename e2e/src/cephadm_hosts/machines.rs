@@ -71,13 +71,18 @@ impl Machines {
                 .arg("-f")
                 .arg(roots.ceph.path.join("usr/sbin/cephadm"))
                 .arg(host.file("usr/sbin/cephadm.pyz")))?;
-            crate::files::script(&program, "#!/bin/sh\nexec /usr/bin/python3 /usr/sbin/cephadm.pyz \"$@\"\n")?;
+            crate::files::script(
+                &program,
+                "#!/bin/sh\nexec /usr/bin/python3 /usr/sbin/cephadm.pyz \"$@\"\n",
+            )?;
             hosts.push(host);
         }
         for host in &hosts {
             host.plug_in(&cgroups.of(host.name()))?;
         }
-        each(hosts.iter().collect(), |host: &Host| host.wait_up(None, LIMIT).map(drop))?;
+        each(hosts.iter().collect(), |host: &Host| {
+            host.wait_up(None, LIMIT).map(drop)
+        })?;
         Ok(Self {
             sandbox,
             _cgroups: cgroups,
@@ -132,6 +137,12 @@ fn registry(sandbox: &Sandbox, root: &Path) -> Result<()> {
     );
     put(&config, &text)?;
     let config = config.to_str().context("the folder's name")?;
-    let program = ["env", "OTEL_TRACES_EXPORTER=none", "docker-registry", "serve", config];
+    let program = [
+        "env",
+        "OTEL_TRACES_EXPORTER=none",
+        "docker-registry",
+        "serve",
+        config,
+    ];
     network::serve(sandbox, root, &program)
 }

@@ -46,7 +46,16 @@ pub(super) fn boot(spec: HostsSpec) -> Result<Cluster> {
     let cgroups = Cgroups::make(folder.path(), &names)?;
     let sandbox = Sandbox::start(folder.path(), &[&root.path])?;
     network::make(&sandbox, &names)?;
-    let server = ["python3", "-m", "http.server", "--bind", network::OUTSIDE, "--directory", PACKAGES_DIR, SERVER];
+    let server = [
+        "python3",
+        "-m",
+        "http.server",
+        "--bind",
+        network::OUTSIDE,
+        "--directory",
+        PACKAGES_DIR,
+        SERVER,
+    ];
     network::serve(&sandbox, &root.path, &server)?;
     let mut boot = Boot {
         spec,

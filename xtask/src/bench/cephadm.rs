@@ -77,10 +77,18 @@ fn page(both: &Both) -> String {
         let _ = writeln!(text, "| {name} | {theirs:.0}{unit} | {ours:.0}{unit} | {ratio} |");
     };
     row("in all", |took| took.seconds, " s");
-    row("from the first OSD down to the last up", |took| took.osd_seconds, " s");
+    row(
+        "from the first OSD down to the last up",
+        |took| took.osd_seconds,
+        " s",
+    );
     row("starts of OSDs", |took| took.osd_starts as f64, "");
     row("most OSDs down at once", |took| took.most_down as f64, "");
-    row("some placement group not active", |took| took.inactive_seconds, " s");
+    row(
+        "some placement group not active",
+        |took| took.inactive_seconds,
+        " s",
+    );
     row("requests", |took| took.requests as f64, "");
     row("requests failed", |took| took.failed as f64, "");
     let _ = writeln!(

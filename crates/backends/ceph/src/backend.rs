@@ -465,8 +465,15 @@ impl Executor for CephBackend {
         let places = self.locations();
         let image = self.image_for(call, action).await?;
         let hosts = self.on_hosts(&places, image.as_deref()).await?;
-        if let (Some(image), Action::Visit { unit, phase: Phase::Change, .. } | Action::GoBack { unit, .. }) =
-            (&image, action)
+        if let (
+            Some(image),
+            Action::Visit {
+                unit,
+                phase: Phase::Change,
+                ..
+            }
+            | Action::GoBack { unit, .. },
+        ) = (&image, action)
         {
             images::assign(&*self.api, unit, image).await?;
         }

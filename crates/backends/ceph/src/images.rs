@@ -37,7 +37,10 @@ struct ImageRecord {
 /// The images that daemons of a release run, `20.2.4`, as they say themselves.
 pub(crate) fn running(facts: &CephFacts) -> BTreeMap<String, BTreeSet<String>> {
     let named = [&facts.mon_metadata, &facts.mgr_metadata, &facts.mds_metadata];
-    let named = named.into_iter().flatten().map(|daemon| (&daemon.version, &daemon.image));
+    let named = named
+        .into_iter()
+        .flatten()
+        .map(|daemon| (&daemon.version, &daemon.image));
     let osds = facts.osd_metadata.iter().map(|osd| (&osd.version, &osd.image));
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (version, image) in named.chain(osds) {
@@ -102,12 +105,20 @@ pub(crate) async fn find(
     record.images.insert(release.to_owned(), image.clone());
     let text = serde_json::to_string(&record).map_err(|e| BackendError::permanent(&tried, e.to_string()))?;
     let note = json!({ "prefix": "config-key set", "key": KEY, "val": text });
-    api.ask(QueryTarget::Mon, note).await.map_err(|e| api_error(&tried, &e))?;
+    api.ask(QueryTarget::Mon, note)
+        .await
+        .map_err(|e| api_error(&tried, &e))?;
     Ok(image)
 }
 
 async fn read(api: &dyn CephApi, tried: &str) -> Result<Option<ImageRecord>, BackendError> {
-    match api.ask(QueryTarget::Mon, json!({ "prefix": "config-key get", "key": KEY })).await {
+    match api
+        .ask(
+            QueryTarget::Mon,
+            json!({ "prefix": "config-key get", "key": KEY }),
+        )
+        .await
+    {
         // One that another release has written otherwise is found anew.
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(CephApiError::Refused { rc: 2, .. }) => Ok(None),
@@ -122,12 +133,7 @@ fn is_image(text: &str) -> bool {
 }
 
 /// The image behind a name, as cephadm finds it: by its digest.
-async fn resolved(
-    api: &dyn CephApi,
-    name: &str,
-    release: &str,
-    tried: &str,
-) -> Result<String, BackendError> {
+async fn resolved(api: &dyn CephApi, name: &str, release: &str, tried: &str) -> Result<String, BackendError> {
     let question = json!({ "prefix": "orch upgrade check", "image": name });
     let begun = Instant::now();
     let answer = loop {
@@ -135,13 +141,18 @@ async fn resolved(
             Ok(answer) => break answer,
             // It goes on pulling, and the next question finds what has come.
             Err(CephApiError::TimedOut { .. }) if begun.elapsed() < PULLED => {}
-            Err(error) => return Err(api_error(tried, &error).hint(format!("try it: ceph orch upgrade check --image {name}"))),
+            Err(error) => {
+                return Err(
+                    api_error(tried, &error).hint(format!("try it: ceph orch upgrade check --image {name}"))
+                );
+            }
         }
     };
-    let found: Value =
-        serde_json::from_slice(&answer).map_err(|e| BackendError::transient(tried, format!("cephadm's answer: {e}")))?;
+    let found: Value = serde_json::from_slice(&answer)
+        .map_err(|e| BackendError::transient(tried, format!("cephadm's answer: {e}")))?;
     judged(&found, name, release).map_err(|why| {
-        BackendError::permanent(tried, why).hint("[software] image names the image of a release, with {release} in it")
+        BackendError::permanent(tried, why)
+            .hint("[software] image names the image of a release, with {release} in it")
     })
 }
 
@@ -153,7 +164,9 @@ fn judged(found: &Value, name: &str, release: &str) -> Result<String, String> {
     if in_it != release {
         return Err(format!("{name} has Ceph {in_it:?} in it, not {release}"));
     }
-    let image = found["target_digest"].as_str().filter(|digest| !digest.is_empty());
+    let image = found["target_digest"]
+        .as_str()
+        .filter(|digest| !digest.is_empty());
     Ok(image.unwrap_or(name).to_owned())
 }
 
@@ -176,7 +189,9 @@ pub(crate) async fn assign(api: &dyn CephApi, unit: &UnitId, image: &str) -> Res
 async fn set(api: &dyn CephApi, who: &str, image: &str) -> Result<(), BackendError> {
     let command = json!({ "prefix": "config set", "who": who, "name": OPTION, "value": image });
     let tried = format!("set the image of {who}");
-    api.ask(QueryTarget::Mon, command).await.map_err(|e| api_error(&tried, &e))?;
+    api.ask(QueryTarget::Mon, command)
+        .await
+        .map_err(|e| api_error(&tried, &e))?;
     Ok(())
 }
 
@@ -194,41 +209,56 @@ pub(crate) fn step_name(release: &str) -> String {
 ///
 /// # Errors
 /// The cluster cannot be asked, or several images are that release.
-pub(crate) async fn hand_over(api: &dyn CephApi, facts: &CephFacts, release: &str) -> Result<String, BackendError> {
+pub(crate) async fn hand_over(
+    api: &dyn CephApi,
+    facts: &CephFacts,
+    release: &str,
+) -> Result<String, BackendError> {
     let tried = format!("give cephadm the image of Ceph {release}");
     let images = running(facts).remove(release).unwrap_or_default();
-    let noted = read(api, &tried).await?.and_then(|mut record| record.images.remove(release));
+    let noted = read(api, &tried)
+        .await?
+        .and_then(|mut record| record.images.remove(release));
     let image = noted.filter(|image| images.contains(image)).or_else(|| {
         let by_digest = images.iter().find(|image| image.contains('@'));
         by_digest.or(images.first()).cloned()
     });
     let Some(image) = image else {
-        return Err(BackendError::transient(tried, format!("no daemon says from which image it runs {release}")));
+        return Err(BackendError::transient(
+            tried,
+            format!("no daemon says from which image it runs {release}"),
+        ));
     };
     set(api, "global", &image).await?;
     let dump = api
         .ask(QueryTarget::Mon, json!({ "prefix": "config dump" }))
         .await
         .map_err(|e| api_error(&tried, &e))?;
-    let dump: Vec<Value> =
-        serde_json::from_slice(&dump).map_err(|e| BackendError::transient(&tried, format!("config dump: {e}")))?;
+    let dump: Vec<Value> = serde_json::from_slice(&dump)
+        .map_err(|e| BackendError::transient(&tried, format!("config dump: {e}")))?;
     for option in dump.iter().filter(|option| option["name"] == OPTION) {
         let Some(who) = option["section"].as_str().filter(|who| *who != "global") else {
             continue;
         };
         let command = json!({ "prefix": "config rm", "who": who, "name": OPTION });
-        api.ask(QueryTarget::Mon, command).await.map_err(|e| api_error(&tried, &e))?;
+        api.ask(QueryTarget::Mon, command)
+            .await
+            .map_err(|e| api_error(&tried, &e))?;
     }
     let mut deployed = 0;
     if let Some(cephadm) = facts.cephadm.get() {
         for daemon in cephadm.others.iter().filter(|daemon| !daemon.runs(&image)) {
             let command = json!({ "prefix": "orch daemon redeploy", "name": daemon.name });
-            api.ask(QueryTarget::Mgr, command).await.map_err(|e| api_error(&tried, &e))?;
+            api.ask(QueryTarget::Mgr, command)
+                .await
+                .map_err(|e| api_error(&tried, &e))?;
             deployed += 1;
         }
     }
     look_anew(api).await?;
-    Ok(format!("{image} for all; {deployed} daemons that are no units are deployed from it"))
+    Ok(format!(
+        "{image} for all; {deployed} daemons that are no units are deployed from it"
+    ))
 }
 
 /// Has cephadm look at all daemons: what it knows of them is up to ten minutes old.
@@ -253,13 +283,19 @@ mod tests {
             "target_version": "ceph version 20.2.4 (7f793731) tentacle (stable)",
             "target_digest": "q/ceph@sha256:1",
         });
-        assert_eq!(judged(&found, "q/ceph:v20.2.4", "20.2.4"), Ok("q/ceph@sha256:1".to_owned()));
+        assert_eq!(
+            judged(&found, "q/ceph:v20.2.4", "20.2.4"),
+            Ok("q/ceph@sha256:1".to_owned())
+        );
         assert_eq!(
             judged(&found, "q/ceph:latest", "20.2.5"),
             Err("q/ceph:latest has Ceph \"20.2.4\" in it, not 20.2.5".to_owned())
         );
         let local = json!({ "target_version": "ceph version 20.2.4 (7f793731) tentacle (stable)", "target_digest": null });
-        assert_eq!(judged(&local, "q/ceph:v20.2.4", "20.2.4"), Ok("q/ceph:v20.2.4".to_owned()));
+        assert_eq!(
+            judged(&local, "q/ceph:v20.2.4", "20.2.4"),
+            Ok("q/ceph:v20.2.4".to_owned())
+        );
     }
 
     #[test]

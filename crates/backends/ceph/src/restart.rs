@@ -50,7 +50,12 @@ pub(crate) fn commands(
         if ids.is_empty() {
             continue;
         }
-        if let Some(template) = software.of(kind).restart {
+        // One that names the cluster restarts by the unit that systemd is asked for below: no cluster is asked for its id here.
+        if let Some(template) = software
+            .of(kind)
+            .restart
+            .filter(|template| !template.contains("{fsid}"))
+        {
             for id in ids {
                 let words = [("kind", kind), ("id", id), ("host", host), ("release", "")];
                 all.push(filled(&template, &words)?);
@@ -134,6 +139,19 @@ mod tests {
         assert_eq!(of("h1"), ["mon.a", "osd.1"]);
         assert_eq!(of("h2"), ["osd.3"]);
         assert_eq!(of("h3"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn daemons_of_cephadm_are_restarted_by_their_units() {
+        let software: SoftwareByKind =
+            serde_json::from_value(serde_json::json!({ "profile": "cephadm" })).unwrap();
+        let (osd, hosts) = (units(&["osd.1"]), Hosts::default());
+        let command = commands(&software, &hosts, &osd.iter().collect::<Vec<_>>(), "h1", &[]).unwrap();
+        assert!(command.contains("ceph-*@osd.1.service"), "{command}");
+        assert!(
+            !command.contains("{fsid}") && !command.contains("unit.image"),
+            "{command}"
+        );
     }
 
     #[test]

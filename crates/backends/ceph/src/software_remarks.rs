@@ -34,13 +34,23 @@ fn ahead_of_their_turn(facts: &CephFacts, release: &str) -> Option<String> {
     for (unit, host) in hosts_of(facts) {
         let place = ORDER.iter().position(|kind| *kind == kind_and_id(&unit).0);
         if let Some(place) = place {
-            by_host.entry(host).or_default().entry(place).or_default().insert(unit);
+            by_host
+                .entry(host)
+                .or_default()
+                .entry(place)
+                .or_default()
+                .insert(unit);
         }
     }
     let ahead: Vec<(String, Vec<String>)> = by_host
         .into_iter()
         .filter_map(|(host, by_kind)| {
-            let later: Vec<String> = by_kind.into_values().skip(1).flatten().map(|unit| unit.to_string()).collect();
+            let later: Vec<String> = by_kind
+                .into_values()
+                .skip(1)
+                .flatten()
+                .map(|unit| unit.to_string())
+                .collect();
             (!later.is_empty()).then_some((host, later))
         })
         .collect();

@@ -18,8 +18,8 @@ use stagger_engine::cluster::Refusal;
 
 use crate::facts::CephFacts;
 use crate::facts::release::{self, Version};
-use crate::rollback_table::rollback_support;
 use crate::images;
+use crate::rollback_table::rollback_support;
 use crate::translate::{HealthPolicy, NO_OTHER_UPGRADE, SITES_WHOLE, units};
 
 /// When placement groups are well enough to go on.
@@ -350,7 +350,8 @@ fn container_image(facts: &CephFacts, wanted: &Version, policy: &TargetPolicy) -
         done_when: ConditionName::new(name)?,
         before: gates(facts, &[], policy)?,
         door: None,
-        why: "cephadm starts every daemon from the new image, and what it manages besides runs that too".to_owned(),
+        why: "cephadm starts every daemon from the new image, and what it manages besides runs that too"
+            .to_owned(),
     })
 }
 

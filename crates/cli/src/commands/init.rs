@@ -354,12 +354,7 @@ mod tests {
 
     #[test]
     fn what_is_written_for_a_ceph_is_taken() {
-        for packages in [
-            Packages::Apt,
-            Packages::Cephadm,
-            Packages::Dnf,
-            Packages::Unknown,
-        ] {
+        for packages in [Packages::Apt, Packages::Cephadm, Packages::Dnf, Packages::Unknown] {
             for is_here in [true, false] {
                 let found = FoundCeph {
                     name: "prod".to_owned(),

@@ -11,8 +11,14 @@ use crate::api::{CephApi, CephApiError, QueryTarget};
 
 /// Kinds of daemons that run Ceph's own image and are no units, in the order of cephadm's upgrade
 /// (`CEPH_IMAGE_TYPES` of its `utils.py`).
-pub(crate) const OTHER_KINDS: [&str; 6] =
-    ["crash", "rbd-mirror", "cephfs-mirror", "ceph-exporter", "nfs", "iscsi"];
+pub(crate) const OTHER_KINDS: [&str; 6] = [
+    "crash",
+    "rbd-mirror",
+    "cephfs-mirror",
+    "ceph-exporter",
+    "nfs",
+    "iscsi",
+];
 
 /// The sections of the configuration whose image cephadm starts daemons from, those of [`OTHER_KINDS`] included.
 pub(crate) const SECTIONS: [&str; 6] = ["mon", "mgr", "osd", "mds", "client.rgw", "client.crash"];
@@ -78,8 +84,14 @@ fn upgrade(answer: &[u8]) -> Fact<Option<String>> {
     }
     let word = |key: &str| status[key].as_str().filter(|word| !word.is_empty());
     let to = word("target_image").unwrap_or("an image that it does not name");
-    let paused = if status["is_paused"] == Value::Bool(true) { ", paused" } else { "" };
-    let told = word("message").map(|told| format!(": {told}")).unwrap_or_default();
+    let paused = if status["is_paused"] == Value::Bool(true) {
+        ", paused"
+    } else {
+        ""
+    };
+    let told = word("message")
+        .map(|told| format!(": {told}"))
+        .unwrap_or_default();
     Fact::Yes(Some(format!("to {to}{paused}{told}")))
 }
 
@@ -151,7 +163,9 @@ mod tests {
         let paused = br#"{"in_progress": true, "target_image": "q/ceph:v20", "is_paused": true, "message": "Error: UPGRADE_FAILED_PULL"}"#;
         assert_eq!(
             upgrade(paused),
-            Fact::Yes(Some("to q/ceph:v20, paused: Error: UPGRADE_FAILED_PULL".to_owned()))
+            Fact::Yes(Some(
+                "to q/ceph:v20, paused: Error: UPGRADE_FAILED_PULL".to_owned()
+            ))
         );
         assert!(matches!(upgrade(b"what"), Fact::No(_)));
     }
@@ -171,7 +185,10 @@ mod tests {
     #[test]
     fn one_image_or_several() {
         let of = |images: &[(&str, &str)]| CephadmFacts {
-            images: images.iter().map(|(who, image)| ((*who).to_owned(), (*image).to_owned())).collect(),
+            images: images
+                .iter()
+                .map(|(who, image)| ((*who).to_owned(), (*image).to_owned()))
+                .collect(),
             ..CephadmFacts::default()
         };
         assert_eq!(of(&[("mon", "a"), ("osd", "a")]).image(), Some("a"));

@@ -170,7 +170,9 @@ fn orchestrator(facts: &CephFacts, by_cephadm: bool) -> Option<Reason> {
             };
             Some(Reason::of_backend(
                 "managed-by-orchestrator",
-                format!("{backend} manages this cluster's daemons and would undo what others do to them; {instead}"),
+                format!(
+                    "{backend} manages this cluster's daemons and would undo what others do to them; {instead}"
+                ),
             ))
         }
         Fact::No(why) => Some(Reason::of_backend(

@@ -54,10 +54,7 @@ pub const CAUSED: &[Cause] = &[
         "CEPHADM_FAILED_DAEMON",
         "cephadm has looked while a daemon restarted, and looks no more for ten minutes; `daemons-running`",
     ),
-    passing(
-        "CEPHADM_HOST_CHECK_FAILED",
-        "a host reboots; `daemons-running`",
-    ),
+    passing("CEPHADM_HOST_CHECK_FAILED", "a host reboots; `daemons-running`"),
     passing("CEPHADM_PAUSED", "the run's own pause of cephadm"),
     passing("FS_DEGRADED", "a rank changes hands; `mds-active`"),
     passing("FS_WITH_FAILED_MDS", "a rank changes hands; `mds-active`"),

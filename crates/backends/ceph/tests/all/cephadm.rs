@@ -109,7 +109,8 @@ impl State {
                 String::new()
             }
             "config dump" => {
-                let option = |(who, image)| json!({ "section": who, "name": "container_image", "value": image });
+                let option =
+                    |(who, image)| json!({ "section": who, "name": "container_image", "value": image });
                 let mut all: Vec<Value> = self.images.iter().map(option).collect();
                 all.push(json!({ "section": "osd", "name": "osd_memory_target", "value": "1" }));
                 json!(all).to_string()
@@ -190,19 +191,28 @@ fn cephadm_is_paused_for_each_stage_and_has_the_last_word() {
 fn nothing_is_begun_beside_an_upgrade_of_cephadm_or_where_there_is_none() {
     let state = state();
     let without = refused(&facts(&state), &TargetPolicy::default());
-    assert!(without.contains("set profile = \"cephadm\" in [software]"), "{without}");
+    assert!(
+        without.contains("set profile = \"cephadm\" in [software]"),
+        "{without}"
+    );
 
     let status = json!({ "in_progress": true, "target_image": "q/ceph:v19", "is_paused": true });
     state.lock().unwrap().upgrade = Some(status.to_string());
     let beside = refused(&facts(&state), &policy());
-    assert!(beside.contains("to q/ceph:v19, paused; wait for its end"), "{beside}");
+    assert!(
+        beside.contains("to q/ceph:v19, paused; wait for its end"),
+        "{beside}"
+    );
 
     state.lock().unwrap().upgrade = Some("what?".to_owned());
     let unknown = refused(&facts(&state), &policy());
     assert!(unknown.contains("what cephadm is about is unknown"), "{unknown}");
 
     let plain = refused(&crate::cluster::recorded("18.2.7"), &policy());
-    assert!(plain.contains("cephadm does not manage this cluster's daemons"), "{plain}");
+    assert!(
+        plain.contains("cephadm does not manage this cluster's daemons"),
+        "{plain}"
+    );
 }
 
 #[test]
@@ -218,19 +228,34 @@ fn what_cephadm_is_about_is_a_condition() {
     assert_eq!(of(&state, "no-other-upgrade").unwrap().0, Verdict::Yes);
     assert_eq!(of(&state, "container-image-18.2.7").unwrap().0, Verdict::Yes);
     assert_eq!(of(&state, "container-image-18.2.8"), None, "nothing runs it");
-    state.lock().unwrap().images.insert("osd".to_owned(), NEW.to_owned());
+    state
+        .lock()
+        .unwrap()
+        .images
+        .insert("osd".to_owned(), NEW.to_owned());
     let (verdict, why) = of(&state, "container-image-18.2.7").unwrap();
-    assert_eq!((verdict, why.as_str()), (Verdict::No, "cephadm starts daemons from several images"));
+    assert_eq!(
+        (verdict, why.as_str()),
+        (Verdict::No, "cephadm starts daemons from several images")
+    );
     state.lock().unwrap().images.remove("osd");
     state.lock().unwrap().crash = NEW.to_owned();
     let (verdict, why) = of(&state, "container-image-18.2.7").unwrap();
-    assert_eq!((verdict, why.as_str()), (Verdict::No, "not from q/ceph@sha256:old yet: crash.h1"));
+    assert_eq!(
+        (verdict, why.as_str()),
+        (Verdict::No, "not from q/ceph@sha256:old yet: crash.h1")
+    );
 }
 
 /// Daemons of cephadm, with commands that leave a line in a file.
 fn of_cephadm(folder: &Path) -> CephSettings {
     let mut settings = std::thread::spawn(|| settings(Reboot::default())).join().unwrap();
-    let says = |word: &str| format!("echo {word} {{kind}}.{{id}} {{image}} >>{}/done", folder.display());
+    let says = |word: &str| {
+        format!(
+            "echo {word} {{kind}}.{{id}} {{image}} >>{}/done",
+            folder.display()
+        )
+    };
     settings.software = serde_json::from_value(json!({
         "profile": "cephadm",
         "image": "q/ceph:v{release}",
@@ -249,7 +274,11 @@ fn backend(state: &Arc<Mutex<State>>, folder: &Path) -> CephBackend {
         let planner = CephPlanner::new(made, PgGate::Clean);
         planner.memory(&on_hosts("18.2.7"), &Policy::default()).unwrap()
     });
-    CephBackend::new(Arc::new(Cephadm::new(state)), settings, Some(memory.join().unwrap()))
+    CephBackend::new(
+        Arc::new(Cephadm::new(state)),
+        settings,
+        Some(memory.join().unwrap()),
+    )
 }
 
 fn done(folder: &Path) -> Vec<String> {
@@ -275,11 +304,16 @@ async fn its_pause_has_the_laws_of_every_guard() {
 async fn the_image_of_a_run_is_found_once_and_a_tag_that_moves_changes_nothing() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     let first = backend(&state, folder.path());
-    first.perform(&at(1), &visit("osd.1", Phase::Prepare, "18.2.8")).await.unwrap();
+    first
+        .perform(&at(1), &visit("osd.1", Phase::Prepare, "18.2.8"))
+        .await
+        .unwrap();
     state.lock().unwrap().tag.0 = "q/ceph@sha256:moved".to_owned();
     // Another process goes on.
     let next = backend(&state, folder.path());
-    next.perform(&at(2), &visit("osd.1", Phase::Change, "18.2.8")).await.unwrap();
+    next.perform(&at(2), &visit("osd.1", Phase::Change, "18.2.8"))
+        .await
+        .unwrap();
     let back = Action::GoBack {
         unit: unit("osd.0"),
         revision: "18.2.6".parse().unwrap(),
@@ -296,14 +330,24 @@ async fn the_image_of_a_run_is_found_once_and_a_tag_that_moves_changes_nothing()
     assert_eq!(done(folder.path()), wanted);
     let state = state.lock().unwrap();
     assert_eq!(state.images["osd.1"], NEW, "cephadm would not take it back");
-    assert_eq!(state.asked.iter().filter(|asked| *asked == "orch upgrade check").count(), 2);
+    assert_eq!(
+        state
+            .asked
+            .iter()
+            .filter(|asked| *asked == "orch upgrade check")
+            .count(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn a_run_goes_back_to_the_image_that_ran_before_whatever_its_tag_is_now() {
     let (state, folder) = (state(), tempfile::tempdir().unwrap());
     let backend = backend(&state, folder.path());
-    backend.perform(&at(1), &visit("osd.1", Phase::Prepare, "18.2.8")).await.unwrap();
+    backend
+        .perform(&at(1), &visit("osd.1", Phase::Prepare, "18.2.8"))
+        .await
+        .unwrap();
     let record = &state.lock().unwrap().keys["stagger/images"].clone();
     let record: Value = serde_json::from_str(record).unwrap();
     assert_eq!(record["images"], json!({ "18.2.7": OLD, "18.2.8": NEW }));
@@ -318,7 +362,10 @@ async fn an_image_with_another_release_in_it_is_refused_before_anything_is_done(
         .perform(&at(1), &visit("osd.1", Phase::Prepare, "18.2.8"))
         .await
         .unwrap_err();
-    assert!(error.why.contains("q/ceph:v18.2.8 has Ceph \"18.2.9\" in it"), "{error:?}");
+    assert!(
+        error.why.contains("q/ceph:v18.2.8 has Ceph \"18.2.9\" in it"),
+        "{error:?}"
+    );
     state.lock().unwrap().tag = ("q/ceph;reboot".to_owned(), "18.2.8".to_owned());
     backend
         .perform(&at(2), &visit("osd.1", Phase::Prepare, "18.2.8"))
@@ -333,7 +380,9 @@ async fn at_the_end_cephadm_starts_everything_from_one_image() {
     {
         let mut state = state.lock().unwrap();
         state.images.insert("osd.1".to_owned(), OLD.to_owned());
-        state.images.insert("mon".to_owned(), "q/ceph:of-somebody".to_owned());
+        state
+            .images
+            .insert("mon".to_owned(), "q/ceph:of-somebody".to_owned());
         state.crash = "q/ceph@sha256:older".to_owned();
     }
     let backend = backend(&state, folder.path());
@@ -344,7 +393,10 @@ async fn at_the_end_cephadm_starts_everything_from_one_image() {
     assert!(said.contains("1 daemons that are no units"), "{said}");
     let of_others = {
         let state = state.lock().unwrap();
-        assert_eq!(state.images, BTreeMap::from([("global".to_owned(), OLD.to_owned())]));
+        assert_eq!(
+            state.images,
+            BTreeMap::from([("global".to_owned(), OLD.to_owned())])
+        );
         state.crash.clone()
     };
     assert_eq!(of_others, OLD);
@@ -373,15 +425,24 @@ impl OnHost {
             folder: tempfile::tempdir().unwrap(),
         };
         for (name, text) in [
-            ("unit.run", format!("podman run -e CONTAINER_IMAGE={OLD} {OLD} -n osd.3\n")),
+            (
+                "unit.run",
+                format!("podman run -e CONTAINER_IMAGE={OLD} {OLD} -n osd.3\n"),
+            ),
             ("unit.poststop", format!("podman run {OLD} lvm deactivate 3\n")),
             ("unit.stop", "podman stop x\n".to_owned()),
             ("unit.image", format!("{OLD}\n")),
-            ("unit.meta", json!({ "service_name": "osd.d", "deployed_by": [OLD] }).to_string()),
+            (
+                "unit.meta",
+                json!({ "service_name": "osd.d", "deployed_by": [OLD] }).to_string(),
+            ),
         ] {
             this.write(&format!("lib/{FSID}/osd.3/{name}"), &text);
         }
-        this.write("bin/podman", &format!("#!/bin/sh\necho '[\"{NEW}\", \"q/ceph@sha256:list\"]'\n"));
+        this.write(
+            "bin/podman",
+            &format!("#!/bin/sh\necho '[\"{NEW}\", \"q/ceph@sha256:list\"]'\n"),
+        );
         this.write("bin/systemctl", "#!/bin/sh\necho \"$*\" >>\"${0%/*}/asked\"\n");
         for program in ["podman", "systemctl"] {
             let path = this.folder.path().join("bin").join(program);
@@ -417,7 +478,11 @@ impl OnHost {
             .replace("/var/lib/ceph/", &format!("{here}/lib/"))
             .replace("/run/cephadm", &format!("{here}/run"));
         let path = format!("{here}/bin:{}", std::env::var("PATH").unwrap());
-        let out = Command::new("sh").args(["-c", &script]).env("PATH", path).output().unwrap();
+        let out = Command::new("sh")
+            .args(["-c", &script])
+            .env("PATH", path)
+            .output()
+            .unwrap();
         out.status.success()
     }
 }
@@ -426,11 +491,20 @@ impl OnHost {
 fn a_unit_is_written_anew_as_cephadm_would_and_restarted_once() {
     let host = OnHost::new();
     assert!(host.restart(NEW));
-    assert_eq!(host.read("unit.run"), format!("podman run -e CONTAINER_IMAGE={NEW} {NEW} -n osd.3\n"));
-    assert_eq!(host.read("unit.poststop"), format!("podman run {NEW} lvm deactivate 3\n"));
+    assert_eq!(
+        host.read("unit.run"),
+        format!("podman run -e CONTAINER_IMAGE={NEW} {NEW} -n osd.3\n")
+    );
+    assert_eq!(
+        host.read("unit.poststop"),
+        format!("podman run {NEW} lvm deactivate 3\n")
+    );
     assert_eq!(host.read("unit.image"), format!("{NEW}\n"));
     let meta: Value = serde_json::from_str(&host.read("unit.meta")).unwrap();
-    assert_eq!(meta, json!({ "service_name": "osd.d", "deployed_by": [NEW, "q/ceph@sha256:list"] }));
+    assert_eq!(
+        meta,
+        json!({ "service_name": "osd.d", "deployed_by": [NEW, "q/ceph@sha256:list"] })
+    );
     let once = format!("reset-failed ceph-{FSID}@osd.3.service\nrestart ceph-{FSID}@osd.3.service\n");
     assert_eq!(host.asked(), once);
 }
@@ -442,11 +516,20 @@ fn a_script_that_was_killed_between_two_files_is_run_again() {
     // Files are written in this order, the record of the image last.
     for written in 0..=4 {
         let host = OnHost::new();
-        for name in ["unit.run", "unit.stop", "unit.poststop", "unit.meta"].iter().take(written) {
+        for name in ["unit.run", "unit.stop", "unit.poststop", "unit.meta"]
+            .iter()
+            .take(written)
+        {
             host.write(&format!("lib/{FSID}/osd.3/{name}"), &whole.read(name));
         }
         assert!(host.restart(NEW));
-        for name in ["unit.run", "unit.stop", "unit.poststop", "unit.meta", "unit.image"] {
+        for name in [
+            "unit.run",
+            "unit.stop",
+            "unit.poststop",
+            "unit.meta",
+            "unit.image",
+        ] {
             assert_eq!(host.read(name), whole.read(name), "{name} after {written} files");
         }
     }

@@ -438,13 +438,18 @@ fn a_plan_says_which_daemons_have_the_new_software_before_their_turn() {
     let facts = on_hosts("18.2.7");
     let software: SoftwareByKind = serde_json::from_value(json!({ "profile": "debian" })).unwrap();
     let lines = remarks(&software, &facts, "20.2.4");
-    let [line] = &lines[..] else {
-        panic!("{lines:?}")
-    };
-    assert!(line.contains("software belongs to a host") && line.contains("one that crashes meanwhile starts on 20.2.4"), "{line}");
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert!(
+        line.contains("software belongs to a host")
+            && line.contains("one that crashes meanwhile starts on 20.2.4"),
+        "{line}"
+    );
     // A monitor is the first of its host; its manager and OSDs are ahead of their turn.
     let hosts = hosts_of(&facts);
-    let (mon, first_host) = hosts.iter().find(|(unit, _)| unit.as_str().starts_with("mon.")).unwrap();
+    let (mon, first_host) = hosts
+        .iter()
+        .find(|(unit, _)| unit.as_str().starts_with("mon."))
+        .unwrap();
     let carried: Vec<&str> = hosts
         .iter()
         .filter(|(unit, host)| *host == first_host && !unit.as_str().starts_with("mon."))

@@ -41,7 +41,10 @@ fn other_upgrade(cephadm: &CephadmFacts) -> VerdictReason {
 /// `running`: the images that daemons of the version run.
 fn one_image(cephadm: &CephadmFacts, running: &BTreeSet<String>) -> VerdictReason {
     let Some(image) = cephadm.image() else {
-        return (Verdict::No, "cephadm starts daemons from several images".to_owned());
+        return (
+            Verdict::No,
+            "cephadm starts daemons from several images".to_owned(),
+        );
     };
     if !running.contains(image) {
         return (Verdict::No, format!("cephadm starts daemons from {image}"));
