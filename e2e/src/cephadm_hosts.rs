@@ -173,6 +173,14 @@ impl Cluster {
         )
     }
 
+    /// Waits until all OSDs are up and the cluster has complained of nothing for a while: its balancer moves groups when it likes.
+    ///
+    /// # Errors
+    /// It is not so in time.
+    pub fn wait_healthy(&self) -> Result<()> {
+        wait_healthy(&self.machines, LIMIT)
+    }
+
     /// Waits until every OSD is up and every placement group is active and clean.
     ///
     /// # Errors

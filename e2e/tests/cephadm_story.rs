@@ -41,6 +41,7 @@ fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     refused.expect_said(&["orchestrator-upgrading", "ceph orch upgrade stop"])?;
     cluster.ceph(&["orch", "upgrade", "stop"])?;
     cluster.ceph(&["orch", "resume"])?;
+    cluster.wait_healthy()?;
     phases.lap("refused beside an upgrade of cephadm's");
 
     let planned = machine.call(&["plan", "upgrade", "--to", &to])?.expect(0)?;
