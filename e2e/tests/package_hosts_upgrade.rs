@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use stagger_e2e::case::{Phases, case};
 use stagger_e2e::command::say;
 use stagger_e2e::package_hosts::root::Repository;
-use stagger_e2e::package_hosts::{Cluster, HostsSpec};
+use stagger_e2e::package_hosts::{Cluster, HostsSpec, debian};
 use stagger_e2e::stagger::{Doors, Machine, PackageHostsSetup, says};
 
 /// On a busy machine: packages are installed on all hosts.
