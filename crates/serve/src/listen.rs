@@ -31,6 +31,7 @@ use crate::run_processes::RunStarter;
 use crate::runs::RunCatalog;
 use crate::stores::Stores;
 use crate::write_timeout::{PatientAcceptor, PatientListener};
+use crate::asks::{AskDesk, fleetlock};
 use crate::{ServeSettings, Shared, api, page};
 
 /// No question is larger.
@@ -152,6 +153,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
         runs: RunCatalog::of(Stores::of(settings.stores, &limits)),
+        asks: AskDesk::of(settings.asks),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(IdempotencyKeys::default()),
         carrier: settings.carry_on.map(|how| Arc::new(RunStarter::new(how))),
@@ -166,6 +168,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
             authentication.clone(),
             authenticate,
         ))
+        .merge(fleetlock::routes())
         .merge(page::open())
         .fallback(|| async { ProblemDetails::not_found() })
         .method_not_allowed_fallback(|| async { ProblemDetails::method() })
