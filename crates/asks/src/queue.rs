@@ -92,7 +92,8 @@ pub fn wait_on(
     patience: SignedDuration,
     fence: u64,
 ) {
-    if now < one.waits_enough_at(patience) {
+    // What can never be would keep others out in vain.
+    if now < one.waits_enough_at(patience) || !scene.could_fit(&one.set) {
         one.kept_free_since = None;
         one.unfit_since = None;
         return;
@@ -135,6 +136,8 @@ pub fn forecast(
     let mut scene = scene.clone();
     let mut queue: Vec<Queued> = queue.to_vec();
     let mut waiting = in_order(&queue);
+    // What is down for other reasons stays so, as far as anybody can tell.
+    waiting.retain(|place| scene.fits_once_released(&queue[*place].set));
     waiting.truncate(FORECAST);
     let mut starts = vec![None; queue.len()];
     let mut running: BTreeMap<u64, Running> = running.iter().map(|one| (one.fence, one.clone())).collect();

@@ -240,6 +240,19 @@ impl<'a> Scene<'a> {
         })
     }
 
+    /// Whether a set could ever fit, where all is well.
+    pub fn could_fit(&self, set: &[Ix]) -> bool {
+        let budgets = self.snapshot.budgets();
+        let mut adds: BTreeMap<u32, u64> = BTreeMap::new();
+        for unit in set {
+            for (budget, cost) in self.index.of_unit(*unit) {
+                *adds.entry(*budget).or_insert(0) += u64::from(*cost);
+            }
+        }
+        adds.iter()
+            .all(|(budget, adds)| *adds <= u64::from(budgets.limit(*budget as usize)))
+    }
+
     /// From here on no set fits that would keep this one out, once those that were claimed before that fence are back.
     pub fn keep_free(&mut self, set: &[Ix], since: u64) {
         self.kept_units.extend(set.iter().map(|unit| unit.0));

@@ -14,7 +14,7 @@ use crate::toy::Toy;
 #[path = "../../../versioned/tests/all/server.rs"]
 mod server;
 
-pub fn wanted(host: &str) -> NewAsk {
+pub(crate) fn wanted(host: &str) -> NewAsk {
     NewAsk {
         cluster: Toy::identity(),
         asker: "anna@ops1".to_owned(),
@@ -29,7 +29,7 @@ pub fn wanted(host: &str) -> NewAsk {
     }
 }
 
-pub fn claim(host: &str) -> Claim {
+pub(crate) fn claim(host: &str) -> Claim {
     Claim {
         hosts: BTreeSet::from([host.to_owned()]),
         ..Claim::default()

@@ -14,26 +14,27 @@ use stagger_engine::cluster::{BackendError, Call, Executor, Fencing, Lock, LockE
 
 /// What is so.
 #[derive(Debug, Default)]
-pub struct Truth {
-    pub down: BTreeSet<usize>,
+pub(crate) struct Truth {
+    pub(crate) down: BTreeSet<usize>,
     /// Each time that more was down than may be.
-    pub unsafe_moments: Vec<String>,
-    pub most_down: usize,
-    pub questions: u32,
-    pub blind: bool,
-    pub oracle_says_no: bool,
+    pub(crate) unsafe_moments: Vec<String>,
+    pub(crate) most_down: usize,
+    pub(crate) questions: u32,
+    pub(crate) blind: bool,
+    pub(crate) oracle_says_no: bool,
 }
 
 /// One unit a host, and budgets over them.
-pub struct Toy {
-    pub name: ClusterName,
-    pub hosts: usize,
-    pub budgets: Vec<(Vec<usize>, u32)>,
-    pub truth: Mutex<Truth>,
+#[derive(Debug)]
+pub(crate) struct Toy {
+    pub(crate) name: ClusterName,
+    pub(crate) hosts: usize,
+    pub(crate) budgets: Vec<(Vec<usize>, u32)>,
+    pub(crate) truth: Mutex<Truth>,
 }
 
 impl Toy {
-    pub fn new(hosts: usize, budgets: Vec<(Vec<usize>, u32)>) -> Self {
+    pub(crate) fn new(hosts: usize, budgets: Vec<(Vec<usize>, u32)>) -> Self {
         Self {
             name: ClusterName::new("toy").unwrap(),
             hosts,
@@ -43,20 +44,20 @@ impl Toy {
     }
 
     /// Each two neighbours in a ring have something in common.
-    pub fn ring(hosts: usize) -> Self {
+    pub(crate) fn ring(hosts: usize) -> Self {
         let budgets = (0..hosts).map(|host| (vec![host, (host + 1) % hosts], 1));
         Self::new(hosts, budgets.collect())
     }
 
-    pub fn identity() -> ClusterId {
+    pub(crate) fn identity() -> ClusterId {
         ClusterId::new("toy-1").unwrap()
     }
 
-    pub fn host(at: usize) -> String {
+    pub(crate) fn host(at: usize) -> String {
         format!("host{at}")
     }
 
-    pub fn unit(at: usize) -> UnitId {
+    pub(crate) fn unit(at: usize) -> UnitId {
         UnitId::new(format!("osd.{at}")).unwrap()
     }
 
@@ -67,7 +68,7 @@ impl Toy {
         })
     }
 
-    pub fn stop(&self, at: usize) {
+    pub(crate) fn stop(&self, at: usize) {
         let mut truth = self.truth.lock().unwrap();
         truth.down.insert(at);
         truth.most_down = truth.most_down.max(truth.down.len());
@@ -76,11 +77,11 @@ impl Toy {
         }
     }
 
-    pub fn start(&self, at: usize) {
+    pub(crate) fn start(&self, at: usize) {
         self.truth.lock().unwrap().down.remove(&at);
     }
 
-    pub fn built_budgets(&self) -> Budgets {
+    pub(crate) fn built_budgets(&self) -> Budgets {
         let mut budgets = BudgetsBuilder::default();
         for (at, (members, limit)) in self.budgets.iter().enumerate() {
             let members: Vec<(Ix, u32)> = members.iter().map(|at| (Ix(*at as u32), 1)).collect();
@@ -89,7 +90,7 @@ impl Toy {
         budgets.build()
     }
 
-    pub fn snapshot(&self, down: &BTreeSet<usize>) -> Snapshot {
+    pub(crate) fn snapshot(&self, down: &BTreeSet<usize>) -> Snapshot {
         let units = (0..self.hosts).map(|at| Unit {
             id: Self::unit(at),
             kind: Kind::new("osd").unwrap(),
