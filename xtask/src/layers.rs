@@ -51,12 +51,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
     ("stagger-risks", &[]),
     (
         "stagger-serve",
-        &[
-            "stagger-asks",
-            "stagger-core",
-            "stagger-engine",
-            "stagger-report",
-        ],
+        &["stagger-asks", "stagger-core", "stagger-engine", "stagger-report"],
     ),
     (
         "stagger-cli",

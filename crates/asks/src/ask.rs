@@ -333,7 +333,13 @@ mod tests {
     fn a_name_of_an_ask_is_checked_on_every_way_in() {
         let id = AskId::new_random().unwrap();
         assert_eq!(id.as_str().parse(), Ok(id));
-        for odd in ["", "a-", "a-00000000000000zz", "../../etc/passwd", "A-0000000000000000"] {
+        for odd in [
+            "",
+            "a-",
+            "a-00000000000000zz",
+            "../../etc/passwd",
+            "A-0000000000000000",
+        ] {
             assert_eq!(odd.parse::<AskId>(), Err(AskError::NoId), "{odd}");
         }
     }

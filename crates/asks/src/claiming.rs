@@ -382,7 +382,8 @@ impl ClaimingBackend {
             let mut claims = std::mem::take(&mut state.claims);
             for own in claims.values_mut() {
                 let begun = own.begun.clone();
-                own.units.retain(|unit| begun.contains(unit) && !left.contains(unit));
+                own.units
+                    .retain(|unit| begun.contains(unit) && !left.contains(unit));
             }
             (claims.into_iter().collect(), state.wanted.take())
         };
@@ -407,7 +408,10 @@ impl ClaimingBackend {
 /// Our own check: guests are the run's own business, since it moves them.
 fn own_check_of_run(snapshot: &Snapshot, down: &[Ix], set: &[Ix]) -> Result<(), String> {
     if let Some(at) = set.iter().find(|at| down.contains(at)) {
-        return Err(format!("{} is taken down by another already", snapshot.unit(*at).id));
+        return Err(format!(
+            "{} is taken down by another already",
+            snapshot.unit(*at).id
+        ));
     }
     if snapshot.capacity().is_none() {
         return own_check(snapshot, down, set);

@@ -75,6 +75,31 @@ struct GateFacts {
     at: Duration,
 }
 
+/// What came of answering.
+#[derive(Debug, Clone, Copy, Default)]
+struct Answered {
+    granted: usize,
+    /// So many wait still; `None`: something moved meanwhile, and all is judged anew.
+    waiting: Option<usize>,
+}
+
+/// Why one waits.
+#[derive(Debug, Clone)]
+enum WhyNot {
+    /// For others.
+    Room(String),
+    /// A judge says no.
+    Judge(String),
+}
+
+impl WhyNot {
+    fn words(&self) -> &str {
+        match self {
+            Self::Room(words) | Self::Judge(words) => words,
+        }
+    }
+}
+
 /// Answers for one cluster.
 pub struct Gate {
     backend: Arc<dyn Backend>,
@@ -164,14 +189,12 @@ impl Gate {
             let Some(facts) = self.facts.take() else { continue };
             let answered = self.answer(&facts, &board).await;
             self.facts = Some(facts);
-            let (more, over) = answered?;
-            granted_now += more;
-            if !over {
-                continue;
-            }
+            let Answered { granted, waiting } = answered?;
+            granted_now += granted;
+            let Some(waiting) = waiting else { continue };
             return Ok(GateStep {
-                waiting: board.waiting().count().saturating_sub(more),
-                granted: board.asks.len() - board.waiting().count() + more,
+                waiting,
+                granted: board.granted().count() + granted,
                 granted_now,
             });
         }
@@ -192,9 +215,7 @@ impl Gate {
                     self.ledger.end(&ask.id, AskEnd::Expired, why).await?;
                 }
                 AskState::Waiting(answer) if ask.wanted.until.is_some_and(|until| until <= now) => {
-                    self.ledger
-                        .end(&ask.id, AskEnd::TooLate, &answer.why)
-                        .await?;
+                    self.ledger.end(&ask.id, AskEnd::TooLate, &answer.why).await?;
                 }
                 AskState::Waiting(_) | AskState::Granted(_) | AskState::Ended { .. } => open.push(ask),
             }
@@ -243,13 +264,12 @@ impl Gate {
         Ok(self.ledger.answer(&answers).await?)
     }
 
-    /// Ends grants of what is back, and answers all who wait. How many were granted, and whether that is all: another may
-    /// have claimed something meanwhile.
-    async fn answer(&mut self, facts: &GateFacts, board: &Board) -> Result<(usize, bool), GateError> {
+    /// Ends grants of what is back, and answers all who wait.
+    async fn answer(&mut self, facts: &GateFacts, board: &Board) -> Result<Answered, GateError> {
         let GateFacts { snapshot, places, .. } = facts;
         let mut claims = counted(&facts.claims, &board.claims);
         if self.settle_grants(facts, board, &claims).await? {
-            return Ok((0, false));
+            return Ok(Answered::default());
         }
         let mut scene = Scene::new(snapshot, &sets(&claims, places, snapshot));
         let mut queue = Vec::new();
@@ -268,31 +288,41 @@ impl Gate {
         }
         let order = in_order(&queue);
         let (mut version, mut fence, mut granted) = (board.version, board.fence, 0);
-        let mut whys: BTreeMap<usize, String> = BTreeMap::new();
+        let mut whys: BTreeMap<usize, WhyNot> = BTreeMap::new();
         for at in order.iter().copied() {
             let (ask, _, claim) = &asks[at];
             let patience = self.policy.patience;
             if let Err(blocked) = look_at(&mut scene, &mut queue[at], board.now, patience, fence) {
-                whys.insert(at, with_holder(&scene.words(&blocked), &blocked, &claims, places, snapshot));
+                let words = with_holder(&scene.words(&blocked), &blocked, &claims, places, snapshot);
+                whys.insert(at, WhyNot::Room(words));
                 continue;
             }
             if ask.wanted.run.is_some() {
                 wait_on(&mut scene, &mut queue[at], board.now, patience, fence);
-                whys.insert(at, "the run takes it at its next look".to_owned());
+                whys.insert(at, WhyNot::Room("the run takes it at its next look".to_owned()));
                 continue;
             }
-            let claimed: Vec<Ix> = sets(&claims, places, snapshot).into_iter().flat_map(|(_, set)| set).collect();
+            let claimed: Vec<Ix> = sets(&claims, places, snapshot)
+                .into_iter()
+                .flat_map(|(_, set)| set)
+                .collect();
             match judge(&*self.backend, snapshot, &claimed, &queue[at].set).await {
                 JudgedSet::No(why) => {
                     wait_on(&mut scene, &mut queue[at], board.now, patience, fence);
-                    whys.insert(at, why);
+                    whys.insert(at, WhyNot::Judge(why));
                 }
                 JudgedSet::Yes => {
                     let hold = Duration::from_secs(u64::from(ask.wanted.hold));
-                    let given = self.ledger.grant(&self.lease, version, &ask.id, claim, hold).await?;
+                    let given = self
+                        .ledger
+                        .grant(&self.lease, version, &ask.id, claim, hold)
+                        .await?;
                     // Another has claimed, or the ask is over: all is judged anew.
                     let Some(given) = given else {
-                        return Ok((granted, false));
+                        return Ok(Answered {
+                            granted,
+                            waiting: None,
+                        });
                     };
                     (version, fence, granted) = (version + 1, given, granted + 1);
                     scene.claim(given, &queue[at].set);
@@ -305,13 +335,27 @@ impl Gate {
                 }
             }
         }
-        self.tell(facts, board, &scene, &claims, (&asks, &queue, &order), &whys, fence)
-            .await?;
-        Ok((granted, true))
+        self.tell(
+            facts,
+            board,
+            &scene,
+            &claims,
+            (&asks, &queue, &order),
+            &whys,
+            fence,
+        )
+        .await?;
+        Ok(Answered {
+            granted,
+            waiting: Some(whys.len()),
+        })
     }
 
     /// Writes down why not now, and when, where that is another than it was.
-    #[expect(clippy::too_many_arguments, reason = "all that the answers are made of, in one place")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all that the answers are made of, in one place"
+    )]
     async fn tell(
         &mut self,
         facts: &GateFacts,
@@ -319,7 +363,7 @@ impl Gate {
         scene: &Scene<'_>,
         claims: &[Claimed],
         (asks, queue, order): (&[(&Ask, &AskAnswer, Claim)], &[Queued], &[usize]),
-        whys: &BTreeMap<usize, String>,
+        whys: &BTreeMap<usize, WhyNot>,
         fence: u64,
     ) -> Result<(), GateError> {
         let now = self.clock.uptime();
@@ -343,8 +387,12 @@ impl Gate {
         let mut answers = Vec::new();
         for (ahead, (at, earliest)) in waiting.iter().zip(starts).enumerate() {
             let answer = AskAnswer {
-                why: whys[at].clone(),
-                earliest: earliest.map(|at| at.max(board.now)),
+                why: whys[at].words().to_owned(),
+                // Until when a judge is of another opinion, nobody can tell.
+                earliest: match whys[at] {
+                    WhyNot::Room(_) => earliest.map(|at| at.max(board.now)),
+                    WhyNot::Judge(_) => None,
+                },
                 ahead: ahead as u32,
                 kept_free_since: queue[*at].kept_free_since,
                 unfit_since: queue[*at].unfit_since,
@@ -395,7 +443,11 @@ impl Gate {
             // Clean is what could be taken down once more.
             if own_check(snapshot, &others, &set).is_ok() {
                 self.ledger
-                    .end(&ask.id, AskEnd::Returned, "it was seen down, and is back and clean")
+                    .end(
+                        &ask.id,
+                        AskEnd::Returned,
+                        "it was seen down, and is back and clean",
+                    )
                     .await?;
                 ended = true;
             }

@@ -51,7 +51,10 @@ pub async fn judge(
 /// In words, what it would break.
 pub fn own_check(snapshot: &Snapshot, claimed: &[Ix], set: &[Ix]) -> Result<(), String> {
     if let Some(at) = set.iter().find(|at| claimed.contains(at)) {
-        return Err(format!("{} is taken down by another already", snapshot.unit(*at).id));
+        return Err(format!(
+            "{} is taken down by another already",
+            snapshot.unit(*at).id
+        ));
     }
     guests(snapshot, set)?;
     let marked = with_down(snapshot.clone(), claimed).map_err(|error| error.to_string())?;

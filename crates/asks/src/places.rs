@@ -96,7 +96,10 @@ impl Places {
             let at = snapshot.find(unit).ok_or_else(|| UnknownPlace {
                 what: "unit",
                 name: unit.to_string(),
-                nearest: nearest(unit.as_str(), snapshot.units().iter().map(|unit| unit.id.as_str())),
+                nearest: nearest(
+                    unit.as_str(),
+                    snapshot.units().iter().map(|unit| unit.id.as_str()),
+                ),
             })?;
             claim.touched.extend(self.host_of[at.at()].clone());
             self.add(&mut claim, unit, at);
@@ -135,7 +138,13 @@ impl Places {
         for host in &claim.hosts {
             found.extend(self.of_host.get(host).into_iter().flatten().map(|at| at.0));
         }
-        found.extend(claim.units.iter().filter_map(|unit| snapshot.find(unit)).map(|at| at.0));
+        found.extend(
+            claim
+                .units
+                .iter()
+                .filter_map(|unit| snapshot.find(unit))
+                .map(|at| at.0),
+        );
         for host in &claim.touched {
             let units = self.of_host.get(host).into_iter().flatten();
             found.extend(units.filter(|at| self.is_host[at.at()]).map(|at| at.0));

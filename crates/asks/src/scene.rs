@@ -57,7 +57,10 @@ impl UnitIndex {
                 *place += 1;
             }
         }
-        Self { offsets, budgets: all }
+        Self {
+            offsets,
+            budgets: all,
+        }
     }
 
     fn of_unit(&self, unit: Ix) -> &[(u32, u32)] {
@@ -290,7 +293,10 @@ impl<'a> Scene<'a> {
         let budgets = self.snapshot.budgets();
         match blocked {
             Blocked::Claimed(unit) => {
-                format!("{} is taken down by another already", self.snapshot.unit(*unit).id)
+                format!(
+                    "{} is taken down by another already",
+                    self.snapshot.unit(*unit).id
+                )
             }
             Blocked::Unknown(unit) => {
                 format!("whether {} serves is unknown", self.snapshot.unit(*unit).id)

@@ -131,7 +131,11 @@ impl AskDocument {
         let reason = self.reason.as_deref();
         match (self.state, self.expires, self.ended) {
             (AskStateWord::Granted, Some(expires), _) => {
-                format!("granted until {:.0} (fence {})", expires, self.fence.unwrap_or_default())
+                format!(
+                    "granted until {:.0} (fence {})",
+                    expires,
+                    self.fence.unwrap_or_default()
+                )
             }
             (AskStateWord::Granted, None, _) => "granted".to_owned(),
             (AskStateWord::Waiting, ..) => {
@@ -146,7 +150,10 @@ impl AskDocument {
                     .earliest
                     .map(|at| format!("; {} UTC at the earliest", at.strftime("%H:%M")))
                     .unwrap_or_default();
-                format!("not now: {reason}{when}, {} before you", self.ahead.unwrap_or_default())
+                format!(
+                    "not now: {reason}{when}, {} before you",
+                    self.ahead.unwrap_or_default()
+                )
             }
             (AskStateWord::Ended, _, how) => {
                 let how = how.map_or("over", AskEnd::as_str);

@@ -101,7 +101,9 @@ pub(crate) enum CliCommand {
     )]
     Ask(AskArgs),
     /// Hold reboots of this host until they are granted: a logind inhibitor that is let go with the grant.
-    #[command(after_help = "Example: stagger hold-reboots --url https://ops1:8443 --token-file /etc/stagger/token")]
+    #[command(
+        after_help = "Example: stagger hold-reboots --url https://ops1:8443 --token-file /etc/stagger/token"
+    )]
     HoldReboots(HoldRebootsArgs),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]

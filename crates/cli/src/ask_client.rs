@@ -127,7 +127,9 @@ impl AskClient {
                 if let Some(until) = wanted.until {
                     body["until"] = json!(until);
                 }
-                server.call(Method::POST, "/v1/asks", Some(&body), Duration::ZERO).await
+                server
+                    .call(Method::POST, "/v1/asks", Some(&body), Duration::ZERO)
+                    .await
             }
         }
     }
@@ -271,8 +273,7 @@ impl AskServer {
         body: Option<&Value>,
         wait: Duration,
     ) -> Result<T, CliError> {
-        let unreachable =
-            |why: String| CliError::new(Exit::Unreachable, format!("ask {}: {why}", self.url));
+        let unreachable = |why: String| CliError::new(Exit::Unreachable, format!("ask {}: {why}", self.url));
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url))
@@ -285,9 +286,11 @@ impl AskServer {
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| CliError::usage(format!("ask {}: {error}", self.url)))?;
         let answered = tokio::time::timeout(wait + ANSWER, async {
-            let answer = self.client.request(request).await.map_err(|error| {
-                unreachable(stagger_engine::cluster::in_full(&error))
-            })?;
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|error| unreachable(stagger_engine::cluster::in_full(&error)))?;
             let status = answer.status();
             let bytes = Limited::new(answer.into_body(), LARGEST)
                 .collect()
@@ -322,8 +325,10 @@ fn client(ca: Option<&Path>) -> Result<Client<HttpsConnector<HttpConnector>, Ful
         None => builder
             .with_provider_and_native_roots(provider)
             .map_err(|error| {
-                CliError::usage(format!("this machine has no certificates of authorities: {error}"))
-                    .hint("--ca names the certificate of the server")
+                CliError::usage(format!(
+                    "this machine has no certificates of authorities: {error}"
+                ))
+                .hint("--ca names the certificate of the server")
             })?
             .https_or_http()
             .enable_http1()
@@ -335,14 +340,20 @@ fn client(ca: Option<&Path>) -> Result<Client<HttpsConnector<HttpConnector>, Ful
                 .map_err(|error| failed(error.to_string()))?;
             let mut roots = rustls::RootCertStore::empty();
             for certificate in certificates {
-                roots.add(certificate).map_err(|error| failed(error.to_string()))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| failed(error.to_string()))?;
             }
             let config = rustls::ClientConfig::builder_with_provider(std::sync::Arc::new(provider))
                 .with_safe_default_protocol_versions()
                 .map_err(|error| failed(error.to_string()))?
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-            builder.with_tls_config(config).https_or_http().enable_http1().build()
+            builder
+                .with_tls_config(config)
+                .https_or_http()
+                .enable_http1()
+                .build()
         }
     };
     Ok(Client::builder(TokioExecutor::new()).build(connector))

@@ -269,7 +269,9 @@ impl Config {
         let GateSection { patience, hosts } = self.gate.clone().unwrap_or_default();
         let usual = GatePolicy::default();
         GatePolicy {
-            patience: patience.map_or(usual.patience, |seconds| SignedDuration::from_secs(seconds.into())),
+            patience: patience.map_or(usual.patience, |seconds| {
+                SignedDuration::from_secs(seconds.into())
+            }),
             hosts,
             ..usual
         }

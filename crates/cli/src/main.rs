@@ -32,9 +32,9 @@ use stagger_core::run::Command as RunCommand;
 
 use args::{CephCommand, Cli, CliCommand, GanetiCommand, IronicCommand, LintCommand, OsdCommand};
 use commands::{
-    agent, ask, ceph, control, db, demo, gate, guards, history, hold_reboots, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
-    succession, verify, versions, watch,
+    agent, ask, ceph, control, db, demo, gate, guards, history, hold_reboots, hroller, init, ironic, kube,
+    lint, observe, operator, osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks,
+    run, serve, simulate, succession, verify, versions, watch,
 };
 use documents::SchemaFields;
 use error::CliError;

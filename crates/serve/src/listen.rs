@@ -23,6 +23,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
+use crate::asks::{AskDesk, fleetlock};
 use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_pages, with_timeout};
 use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
@@ -31,7 +32,6 @@ use crate::run_processes::RunStarter;
 use crate::runs::RunCatalog;
 use crate::stores::Stores;
 use crate::write_timeout::{PatientAcceptor, PatientListener};
-use crate::asks::{AskDesk, fleetlock};
 use crate::{ServeSettings, Shared, api, page};
 
 /// No question is larger.

@@ -131,7 +131,12 @@ impl ProblemDetails {
 
     /// What is asked for cannot be meant.
     pub(crate) fn refused_ask(why: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "refused-ask", "that cannot be asked for", why)
+        Self::new(
+            StatusCode::CONFLICT,
+            "refused-ask",
+            "that cannot be asked for",
+            why,
+        )
     }
 
     /// The process that was to start it refused.

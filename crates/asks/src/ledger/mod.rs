@@ -62,7 +62,6 @@ pub(crate) enum Value {
     MaybeText(Option<String>),
     Whole(i64),
     Real(f64),
-
 }
 
 impl From<&str> for Value {
@@ -104,8 +103,11 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 #[async_trait]
 pub(crate) trait Database: Send + Sync {
     /// Carries all of them out in one transaction. `None`: one hit nothing that had to, and nothing was done.
-    async fn carry_out(&self, what: &str, statements: Vec<Statement>)
-    -> Result<Option<Vec<Rows>>, LedgerError>;
+    async fn carry_out(
+        &self,
+        what: &str,
+        statements: Vec<Statement>,
+    ) -> Result<Option<Vec<Rows>>, LedgerError>;
 }
 
 /// Where the asks of a cluster are kept.
@@ -391,7 +393,10 @@ impl AskLedger {
     /// There is none, or the store does not answer.
     pub async fn ask(&self, id: &AskId) -> Result<Ask, LedgerError> {
         let rows = self
-            .one("read an ask of", Statement::new(sql::ASK, vec![id.as_str().into()]))
+            .one(
+                "read an ask of",
+                Statement::new(sql::ASK, vec![id.as_str().into()]),
+            )
             .await?;
         rows.into_iter()
             .next()
@@ -559,7 +564,10 @@ impl AskLedger {
             Value::Real(lasts.as_secs_f64()),
         ];
         let renewed = self
-            .all("renew a claim in", vec![Statement::new(sql::RENEW, values).must_hit()])
+            .all(
+                "renew a claim in",
+                vec![Statement::new(sql::RENEW, values).must_hit()],
+            )
             .await?;
         Ok(renewed.is_some())
     }
@@ -595,7 +603,10 @@ impl AskLedger {
             Value::Real(lasts.as_secs_f64()),
         ];
         let taken = self
-            .all("take the gate in", vec![Statement::new(sql::TAKE_GATE, values).must_hit()])
+            .all(
+                "take the gate in",
+                vec![Statement::new(sql::TAKE_GATE, values).must_hit()],
+            )
             .await?;
         let fence = taken.map(|rows| fence_of(&rows)).transpose()?;
         Ok(fence.map(|fence| GateLease {
@@ -615,7 +626,10 @@ impl AskLedger {
             Value::Real(lasts.as_secs_f64()),
         ];
         let kept = self
-            .all("keep the gate in", vec![Statement::new(sql::KEEP_GATE, values).must_hit()])
+            .all(
+                "keep the gate in",
+                vec![Statement::new(sql::KEEP_GATE, values).must_hit()],
+            )
             .await?;
         Ok(kept.is_some())
     }

@@ -117,7 +117,12 @@ impl Database for Postgres {
         self.in_time(what, async {
             let mut on = self.pool.begin().await?;
             let mut all = Vec::with_capacity(statements.len());
-            for Statement { sql, values, must_hit } in statements {
+            for Statement {
+                sql,
+                values,
+                must_hit,
+            } in statements
+            {
                 let reads = sql.starts_with("select") || sql.contains(" returning ");
                 let query = bound(sql.replace("{now}", NOW), values);
                 let (rows, hit) = if reads {

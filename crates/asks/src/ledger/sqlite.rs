@@ -83,7 +83,9 @@ impl Database for Sqlite {
         };
         let now = self.now();
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        let reads = statements.iter().all(|statement| statement.sql.starts_with("select"));
+        let reads = statements
+            .iter()
+            .all(|statement| statement.sql.starts_with("select"));
         let behavior = if reads {
             TransactionBehavior::Deferred
         } else {
@@ -91,8 +93,14 @@ impl Database for Sqlite {
         };
         let on = connection.transaction_with_behavior(behavior).map_err(failed)?;
         let mut all = Vec::with_capacity(statements.len());
-        for Statement { sql, values, must_hit } in statements {
-            let (rows, hit) = run(&on, &sql.replace("{now}", &now).replace('$', "?"), &values).map_err(failed)?;
+        for Statement {
+            sql,
+            values,
+            must_hit,
+        } in statements
+        {
+            let (rows, hit) =
+                run(&on, &sql.replace("{now}", &now).replace('$', "?"), &values).map_err(failed)?;
             if must_hit && !hit {
                 return Ok(None);
             }

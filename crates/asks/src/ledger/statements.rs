@@ -1,28 +1,32 @@
 //! The statements, as both databases understand them. Columns come as texts, numbers are `$1`, and `{now}` is a time.
 
-pub(super) const REGISTER: &str = "insert into gate_cluster (identity, name, version, fence, gate_fence, gate_expires)
+pub(super) const REGISTER: &str =
+    "insert into gate_cluster (identity, name, version, fence, gate_fence, gate_expires)
      values ($1, $2, 0, 0, 0, 0) on conflict (identity) do update set name = $2";
 
-pub(super) const CLUSTERS: &str =
-    "select identity, name, case when gate_expires > {now} then gate else null end from gate_cluster order by name";
+pub(super) const CLUSTERS: &str = "select identity, name, case when gate_expires > {now} then gate else null end from gate_cluster order by name";
 
 pub(super) const STANDING: &str = "select cast(version as text), cast(fence as text), cast({now} as text)
      from gate_cluster where identity = $1";
 
-pub(super) const CLAIMS: &str = "select cast(fence as text), holder, body, cast(expires as text) from gate_claim
+pub(super) const CLAIMS: &str =
+    "select cast(fence as text), holder, body, cast(expires as text) from gate_claim
      where cluster = $1 and expires > {now} order by gate_claim.fence";
 
-pub(super) const OPEN_ASKS: &str = "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
+pub(super) const OPEN_ASKS: &str =
+    "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
      cast(seen_down as text), answer, cast(ended as text) from gate_ask
      where cluster = $1 and state in ('waiting', 'granted') order by gate_ask.asked, id";
 
-pub(super) const ASK: &str = "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
+pub(super) const ASK: &str =
+    "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
      cast(seen_down as text), answer, cast(ended as text) from gate_ask where id = $1";
 
 pub(super) const ASK_BY_KEY: &str = "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
      cast(seen_down as text), answer, cast(ended as text) from gate_ask where cluster = $1 and asker = $2 and key = $3";
 
-pub(super) const HISTORY: &str = "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
+pub(super) const HISTORY: &str =
+    "select id, body, cast(asked as text), state, cast(fence as text), cast(expires as text),
      cast(seen_down as text), answer, cast(ended as text) from gate_ask where cluster = $1
      order by gate_ask.asked desc, id limit $2";
 
@@ -58,7 +62,8 @@ pub(super) const DROP_CLAIM: &str = "delete from gate_claim where cluster = $1 a
 
 pub(super) const SHRINK: &str = "update gate_claim set body = $3 where cluster = $1 and fence = $2";
 
-pub(super) const TAKE_GATE: &str = "update gate_cluster set gate = $2, gate_fence = gate_fence + 1, gate_expires = {now} + $3
+pub(super) const TAKE_GATE: &str =
+    "update gate_cluster set gate = $2, gate_fence = gate_fence + 1, gate_expires = {now} + $3
      where identity = $1 and gate_expires <= {now} returning cast(gate_fence as text)";
 
 pub(super) const KEEP_GATE: &str = "update gate_cluster set gate_expires = {now} + $3

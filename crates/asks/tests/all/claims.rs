@@ -73,8 +73,14 @@ async fn a_run_sees_what_others_were_granted_as_down_and_claims_what_it_takes_do
         .map(|unit| unit.id.as_str())
         .collect();
     assert_eq!(down, ["osd.0"], "it is up, and it may go down at any moment");
-    assert!(matches!(run.check_stop(&units(&[1])).await.unwrap(), Answer::No { .. }));
-    assert!(matches!(run.check_stop(&units(&[0])).await.unwrap(), Answer::No { .. }));
+    assert!(matches!(
+        run.check_stop(&units(&[1])).await.unwrap(),
+        Answer::No { .. }
+    ));
+    assert!(matches!(
+        run.check_stop(&units(&[0])).await.unwrap(),
+        Answer::No { .. }
+    ));
     assert_eq!(run.check_stop(&units(&[2, 4])).await.unwrap(), Answer::Yes);
     assert_eq!(claimed(&ledger).await, BTreeSet::from_iter(units(&[2, 4])));
 
@@ -85,14 +91,20 @@ async fn a_run_sees_what_others_were_granted_as_down_and_claims_what_it_takes_do
     );
     gate.step().await.unwrap();
     for id in [&three, &two] {
-        assert!(matches!(ledger.ask(id).await.unwrap().state, AskState::Waiting(_)));
+        assert!(matches!(
+            ledger.ask(id).await.unwrap().state,
+            AskState::Waiting(_)
+        ));
     }
     // It takes one down and gives it back: the next look gives up the claim on it.
     run.perform(&call(), &change(2)).await.unwrap();
     run.observe().await.unwrap();
     assert_eq!(claimed(&ledger).await, BTreeSet::from_iter(units(&[4])));
     gate.step().await.unwrap();
-    assert!(matches!(ledger.ask(&two).await.unwrap().state, AskState::Granted(_)));
+    assert!(matches!(
+        ledger.ask(&two).await.unwrap().state,
+        AskState::Granted(_)
+    ));
     // It is over: nothing stays.
     ledger.end(&zero, AskEnd::Done, "").await.unwrap();
     run.unlock(&record(), 1).await.unwrap();
@@ -128,7 +140,10 @@ async fn a_grant_that_came_after_the_look_counts() {
     run.observe().await.unwrap();
     toy.stop(0);
     ledger.end(&zero, AskEnd::Done, "").await.unwrap();
-    assert!(matches!(run.check_stop(&units(&[1])).await.unwrap(), Answer::No { .. }));
+    assert!(matches!(
+        run.check_stop(&units(&[1])).await.unwrap(),
+        Answer::No { .. }
+    ));
     toy.start(0);
     run.observe().await.unwrap();
     assert_eq!(run.check_stop(&units(&[1])).await.unwrap(), Answer::Yes);
@@ -201,7 +216,10 @@ async fn a_run_and_those_who_ask_keep_each_other_out_for_no_longer_than_their_pa
     let zero = ledger.place(&wanted("host0")).await.unwrap().id;
     gate.step().await.unwrap();
     run.observe().await.unwrap();
-    assert!(matches!(run.check_stop(&units(&[1])).await.unwrap(), Answer::No { .. }));
+    assert!(matches!(
+        run.check_stop(&units(&[1])).await.unwrap(),
+        Answer::No { .. }
+    ));
     // Its place among those who ask is kept: a later one that would keep it out waits.
     let two = ledger.place(&wanted("host2")).await.unwrap().id;
     gate.step().await.unwrap();
@@ -217,13 +235,22 @@ async fn a_run_and_those_who_ask_keep_each_other_out_for_no_longer_than_their_pa
     run.observe().await.unwrap();
     // Its next wave came later than host2: that has its turn first.
     gate.step().await.unwrap();
-    assert!(matches!(ledger.ask(&two).await.unwrap().state, AskState::Granted(_)));
+    assert!(matches!(
+        ledger.ask(&two).await.unwrap().state,
+        AskState::Granted(_)
+    ));
     let mut three = wanted("host3");
     three.hosts.insert("host5".to_owned());
     let wide = ledger.place(&three).await.unwrap().id;
     run.observe().await.unwrap();
     assert_eq!(run.check_stop(&units(&[0])).await.unwrap(), Answer::Yes);
     gate.step().await.unwrap();
-    assert!(matches!(ledger.ask(&wide).await.unwrap().state, AskState::Waiting(_)));
-    assert!(matches!(run.check_stop(&units(&[4])).await.unwrap(), Answer::No { .. }));
+    assert!(matches!(
+        ledger.ask(&wide).await.unwrap().state,
+        AskState::Waiting(_)
+    ));
+    assert!(matches!(
+        run.check_stop(&units(&[4])).await.unwrap(),
+        Answer::No { .. }
+    ));
 }

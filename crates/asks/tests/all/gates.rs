@@ -36,9 +36,17 @@ async fn taken(toy: &Arc<Toy>, ledger: &AskLedger, policy: GatePolicy) -> Option
     let name = ClusterName::new("toy").unwrap();
     let backend = Arc::clone(toy);
     let clock = Arc::new(SystemClock);
-    Gate::take(backend, ledger.clone(), &Toy::identity(), &name, "test", clock, policy)
-        .await
-        .unwrap()
+    Gate::take(
+        backend,
+        ledger.clone(),
+        &Toy::identity(),
+        &name,
+        "test",
+        clock,
+        policy,
+    )
+    .await
+    .unwrap()
 }
 
 pub(crate) async fn gate(toy: &Arc<Toy>, ledger: &AskLedger) -> Gate {
@@ -76,7 +84,11 @@ async fn as_many_as_is_safe_are_granted_and_the_others_are_told_why_and_when() {
     let (toy, ledger) = (Arc::new(Toy::ring(6)), ledger(folder.path()).await);
     let mut gate = gate(&toy, &ledger).await;
     assert_eq!(gate.step().await.unwrap(), GateStep::default());
-    assert_eq!(toy.truth.lock().unwrap().questions, 0, "nobody asks: the cluster is left alone");
+    assert_eq!(
+        toy.truth.lock().unwrap().questions,
+        0,
+        "nobody asks: the cluster is left alone"
+    );
     let mut asks = Vec::new();
     for host in 0..6 {
         asks.push(ask(&ledger, host).await);
@@ -89,7 +101,11 @@ async fn as_many_as_is_safe_are_granted_and_the_others_are_told_why_and_when() {
     let AskState::Waiting(answer) = ledger.ask(&asks[3]).await.unwrap().state else {
         panic!("a neighbour is granted");
     };
-    assert!(answer.why.contains("this would take down 1 more"), "{}", answer.why);
+    assert!(
+        answer.why.contains("this would take down 1 more"),
+        "{}",
+        answer.why
+    );
     assert!(answer.why.contains(asks[2].as_str()), "{}", answer.why);
     assert_eq!(answer.ahead, 1);
     let when = answer.earliest.unwrap().duration_since(Timestamp::now());
@@ -106,7 +122,10 @@ async fn as_many_as_is_safe_are_granted_and_the_others_are_told_why_and_when() {
     assert_eq!(end_of(&ledger, &asks[0]).await, Some(AskEnd::Returned));
     ledger.end(&asks[2], AskEnd::Done, "").await.unwrap();
     gate.step().await.unwrap();
-    assert!(grant_of(&ledger, &asks[1]).await.is_none(), "host2 is said to be done, and is down");
+    assert!(
+        grant_of(&ledger, &asks[1]).await.is_none(),
+        "host2 is said to be done, and is down"
+    );
     toy.start(2);
     gate.step().await.unwrap();
     gate.step().await.unwrap();
@@ -119,12 +138,22 @@ async fn a_grant_ends_at_its_expiry_and_an_ask_at_its_deadline() {
     let folder = tempfile::tempdir().unwrap();
     let (toy, ledger) = (Arc::new(Toy::ring(4)), ledger(folder.path()).await);
     let mut gate = gate(&toy, &ledger).await;
-    let short = ledger.place(&NewAsk { hold: 1, ..wanted("host0") }).await.unwrap().id;
+    let short = ledger
+        .place(&NewAsk {
+            hold: 1,
+            ..wanted("host0")
+        })
+        .await
+        .unwrap()
+        .id;
     gate.step().await.unwrap();
     assert!(grant_of(&ledger, &short).await.is_some());
     let until = Timestamp::now() + SignedDuration::from_millis(400);
     let hurried = ledger
-        .place(&NewAsk { until: Some(until), ..wanted("host1") })
+        .place(&NewAsk {
+            until: Some(until),
+            ..wanted("host1")
+        })
         .await
         .unwrap()
         .id;
@@ -142,12 +171,19 @@ async fn what_is_not_there_or_not_sure_is_not_granted() {
     let folder = tempfile::tempdir().unwrap();
     let (toy, ledger) = (Arc::new(Toy::ring(4)), ledger(folder.path()).await);
     let hosts = BTreeMap::from([("c988d250".to_owned(), "host2".to_owned())]);
-    let mut gate = taken(&toy, &ledger, GatePolicy { hosts, ..policy() }).await.unwrap();
+    let mut gate = taken(&toy, &ledger, GatePolicy { hosts, ..policy() })
+        .await
+        .unwrap();
     let odd = ledger.place(&wanted("hots1")).await.unwrap().id;
     let by_id = ledger.place(&wanted("c988d250")).await.unwrap().id;
     let of_domain = ledger.place(&wanted("host0.example.org")).await.unwrap().id;
     gate.step().await.unwrap();
-    let AskState::Ended { how: AskEnd::Refused, why, .. } = ledger.ask(&odd).await.unwrap().state else {
+    let AskState::Ended {
+        how: AskEnd::Refused,
+        why,
+        ..
+    } = ledger.ask(&odd).await.unwrap().state
+    else {
         panic!("there is no such host");
     };
     assert_eq!(why, "there is no host hots1; the nearest is host1");
@@ -161,10 +197,17 @@ async fn what_is_not_there_or_not_sure_is_not_granted() {
     toy.truth.lock().unwrap().oracle_says_no = true;
     let one = ask(&ledger, 1).await;
     gate.step().await.unwrap();
-    assert_eq!(why_of(&ledger, &one).await, "the cluster says no: the oracle is of another opinion");
+    assert_eq!(
+        why_of(&ledger, &one).await,
+        "the cluster says no: the oracle is of another opinion"
+    );
     toy.truth.lock().unwrap().blind = true;
     gate.step().await.unwrap();
-    assert!(why_of(&ledger, &one).await.starts_with("the cluster cannot be observed"));
+    assert!(
+        why_of(&ledger, &one)
+            .await
+            .starts_with("the cluster cannot be observed")
+    );
     let mut truth = toy.truth.lock().unwrap();
     (truth.blind, truth.oracle_says_no) = (false, false);
     drop(truth);
@@ -180,14 +223,23 @@ async fn a_host_that_another_takes_down_is_not_granted_twice() {
     let version = ledger.board(&Toy::identity()).await.unwrap().version;
     let run = ClaimHolder::Run(RunId::new("r1").unwrap());
     ledger
-        .claim(&Toy::identity(), version, &run, &claim("host0"), Duration::from_secs(60))
+        .claim(
+            &Toy::identity(),
+            version,
+            &run,
+            &claim("host0"),
+            Duration::from_secs(60),
+        )
         .await
         .unwrap()
         .unwrap();
     let (of_run, free) = (ask(&ledger, 0).await, ask(&ledger, 1).await);
     gate.step().await.unwrap();
     let why = why_of(&ledger, &of_run).await;
-    assert!(why.contains("osd.0 is taken down by another already (run r1 has it until"), "{why}");
+    assert!(
+        why.contains("osd.0 is taken down by another already (run r1 has it until"),
+        "{why}"
+    );
     assert!(grant_of(&ledger, &free).await.is_some());
 }
 
@@ -196,7 +248,10 @@ async fn a_host_that_another_takes_down_is_not_granted_twice() {
 async fn a_gate_that_dies_is_succeeded_and_what_it_gave_counts() {
     let folder = tempfile::tempdir().unwrap();
     let (toy, store) = (Arc::new(Toy::ring(4)), ledger(folder.path()).await);
-    let short = GatePolicy { lease: Duration::from_millis(300), ..policy() };
+    let short = GatePolicy {
+        lease: Duration::from_millis(300),
+        ..policy()
+    };
     let mut first = taken(&toy, &store, short.clone()).await.unwrap();
     let (zero, one) = (ask(&store, 0).await, ask(&store, 1).await);
     first.step().await.unwrap();
@@ -236,7 +291,10 @@ async fn while_the_store_is_away_nothing_is_granted_and_what_was_given_counts() 
     // Somebody else holds the file, and does not let go.
     let locked = rusqlite_of(&folder.path().join("asks.db"));
     let failed = tokio::task::spawn_blocking(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let step = runtime.block_on(gate.step());
         (step, gate)
     });
@@ -245,15 +303,20 @@ async fn while_the_store_is_away_nothing_is_granted_and_what_was_given_counts() 
     drop(locked);
     assert!(grant_of(&store, &zero).await.is_some());
     gate.step().await.unwrap();
-    assert!(grant_of(&store, &one).await.is_none(), "its neighbour still counts");
+    assert!(
+        grant_of(&store, &one).await.is_none(),
+        "its neighbour still counts"
+    );
 }
 
 /// Holds the file for writing, and moves the version so that the gate has to write.
 fn rusqlite_of(file: &Path) -> rusqlite::Connection {
     let on = rusqlite::Connection::open(file).unwrap();
     // A grant is out whose time is over: ending it is a write.
-    on.execute("update gate_ask set expires = 1 where state = 'granted'", []).unwrap();
-    on.execute("update gate_cluster set gate_expires = gate_expires", []).unwrap();
+    on.execute("update gate_ask set expires = 1 where state = 'granted'", [])
+        .unwrap();
+    on.execute("update gate_cluster set gate_expires = gate_expires", [])
+        .unwrap();
     on.execute_batch("begin exclusive").unwrap();
     on
 }

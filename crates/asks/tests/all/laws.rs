@@ -19,15 +19,18 @@ fn ixs(set: &BTreeSet<usize>) -> Vec<Ix> {
 }
 
 fn is_safe(toy: &Toy, down: &BTreeSet<usize>) -> bool {
-    toy.budgets.iter().all(|(members, limit)| {
-        members.iter().filter(|at| down.contains(at)).count() <= *limit as usize
-    })
+    toy.budgets
+        .iter()
+        .all(|(members, limit)| members.iter().filter(|at| down.contains(at)).count() <= *limit as usize)
 }
 
 /// Whether a set breaks no budget that it touches: one that is broken already blocks its own members alone.
 fn permits(toy: &Toy, down: &BTreeSet<usize>, set: &BTreeSet<usize>) -> bool {
     toy.budgets.iter().all(|(members, limit)| {
-        let adds = members.iter().filter(|at| set.contains(at) && !down.contains(at)).count();
+        let adds = members
+            .iter()
+            .filter(|at| set.contains(at) && !down.contains(at))
+            .count();
         let was = members.iter().filter(|at| down.contains(at)).count();
         adds == 0 || was + adds <= *limit as usize
     })
@@ -38,7 +41,9 @@ const UNITS: usize = 7;
 fn world() -> impl Strategy<Value = Toy> {
     let budget = (prop::collection::btree_set(0..UNITS, 1..4), 1_u32..3);
     prop::collection::vec(budget, 1..7).prop_map(|budgets| {
-        let budgets = budgets.into_iter().map(|(members, limit)| (members.into_iter().collect(), limit));
+        let budgets = budgets
+            .into_iter()
+            .map(|(members, limit)| (members.into_iter().collect(), limit));
         Toy::new(UNITS, budgets.collect())
     })
 }
@@ -61,15 +66,20 @@ struct Arrival {
 const LONGEST: i64 = 60;
 
 fn arrival() -> impl Strategy<Value = Arrival> {
-    (0..600_i64, set(), 1..=LONGEST, prop::option::of(200..2000_i64), 1..=100_i64).prop_map(
-        |(at, set, hold, waits, takes)| Arrival {
+    (
+        0..600_i64,
+        set(),
+        1..=LONGEST,
+        prop::option::of(200..2000_i64),
+        1..=100_i64,
+    )
+        .prop_map(|(at, set, hold, waits, takes)| Arrival {
             at,
             set,
             hold,
             waits,
             takes,
-        },
-    )
+        })
 }
 
 fn queued(arrival: &Arrival) -> Queued {
@@ -267,8 +277,10 @@ fn a_stream_of_small_ones_does_not_keep_a_large_one_out() {
     let mut fence = 2;
     for now in 0..200 {
         running.retain(|(_, _, ends)| *ends > now);
-        let claims: Vec<(u64, Vec<Ix>)> =
-            running.iter().map(|(fence, set, _)| (*fence, set.clone())).collect();
+        let claims: Vec<(u64, Vec<Ix>)> = running
+            .iter()
+            .map(|(fence, set, _)| (*fence, set.clone()))
+            .collect();
         let mut scene = Scene::new(&snapshot, &claims);
         if look_at(&mut scene, &mut large, at(now), patience, fence).is_ok() {
             assert!((30..=50).contains(&now), "it had its turn at {now}");

@@ -40,7 +40,10 @@ const LONG: Duration = Duration::from_secs(600);
 
 async fn keeps_its_word(ledger: &AskLedger) {
     let cluster = Toy::identity();
-    assert!(matches!(ledger.board(&cluster).await, Err(LedgerError::NoCluster(_))));
+    assert!(matches!(
+        ledger.board(&cluster).await,
+        Err(LedgerError::NoCluster(_))
+    ));
     let name = ClusterName::new("toy").unwrap();
     ledger.register(&cluster, &name).await.unwrap();
     ledger.register(&cluster, &name).await.unwrap();
@@ -115,7 +118,11 @@ async fn keeps_its_word(ledger: &AskLedger) {
         .await
         .unwrap();
     assert_eq!(again, None, "it does not wait any more");
-    assert_eq!(ledger.board(&cluster).await.unwrap().version, board.version, "all or nothing");
+    assert_eq!(
+        ledger.board(&cluster).await.unwrap().version,
+        board.version,
+        "all or nothing"
+    );
     assert!(ledger.extend(&ask.id, LONG).await.unwrap());
     ledger.saw_down(&ask.id).await.unwrap();
     assert!(!ledger.extend(&ask.id, LONG).await.unwrap(), "it is down already");
@@ -133,10 +140,22 @@ async fn keeps_its_word(ledger: &AskLedger) {
         kept_free_since: Some(3),
         unfit_since: None,
     };
-    let answers = [(ask.id.clone(), answer.clone()), (first.id.clone(), answer.clone())];
+    let answers = [
+        (ask.id.clone(), answer.clone()),
+        (first.id.clone(), answer.clone()),
+    ];
     ledger.answer(&answers).await.unwrap();
-    assert_eq!(ledger.ask(&first.id).await.unwrap().state, AskState::Waiting(answer));
-    assert!(matches!(ledger.ask(&ask.id).await.unwrap().state, AskState::Ended { how: AskEnd::Done, .. }));
+    assert_eq!(
+        ledger.ask(&first.id).await.unwrap().state,
+        AskState::Waiting(answer)
+    );
+    assert!(matches!(
+        ledger.ask(&ask.id).await.unwrap().state,
+        AskState::Ended {
+            how: AskEnd::Done,
+            ..
+        }
+    ));
     ledger.ask_anew(&first.id, &wanted("host3")).await.unwrap();
     let moved = ledger.ask(&first.id).await.unwrap();
     assert_eq!((moved.wanted, moved.asked), (wanted("host3"), first.asked));
@@ -144,11 +163,20 @@ async fn keeps_its_word(ledger: &AskLedger) {
     // Claims of runs are renewed, made smaller, and expire.
     assert!(ledger.renew(&cluster, ours, LONG).await.unwrap());
     ledger.shrink(&cluster, ours, &claim("host9")).await.unwrap();
-    assert_eq!(ledger.board(&cluster).await.unwrap().claims[0].claim, claim("host9"));
+    assert_eq!(
+        ledger.board(&cluster).await.unwrap().claims[0].claim,
+        claim("host9")
+    );
     assert!(ledger.renew(&cluster, ours, Duration::ZERO).await.unwrap());
     assert!(!ledger.renew(&cluster, ours, LONG).await.unwrap(), "it was over");
     assert!(ledger.board(&cluster).await.unwrap().claims.is_empty());
-    let all: BTreeSet<_> = ledger.history(&cluster, 10).await.unwrap().into_iter().map(|ask| ask.id).collect();
+    let all: BTreeSet<_> = ledger
+        .history(&cluster, 10)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|ask| ask.id)
+        .collect();
     assert_eq!(all, BTreeSet::from([ask.id, first.id]));
     assert_eq!(ledger.history(&cluster, 1).await.unwrap().len(), 1);
 }
@@ -162,7 +190,10 @@ async fn one_of_many_claims(ledger: &AskLedger) {
         let (ledger, cluster) = (ledger.clone(), cluster.clone());
         all.push(tokio::spawn(async move {
             let run = ClaimHolder::Run(RunId::new(format!("r{at}")).unwrap());
-            ledger.claim(&cluster, version, &run, &claim("host1"), LONG).await.unwrap()
+            ledger
+                .claim(&cluster, version, &run, &claim("host1"), LONG)
+                .await
+                .unwrap()
         }));
     }
     let mut claimed = 0;

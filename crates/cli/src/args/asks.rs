@@ -137,7 +137,9 @@ fn time(text: &str) -> Result<Duration, String> {
 fn until(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = time(text) {
         let time = SignedDuration::try_from(time).map_err(|error| error.to_string())?;
-        return Timestamp::now().checked_add(time).map_err(|error| error.to_string());
+        return Timestamp::now()
+            .checked_add(time)
+            .map_err(|error| error.to_string());
     }
     text.parse()
         .map_err(|_| "write 2h, or a time as 2026-12-01T06:00:00Z".to_owned())

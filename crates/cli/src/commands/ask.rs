@@ -16,6 +16,9 @@ use crate::print;
 /// A gate has judged by then, if one answers.
 const JUDGED: Duration = Duration::from_secs(10);
 
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// `ask`
 pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
     match &args.command {
@@ -33,8 +36,10 @@ pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
                 }
             };
             if ended.is_empty() {
-                return Err(CliError::new(Exit::No, format!("you have no ask or grant for {what}"))
-                    .hint("`stagger ask list` shows those of others"));
+                return Err(
+                    CliError::new(Exit::No, format!("you have no ask or grant for {what}"))
+                        .hint("`stagger ask list` shows those of others"),
+                );
             }
             print_all(cli, ended);
             Ok(Exit::Done)
@@ -67,11 +72,12 @@ async fn put(cli: &Cli, args: &PutAskArgs) -> Result<Exit, CliError> {
     if !args.wait {
         let judged = tokio::time::Instant::now() + JUDGED;
         loop {
-            ask = client.wait(&ask.id, Duration::from_secs(1)).await?;
+            ask = client.wait(&ask.id, Duration::ZERO).await?;
             let waits = ask.state == AskStateWord::Waiting;
-            if !waits || ask.reason.is_some() || tokio::time::Instant::now() >= judged {
+            if !waits || !ask.answered_for || ask.reason.is_some() || tokio::time::Instant::now() >= judged {
                 break;
             }
+            tokio::time::sleep(LOOK).await;
         }
         if ask.state == AskStateWord::Waiting && args.keep.is_none() {
             // It may have been granted at this very moment.

@@ -129,8 +129,9 @@ fn inhibit(host: &str) -> Result<Child, CliError> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| {
-            CliError::usage(format!("start systemd-inhibit: {error}"))
-                .hint("without logind there is nothing that holds a reboot: `stagger ask` in front of it does")
+            CliError::usage(format!("start systemd-inhibit: {error}")).hint(
+                "without logind there is nothing that holds a reboot: `stagger ask` in front of it does",
+            )
         })
 }
 
@@ -149,5 +150,8 @@ async fn reboot() -> Result<(), CliError> {
     if status.success() {
         return Ok(());
     }
-    Err(CliError::new(Exit::No, format!("`systemctl reboot` ended with {status}")))
+    Err(CliError::new(
+        Exit::No,
+        format!("`systemctl reboot` ended with {status}"),
+    ))
 }

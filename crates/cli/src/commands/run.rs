@@ -33,9 +33,9 @@ use crate::plan_file::SavedPlan;
 use crate::planning::{make_plan, refusal};
 use crate::print;
 use crate::show;
-use crate::state::ledger;
 use crate::show::live::Progress;
 use crate::show::plan::{Detail, PlanNotes};
+use crate::state::ledger;
 use stagger_report::event_text;
 
 /// `run`

@@ -157,7 +157,11 @@ fn allowed(caller: &Caller) -> Result<(), ProblemDetails> {
 }
 
 pub(crate) fn described_list(of: TransformOperation<'_>) -> TransformOperation<'_> {
-    described_as(of, "Lists asks and grants. With the role `ask`, your own.", &[404])
+    described_as(
+        of,
+        "Lists asks and grants. With the role `ask`, your own.",
+        &[404],
+    )
 }
 
 pub(crate) async fn list(
@@ -201,7 +205,9 @@ pub(crate) async fn get(
 ) -> Result<Json<AskDocument>, ProblemDetails> {
     let (Path(id), Query(WaitQuery { wait })) = (known(id)?, wait?);
     if wait > LONGEST_WAIT {
-        return Err(ProblemDetails::malformed(format!("`wait` is at most {LONGEST_WAIT}")));
+        return Err(ProblemDetails::malformed(format!(
+            "`wait` is at most {LONGEST_WAIT}"
+        )));
     }
     let (ask, cluster, ledger) = shared.asks.ask(&caller, &id).await?;
     let ask = settled(&ledger, ask, Duration::from_secs(wait.into()))

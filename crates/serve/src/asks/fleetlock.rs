@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use stagger_asks::ask::{Ask, AskEnd, AskState, NewAsk};
 use stagger_asks::ledger::{AskLedger, AskedCluster, LedgerError};
+use stagger_asks::view::AskDocument;
 use stagger_core::model::ClusterName;
 
 use super::{may_ask, settled};
@@ -209,25 +210,6 @@ impl Client {
     }
 }
 
-/// Why an ask is not granted, and when, in a line.
-pub(crate) fn not_now(ask: &Ask, cluster: &AskedCluster) -> String {
-    match &ask.state {
-        AskState::Waiting(answer) if answer.why.is_empty() => match cluster.gate {
-            Some(_) => "it is not judged yet".to_owned(),
-            None => format!("nobody answers for {}: `stagger gate` does", cluster.name),
-        },
-        AskState::Waiting(answer) => {
-            let when = answer
-                .earliest
-                .map(|at| format!("; {} UTC at the earliest", at.strftime("%H:%M")))
-                .unwrap_or_default();
-            format!("{}{when}, {} before you", answer.why, answer.ahead)
-        }
-        AskState::Granted(_) => String::new(),
-        AskState::Ended { how, why, .. } => format!("{}: {why}", how.as_str()),
-    }
-}
-
 async fn pre_reboot(
     State(shared): State<Shared>,
     Path(door): Path<Door>,
@@ -242,11 +224,11 @@ async fn pre_reboot(
         Ok(ask) => match &ask.state {
             AskState::Granted(_) => StatusCode::OK.into_response(),
             AskState::Waiting(_) => {
-                let why = not_now(&ask, &client.cluster);
+                let why = AskDocument::of(&ask, &client.cluster).line();
                 rejected(StatusCode::CONFLICT, "not_now", why).into_response()
             }
             AskState::Ended { .. } => {
-                let why = not_now(&ask, &client.cluster);
+                let why = AskDocument::of(&ask, &client.cluster).line();
                 rejected(StatusCode::CONFLICT, "refused", why).into_response()
             }
         },

@@ -127,9 +127,7 @@ pub(crate) fn of(error: &LedgerError) -> ProblemDetails {
     match error {
         LedgerError::NoAsk(id) => ProblemDetails::no_such_ask(id.as_str()),
         LedgerError::Ask(_) => ProblemDetails::refused_ask(error.to_string()),
-        LedgerError::OtherAsk => {
-            ProblemDetails::malformed("this Idempotency-Key came with another request")
-        }
+        LedgerError::OtherAsk => ProblemDetails::malformed("this Idempotency-Key came with another request"),
         LedgerError::NoCluster(_) => ProblemDetails::no_gate(None),
         LedgerError::Failed { .. } | LedgerError::Unreadable { .. } => {
             ProblemDetails::store("the store of asks does not answer")

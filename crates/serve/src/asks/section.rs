@@ -4,9 +4,9 @@ use maud::{Markup, html};
 use stagger_asks::ask::{Ask, AskState};
 use stagger_asks::claim::ClaimHolder;
 use stagger_asks::ledger::{AskedCluster, Board};
+use stagger_asks::view::AskDocument;
 use stagger_report::page::timestamp;
 
-use super::fleetlock::not_now;
 use crate::Shared;
 use crate::access::{Caller, Role};
 use crate::fragments::parts::PagePart;
@@ -91,7 +91,7 @@ fn row(cluster: &AskedCluster, ask: &Ask) -> Markup {
                 AskState::Ended { at, .. } => { (timestamp(*at)) }
             } }
             td { @match &ask.state {
-                AskState::Waiting(_) => { (not_now(ask, cluster)) }
+                AskState::Waiting(_) => { (AskDocument::of(ask, cluster).line()) }
                 AskState::Granted(_) | AskState::Ended { .. } => { (ask.wanted.why) }
             } }
         }

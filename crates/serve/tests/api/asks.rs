@@ -44,7 +44,8 @@ async fn answering(toy: &Arc<Toy>, ledger: &AskLedger) -> Answering {
     };
     let clock = Arc::new(SystemClock);
     let backend = Arc::clone(toy);
-    let taken = Gate::take(backend, ledger.clone(), &Toy::identity(), &name, "test", clock, policy);
+    let cluster = Toy::identity();
+    let taken = Gate::take(backend, ledger.clone(), &cluster, &name, "test", clock, policy);
     let mut gate = taken.await.unwrap().unwrap();
     Answering(tokio::spawn(async move {
         loop {
@@ -73,7 +74,10 @@ async fn an_ask_is_answered_with_a_grant_or_with_why_and_when() {
     assert_eq!(put.json()["answered_for"], false);
     let at = put.header("location").unwrap();
     let waiting = served.with(&at, &as_asker).await.json();
-    assert_eq!((waiting["state"].as_str(), waiting["by"].as_str()), (Some("waiting"), Some("token ask")));
+    assert_eq!(
+        (waiting["state"].as_str(), waiting["by"].as_str()),
+        (Some("waiting"), Some("token ask"))
+    );
 
     let gate = answering(&toy, &ledger).await;
     let granted = served.with(&format!("{at}?wait=20"), &as_asker).await.json();
@@ -90,7 +94,10 @@ async fn an_ask_is_answered_with_a_grant_or_with_why_and_when() {
     assert_eq!(told["state"], "waiting");
     assert_eq!(told["ahead"], 0);
     let earliest: Timestamp = told["earliest"].as_str().unwrap().parse().unwrap();
-    assert!(earliest > Timestamp::now() + SignedDuration::from_secs(500), "{told}");
+    assert!(
+        earliest > Timestamp::now() + SignedDuration::from_secs(500),
+        "{told}"
+    );
 
     // The page has both, without a script.
     let look = served.token("look", &[]);
@@ -99,7 +106,10 @@ async fn an_ask_is_answered_with_a_grant_or_with_why_and_when() {
     assert!(page.contains("host0") && page.contains("host1") && page.contains("token ask"));
 
     let done = served.post(&format!("{at}/done"), &as_asker, "").await.json();
-    assert_eq!((done["state"].as_str(), done["ended"].as_str()), (Some("ended"), Some("done")));
+    assert_eq!(
+        (done["state"].as_str(), done["ended"].as_str()),
+        (Some("ended"), Some("done"))
+    );
     let granted = served.with(&format!("{path}?wait=20"), &as_asker).await.json();
     assert_eq!(granted["state"], "granted", "{granted}");
     let gone = served.ask("DELETE", &path, &as_asker, "").await.json();
@@ -120,27 +130,44 @@ async fn who_may_ask_may_do_nothing_else_and_who_looks_does_not_ask() {
         served.token("operate", &[]),
     );
     let foreign = served.token("approve", &["demo"]);
-    for path in ["/", "/v1/runs", "/v1/runs/sim-demo", "/metrics", "/runs/sim-demo", "/parts"] {
+    for path in [
+        "/",
+        "/v1/runs",
+        "/v1/runs/sim-demo",
+        "/metrics",
+        "/runs/sim-demo",
+        "/parts",
+    ] {
         let refused = served.with(path, &[("authorization", ask.as_str())]).await;
         assert_eq!(refused.status, 403, "{path}");
     }
-    let refused = served.post(ASKS, &[("authorization", look.as_str())], &body("host0")).await;
+    let refused = served
+        .post(ASKS, &[("authorization", look.as_str())], &body("host0"))
+        .await;
     assert_eq!(refused.status, 403);
     let refused = served.post(ASKS, &[], &body("host0")).await;
     assert_eq!(refused.status, 401);
-    let refused = served.post(ASKS, &[("authorization", foreign.as_str())], &body("host0")).await;
+    let refused = served
+        .post(ASKS, &[("authorization", foreign.as_str())], &body("host0"))
+        .await;
     assert_eq!(refused.problem(), "no-gate", "a token of another cluster");
 
-    let by_operator = served.post(ASKS, &[("authorization", operate.as_str())], &body("host0")).await;
+    let by_operator = served
+        .post(ASKS, &[("authorization", operate.as_str())], &body("host0"))
+        .await;
     assert_eq!(by_operator.status, 201);
     let at = by_operator.header("location").unwrap();
     for (token, status) in [(&ask, 404), (&foreign, 404), (&look, 200)] {
         let seen = served.with(&at, &[("authorization", token.as_str())]).await;
         assert_eq!(seen.status, status);
     }
-    let refused = served.post(&format!("{at}/done"), &[("authorization", ask.as_str())], "").await;
+    let refused = served
+        .post(&format!("{at}/done"), &[("authorization", ask.as_str())], "")
+        .await;
     assert_eq!(refused.status, 404);
-    let refused = served.post(&format!("{at}/done"), &[("authorization", look.as_str())], "").await;
+    let refused = served
+        .post(&format!("{at}/done"), &[("authorization", look.as_str())], "")
+        .await;
     assert_eq!(refused.status, 403);
     let board = ledger.board(&Toy::identity()).await.unwrap();
     assert_eq!(board.asks.len(), 1, "nothing was done by any of them");
@@ -166,8 +193,14 @@ async fn what_cannot_be_meant_is_refused_and_nothing_is_reflected() {
         (json!({ "for": 60 }), 409),
         (json!({ "hosts": ["h"], "for": 0 }), 409),
         (json!({ "hosts": ["h"], "for": 4_000_000_000_u32 }), 409),
-        (json!({ "hosts": ["h"], "for": 60, "until": "2001-01-01T00:00:00Z" }), 409),
-        (json!({ "hosts": ["h"], "for": 60, "until": "9999-01-01T00:00:00Z" }), 409),
+        (
+            json!({ "hosts": ["h"], "for": 60, "until": "2001-01-01T00:00:00Z" }),
+            409,
+        ),
+        (
+            json!({ "hosts": ["h"], "for": 60, "until": "9999-01-01T00:00:00Z" }),
+            409,
+        ),
         (json!({ "hosts": ["h"], "for": 60, "why": "a\u{7}b" }), 409),
         (json!({ "hosts": ["h"], "for": 60, "why": "x".repeat(300) }), 409),
         (json!({ "hosts": many, "for": 60 }), 409),
@@ -181,10 +214,22 @@ async fn what_cannot_be_meant_is_refused_and_nothing_is_reflected() {
     assert_eq!(served.post(ASKS, &headers, &large).await.status, 413);
     let deep = "[".repeat(50_000);
     assert_eq!(served.post(ASKS, &headers, &deep).await.status, 422);
-    for path in ["/v1/asks/a-0", "/v1/asks/%3Cscript%3E", "/v1/asks/a-0123456789abcdef"] {
+    for path in [
+        "/v1/asks/a-0",
+        "/v1/asks/%3Cscript%3E",
+        "/v1/asks/a-0123456789abcdef",
+    ] {
         assert_eq!(served.with(path, &headers).await.status, 404, "{path}");
-        assert_eq!(served.post(&format!("{path}/done"), &headers, "").await.status, 404, "{path}");
-        assert_eq!(served.ask("DELETE", path, &headers, "").await.status, 404, "{path}");
+        assert_eq!(
+            served.post(&format!("{path}/done"), &headers, "").await.status,
+            404,
+            "{path}"
+        );
+        assert_eq!(
+            served.ask("DELETE", path, &headers, "").await.status,
+            404,
+            "{path}"
+        );
     }
     let wait = served.with("/v1/asks/a-0123456789abcdef?wait=26", &headers).await;
     assert_eq!(wait.status, 422);
@@ -206,8 +251,13 @@ async fn what_cannot_be_meant_is_refused_and_nothing_is_reflected() {
 async fn fleetlock(served: &Served, token: &str, path: &str, id: &str) -> (u16, Value) {
     let body = json!({ "client_params": { "id": id, "group": "default" } }).to_string();
     let path = format!("/fleetlock/{token}/v1/{path}");
-    let answer = served.post(&path, &[("fleet-lock-protocol", "true")], &body).await;
-    (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
+    let answer = served
+        .post(&path, &[("fleet-lock-protocol", "true")], &body)
+        .await;
+    (
+        answer.status,
+        serde_json::from_str(&answer.body).unwrap_or_default(),
+    )
 }
 
 #[tokio::test]
@@ -220,10 +270,17 @@ async fn fleetlock_is_spoken_as_its_clients_do() {
     // A client that starts is steady, whether it had anything or not.
     assert_eq!(fleetlock(&served, token, "steady-state", "host0").await.0, 200);
     assert_eq!(fleetlock(&served, token, "pre-reboot", "host0").await.0, 200);
-    assert_eq!(fleetlock(&served, token, "pre-reboot", "host0").await.0, 200, "it is recursive");
+    assert_eq!(
+        fleetlock(&served, token, "pre-reboot", "host0").await.0,
+        200,
+        "it is recursive"
+    );
     let (status, why) = fleetlock(&served, token, "pre-reboot", "host1").await;
     assert_eq!((status, why["kind"].as_str()), (409, Some("not_now")));
-    assert!(why["value"].as_str().unwrap().contains("at the earliest"), "{why}");
+    assert!(
+        why["value"].as_str().unwrap().contains("at the earliest"),
+        "{why}"
+    );
     assert_eq!(fleetlock(&served, token, "steady-state", "host0").await.0, 200);
     assert_eq!(fleetlock(&served, token, "pre-reboot", "host1").await.0, 200);
     let (status, why) = fleetlock(&served, token, "pre-reboot", "host99").await;
@@ -236,21 +293,58 @@ async fn fleetlock_is_spoken_as_its_clients_do() {
     let look = look.strip_prefix("Bearer ").unwrap();
     for (path, headers, body, status, kind) in [
         (path(token), &[][..], good.as_str(), 400, "malformed_request"),
-        (path(token), &[("fleet-lock-protocol", "1")][..], &good, 400, "malformed_request"),
+        (
+            path(token),
+            &[("fleet-lock-protocol", "1")][..],
+            &good,
+            400,
+            "malformed_request",
+        ),
         (path("stagger_nonsense"), &meant[..], &good, 403, "forbidden"),
         (path(look), &meant[..], &good, 403, "forbidden"),
         (path(token), &meant[..], "{}", 400, "malformed_request"),
-        (path(token), &meant[..], r#"{"client_params":{"id":"","group":"default"}}"#, 400, "malformed_request"),
-        (path(token), &meant[..], r#"{"client_params":{"id":"a b","group":"default"}}"#, 400, "malformed_request"),
-        (path(token), &meant[..], r#"{"client_params":{"id":"h","group":"<b>"}}"#, 400, "malformed_request"),
-        (format!("/fleetlock/{token}/other/v1/pre-reboot"), &meant[..], &good, 404, "no_cluster"),
+        (
+            path(token),
+            &meant[..],
+            r#"{"client_params":{"id":"","group":"default"}}"#,
+            400,
+            "malformed_request",
+        ),
+        (
+            path(token),
+            &meant[..],
+            r#"{"client_params":{"id":"a b","group":"default"}}"#,
+            400,
+            "malformed_request",
+        ),
+        (
+            path(token),
+            &meant[..],
+            r#"{"client_params":{"id":"h","group":"<b>"}}"#,
+            400,
+            "malformed_request",
+        ),
+        (
+            format!("/fleetlock/{token}/other/v1/pre-reboot"),
+            &meant[..],
+            &good,
+            404,
+            "no_cluster",
+        ),
     ] {
         let refused = served.post(&path, headers, body).await;
-        assert_eq!((refused.status, refused.json()["kind"].as_str()), (status, Some(kind)), "{body}");
+        assert_eq!(
+            (refused.status, refused.json()["kind"].as_str()),
+            (status, Some(kind)),
+            "{body}"
+        );
         assert!(!refused.json()["value"].as_str().unwrap().is_empty());
         assert!(!refused.body.contains(token), "the token is not repeated");
     }
-    let large = format!(r#"{{"client_params":{{"id":"{}","group":"default"}}}}"#, "x".repeat(100_000));
+    let large = format!(
+        r#"{{"client_params":{{"id":"{}","group":"default"}}}}"#,
+        "x".repeat(100_000)
+    );
     assert_eq!(served.post(&path(token), &meant, &large).await.status, 413);
 }
 
@@ -319,5 +413,9 @@ async fn forty_fleetlock_clients_and_a_run_never_meet() {
     driven.await.unwrap();
     let truth = toy.truth.lock().unwrap();
     assert_eq!(truth.unsafe_moments, Vec::<String>::new());
-    assert!(truth.most_down > 2, "{} at most were down at once", truth.most_down);
+    assert!(
+        truth.most_down > 2,
+        "{} at most were down at once",
+        truth.most_down
+    );
 }
