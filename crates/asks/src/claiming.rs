@@ -280,13 +280,12 @@ impl ClaimingBackend {
                 wait_on(&mut scene, &mut one, board.now, self.patience, board.fence);
             }
         }
+        // For all else the judges have their own words.
         match scene.fits(set) {
-            Ok(()) => None,
             Err(blocked @ (crate::scene::Blocked::KeptFree(_) | crate::scene::Blocked::KeptUnit(_))) => {
                 Some(scene.words(&blocked))
             }
-            // The judges have their own words for it.
-            Err(_) => None,
+            Ok(()) | Err(_) => None,
         }
     }
 

@@ -25,7 +25,7 @@ use crate::scene::Scene;
 pub struct GatePolicy {
     /// After that time nobody later is granted what would keep one out.
     pub patience: SignedDuration,
-    /// The hosts behind other names, as the machine ids that FleetLock clients send.
+    /// The hosts behind other names, as the machine ids that `FleetLock` clients send.
     pub hosts: BTreeMap<String, String>,
     /// Facts are judged by for so long.
     pub facts_age: Duration,
@@ -81,6 +81,22 @@ struct Answered {
     granted: usize,
     /// So many wait still; `None`: something moved meanwhile, and all is judged anew.
     waiting: Option<usize>,
+}
+
+/// One who asked, and what that takes down.
+struct AskInLine<'a> {
+    ask: &'a Ask,
+    answer: &'a AskAnswer,
+    claim: Claim,
+}
+
+/// All who asked, and why those wait that do.
+struct Line<'a> {
+    asks: Vec<AskInLine<'a>>,
+    queue: Vec<Queued>,
+    /// The places of both, in the order in which they go.
+    order: Vec<usize>,
+    whys: BTreeMap<usize, WhyNot>,
 }
 
 /// Why one waits.
@@ -273,12 +289,12 @@ impl Gate {
         }
         let mut scene = Scene::new(snapshot, &sets(&claims, places, snapshot));
         let mut queue = Vec::new();
-        let mut asks = Vec::new();
+        let mut asks: Vec<AskInLine<'_>> = Vec::new();
         for (ask, answer) in board.waiting() {
             match places.claim_of(&ask.wanted, snapshot, &self.policy.hosts) {
                 Ok(claim) => {
                     queue.push(queued(ask, answer, places.units_of(&claim, snapshot)));
-                    asks.push((ask, answer, claim));
+                    asks.push(AskInLine { ask, answer, claim });
                 }
                 Err(unknown) => {
                     let end = AskEnd::Refused;
@@ -290,7 +306,7 @@ impl Gate {
         let (mut version, mut fence, mut granted) = (board.version, board.fence, 0);
         let mut whys: BTreeMap<usize, WhyNot> = BTreeMap::new();
         for at in order.iter().copied() {
-            let (ask, _, claim) = &asks[at];
+            let AskInLine { ask, claim, .. } = &asks[at];
             let patience = self.policy.patience;
             if let Err(blocked) = look_at(&mut scene, &mut queue[at], board.now, patience, fence) {
                 let words = with_holder(&scene.words(&blocked), &blocked, &claims, places, snapshot);
@@ -335,39 +351,37 @@ impl Gate {
                 }
             }
         }
-        self.tell(
-            facts,
-            board,
-            &scene,
-            &claims,
-            (&asks, &queue, &order),
-            &whys,
-            fence,
-        )
-        .await?;
+        let line = Line {
+            asks,
+            queue,
+            order,
+            whys,
+        };
+        self.tell(facts, board, &scene, &claims, &line, fence).await?;
         Ok(Answered {
             granted,
-            waiting: Some(whys.len()),
+            waiting: Some(line.whys.len()),
         })
     }
 
     /// Writes down why not now, and when, where that is another than it was.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "all that the answers are made of, in one place"
-    )]
     async fn tell(
         &mut self,
         facts: &GateFacts,
         board: &Board,
         scene: &Scene<'_>,
         claims: &[Claimed],
-        (asks, queue, order): (&[(&Ask, &AskAnswer, Claim)], &[Queued], &[usize]),
-        whys: &BTreeMap<usize, WhyNot>,
+        line: &Line<'_>,
         fence: u64,
     ) -> Result<(), GateError> {
+        let Line {
+            asks,
+            queue,
+            order,
+            whys,
+        } = line;
         let now = self.clock.uptime();
-        let is_new = whys.keys().any(|at| asks[*at].1.why.is_empty());
+        let is_new = whys.keys().any(|at| asks[*at].answer.why.is_empty());
         if !is_new && now.saturating_sub(self.told) < FORECASTS {
             return Ok(());
         }
@@ -397,7 +411,9 @@ impl Gate {
                 kept_free_since: queue[*at].kept_free_since,
                 unfit_since: queue[*at].unfit_since,
             };
-            let (ask, before, _) = &asks[*at];
+            let AskInLine {
+                ask, answer: before, ..
+            } = &asks[*at];
             if differs(before, &answer) {
                 answers.push((ask.id.clone(), answer));
             }

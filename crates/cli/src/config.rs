@@ -85,7 +85,7 @@ struct GateSection {
     /// Seconds that one who asks is passed by others where they fit; after that nobody later keeps it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<u32>,
-    /// The hosts behind other names: the ids that FleetLock clients send.
+    /// The hosts behind other names: the ids that `FleetLock` clients send.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hosts: BTreeMap<String, String>,
 }

@@ -75,7 +75,10 @@ async fn too_much(sim: &Sim, ledger: &AskLedger, well: &Snapshot) -> Option<Stri
         .map(|(at, _)| Ix(at))
         .collect();
     let found = well.budgets().permit(&well.down(), &set).err()?;
-    Some(format!("{granted:?} and {down:?}: {}", well.describe_violation(well.budgets(), &found)))
+    Some(format!(
+        "{granted:?} and {down:?}: {}",
+        well.describe_violation(well.budgets(), &found)
+    ))
 }
 
 #[test]
@@ -88,11 +91,15 @@ fn a_run_and_those_who_ask_are_never_too_many() {
     let (ended, granted) = sim
         .carry_out(ClockSpeed::Fast, async {
             let clock = sim.clock();
-            let ledger = AskLedger::in_file_by(&folder.path().join("asks.db"), Arc::new(clock.clone())).unwrap();
+            let ledger =
+                AskLedger::in_file_by(&folder.path().join("asks.db"), Arc::new(clock.clone())).unwrap();
             let cluster = sim.identity().await.unwrap();
             let well = sim.observe().await.unwrap();
-            let hosts: BTreeSet<String> =
-                well.units().iter().filter_map(|unit| sim.host_of(&unit.id)).collect();
+            let hosts: BTreeSet<String> = well
+                .units()
+                .iter()
+                .filter_map(|unit| sim.host_of(&unit.id))
+                .collect();
             let policy = GatePolicy {
                 patience: SignedDuration::from_secs(30),
                 facts_age: Duration::from_secs(1),
@@ -112,7 +119,9 @@ fn a_run_and_those_who_ask_are_never_too_many() {
             let answering = async {
                 loop {
                     gate.step().await.unwrap();
-                    unsafe_moments.borrow_mut().extend(too_much(&sim, &ledger, &well).await);
+                    unsafe_moments
+                        .borrow_mut()
+                        .extend(too_much(&sim, &ledger, &well).await);
                     clock.pause(Duration::from_secs(1)).await;
                 }
             };

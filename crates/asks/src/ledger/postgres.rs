@@ -1,4 +1,4 @@
-//! In a PostgreSQL, beside the journals.
+//! In a `PostgreSQL`, beside the journals.
 
 use std::str::FromStr as _;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub(crate) struct GateArgs {
 /// Where is asked.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AskDoorArgs {
-    /// Ask a `stagger serve` at this address, not the store of this machine. The token is in STAGGER_TOKEN, or in --token-file.
+    /// Ask a `stagger serve` at this address, not the store of this machine. The token is in `STAGGER_TOKEN`, or in --token-file.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// The file of the token.

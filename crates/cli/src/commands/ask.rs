@@ -25,16 +25,19 @@ pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
         None => put(cli, &args.put).await,
         Some(AskCommand::Done { what, door }) => {
             let client = AskClient::open(cli, door).await?;
-            let ended = match args::ask_id(what) {
-                Some(id) => vec![client.done(&id).await?],
-                None => {
-                    let mut ended = Vec::new();
-                    for open in client.open_of(what).await? {
-                        ended.push(client.done(&open.id).await?);
-                    }
-                    ended
-                }
+            let ids = match args::ask_id(what) {
+                Some(id) => vec![id],
+                None => client
+                    .open_of(what)
+                    .await?
+                    .into_iter()
+                    .map(|ask| ask.id)
+                    .collect(),
             };
+            let mut ended = Vec::new();
+            for id in ids {
+                ended.push(client.done(&id).await?);
+            }
             if ended.is_empty() {
                 return Err(
                     CliError::new(Exit::No, format!("you have no ask or grant for {what}"))

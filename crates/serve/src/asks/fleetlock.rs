@@ -1,4 +1,4 @@
-//! FleetLock, as Zincati speaks it. A client sends no token, so the base URL has it: `…/fleetlock/TOKEN/`.
+//! `FleetLock`, as Zincati speaks it. A client sends no token, so the base URL has it: `…/fleetlock/TOKEN/`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Asks and grants over HTTP: who may, what cannot be meant, and FleetLock with forty clients beside a run.
+//! Asks and grants over HTTP: who may, what cannot be meant, and `FleetLock` with forty clients beside a run.
 
 use std::path::Path;
 use std::sync::Arc;
