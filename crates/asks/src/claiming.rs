@@ -1,8 +1,12 @@
 //! A run's backend that claims what the run takes down, and goes around what others have claimed.
 //!
-//! Observations show what others claim as down, so plans leave it alone. Both judges are asked by [`Executor::check_stop`]
-//! with all claims that there are by then, and the run's claim is written at their version: what is judged at the same
-//! time by another is judged again. Nothing takes a unit out of service without a claim that stands.
+//! Both judges are asked by [`Executor::check_stop`] with all claims that there are by then, and the run's claim is written at
+//! their version: what is judged at the same time by another is judged again. Nothing takes a unit out of service without a
+//! claim that stands.
+//!
+//! Observations are left as they are: a run whose stage has units that are down at its end needs a person, and claims end
+//! by themselves. What is refused for them is set aside by the run, goes in a later wave, and is waited for here for a
+//! while once the run comes back to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +23,7 @@ use stagger_engine::cluster::{
 
 use crate::ask::{AskEnd, AskId, NewAsk};
 use crate::claim::{Claim, ClaimHolder, Claimed};
-use crate::gate::{counted, queued, sets};
+use crate::counted::{counted, queued, sets, still_up};
 use crate::judge::own_check;
 use crate::ledger::{AskLedger, Board, LedgerError};
 use crate::marked::with_down;
@@ -33,8 +37,13 @@ pub const CLAIM_LASTS: Duration = Duration::from_mins(5);
 const UNUSED: Duration = Duration::from_mins(2);
 /// So often a set is judged anew when others claim meanwhile.
 const OVER: usize = 10;
-/// A run that waits has its place among those who ask for so long after it last said so.
-const WANTED: SignedDuration = SignedDuration::from_mins(10);
+/// A run that waits has its place among those who ask for so long after it last said so: its longest pause between two
+/// tries, and a while.
+const WANTED: SignedDuration = SignedDuration::from_mins(12);
+/// A unit that was refused before for the claims of others is waited for so long, at most.
+const WAIT: Duration = Duration::from_mins(2);
+/// Between two looks while it is.
+const LOOK: Duration = Duration::from_secs(2);
 /// For so long a wave takes something down, as a forecast has it.
 const WAVE: u32 = 600;
 
@@ -56,8 +65,8 @@ struct ClaimState {
     claims: BTreeMap<u64, OwnClaim>,
     /// Units that are given back and were not seen to serve since.
     left: BTreeSet<UnitId>,
-    /// What we wait for, and have a place among those who ask.
-    wanted: Option<AskId>,
+    /// The units that we wait for, each with its place among those who ask.
+    wanted: BTreeMap<UnitId, AskId>,
     /// What an earlier process of this run had claimed was read.
     adopted: bool,
 }
@@ -187,12 +196,32 @@ impl ClaimingBackend {
         units.iter().all(is_ours)
     }
 
-    /// Both judges, and our claim where both agree.
+    /// Both judges, and our claim where both agree. A unit by itself that was refused before for what others claim is waited
+    /// for: their claims end.
     async fn claim(&self, units: &[UnitId]) -> Result<Answer, BackendError> {
+        let waits = match units {
+            [only] => self.state().wanted.contains_key(only),
+            _ => false,
+        };
+        let begun = self.clock.uptime();
+        loop {
+            let judged = self.claim_now(units).await?;
+            let Judged::NotYet(why) = judged else {
+                return Ok(judged.into());
+            };
+            if !waits || self.clock.uptime().saturating_sub(begun) >= WAIT {
+                return Ok(Answer::No { why });
+            }
+            self.clock.pause(LOOK).await;
+            self.look().await?;
+        }
+    }
+
+    async fn claim_now(&self, units: &[UnitId]) -> Result<Judged, BackendError> {
         let Some(seen) = self.state().seen.clone() else {
-            return Ok(Answer::Unknown {
+            return Ok(Judged::Answer(Answer::Unknown {
                 why: "the cluster was not observed yet".to_owned(),
-            });
+            }));
         };
         let Seen { snapshot, places, .. } = &seen;
         let set: Vec<Ix> = units.iter().filter_map(|unit| snapshot.find(unit)).collect();
@@ -204,23 +233,28 @@ impl ClaimingBackend {
                 .into_iter()
                 .flat_map(|(_, set)| set)
                 .collect();
-            if let Err(why) = own_check_of_run(snapshot, &down, &set) {
-                self.want(&claim, &board).await;
-                return Ok(Answer::No { why });
-            }
             let are_ours = self.are_ours(units);
-            if !are_ours && let Some(why) = self.keeps_out(&board, &seen, &others, &set) {
-                self.want(&claim, &board).await;
-                return Ok(Answer::No { why });
+            let refused = own_check_of_run(snapshot, &down, &set)
+                .err()
+                .map(|why| format!("{why} ({})", holders(&others)))
+                .or_else(|| {
+                    let keeps_out = || self.keeps_out(&board, &seen, &others, &set);
+                    if are_ours { None } else { keeps_out() }
+                });
+            if let Some(why) = refused {
+                // Without the claims of others it is the run's own business.
+                if let Err(why) = own_check_of_run(snapshot, &[], &set) {
+                    return Ok(Judged::Answer(Answer::No { why }));
+                }
+                self.want(units, &claim, &board).await;
+                return Ok(Judged::NotYet(why));
             }
-            let up = |at: &Ix| snapshot.unit(*at).state == UnitState::Serving;
+            let beside = still_up(&others, places, snapshot).into_iter();
             let mut asked: Vec<UnitId> = units.to_vec();
-            for at in down.iter().filter(|at| up(at) && !set.contains(at)) {
-                asked.push(snapshot.unit(*at).id.clone());
-            }
+            asked.extend(beside.filter(|unit| !units.contains(unit)));
             let answer = self.backend.check_stop(&asked).await?;
             if are_ours || !answer.agrees() {
-                return Ok(answer);
+                return Ok(Judged::Answer(answer));
             }
             let written = self
                 .ledger
@@ -230,28 +264,55 @@ impl ClaimingBackend {
                 BackendError::transient("claim what this run takes down", in_full(&error))
             })?;
             if let Some(fence) = written {
-                let own = OwnClaim {
-                    units: units.iter().cloned().collect(),
-                    begun: BTreeSet::new(),
-                    since: self.clock.uptime(),
-                };
-                let wanted = {
-                    let mut state = self.state();
-                    state.claims.insert(fence, own);
-                    for unit in units {
-                        state.left.remove(unit);
-                    }
-                    state.wanted.take()
-                };
-                if let Some(wanted) = wanted {
-                    self.ledger.end(&wanted, AskEnd::Done, "").await.ok();
-                }
-                return Ok(answer);
+                self.claimed(fence, units).await;
+                return Ok(Judged::Answer(answer));
             }
         }
-        Ok(Answer::Unknown {
+        Ok(Judged::Answer(Answer::Unknown {
             why: "others claimed again and again while this was judged".to_owned(),
-        })
+        }))
+    }
+
+    /// These are ours, and nobody waits for them any more.
+    async fn claimed(&self, fence: u64, units: &[UnitId]) {
+        let own = OwnClaim {
+            units: units.iter().cloned().collect(),
+            begun: BTreeSet::new(),
+            since: self.clock.uptime(),
+        };
+        let wanted: Vec<AskId> = {
+            let mut state = self.state();
+            state.claims.insert(fence, own);
+            for unit in units {
+                state.left.remove(unit);
+            }
+            units
+                .iter()
+                .filter_map(|unit| state.wanted.remove(unit))
+                .collect()
+        };
+        for id in wanted {
+            // One that stays lapses by itself.
+            self.ledger.end(&id, AskEnd::Done, "").await.ok();
+        }
+    }
+
+    async fn look(&self) -> Result<Snapshot, BackendError> {
+        // The claims first: what ends while the cluster is observed counts until it is observed again.
+        let board = self.board().await?;
+        self.adopt(&board);
+        let claims = self.of_others(&board);
+        let snapshot = self.backend.observe().await?;
+        let places = Arc::new(Places::of(&snapshot, &*self.backend));
+        self.tend(&snapshot, &places)
+            .await
+            .map_err(|error| BackendError::transient("renew what this run claims", in_full(&error)))?;
+        self.state().seen = Some(Seen {
+            snapshot: snapshot.clone(),
+            places,
+            claims,
+        });
+        Ok(snapshot)
     }
 
     /// Why a set would keep out one who has waited long enough, and before us.
@@ -267,10 +328,15 @@ impl ClaimingBackend {
             let Ok(claim) = places.claim_of(&ask.wanted, snapshot, &hosts) else {
                 continue;
             };
+            let units = places.units_of(&claim, snapshot);
+            // Of our own places that of the same set is ours; the others are no matter.
             if ask.wanted.run.as_ref() == Some(&self.run) {
+                if units != set {
+                    continue;
+                }
                 ours = Some(queue.len());
             }
-            queue.push(queued(ask, answer, places.units_of(&claim, snapshot)));
+            queue.push(queued(ask, answer, units));
         }
         let before_us = in_order(&queue);
         let before_us = before_us.iter().take_while(|at| Some(**at) != ours);
@@ -289,8 +355,11 @@ impl ClaimingBackend {
         }
     }
 
-    /// Takes our place among those who ask: whoever comes later does not keep us out for ever. Without it we would wait all the same.
-    async fn want(&self, claim: &Claim, board: &Board) {
+    /// Takes the place of a unit among those who ask: whoever comes later does not keep it out for ever. Without it we would wait
+    /// all the same.
+    async fn want(&self, units: &[UnitId], claim: &Claim, board: &Board) {
+        // Of several the run asks about each by itself next.
+        let [unit] = units else { return };
         let wanted = NewAsk {
             cluster: self.cluster.clone(),
             asker: self.holder().to_string(),
@@ -303,24 +372,21 @@ impl ClaimingBackend {
             why: "the next wave of a run".to_owned(),
             run: Some(self.run.clone()),
         };
-        let known = {
-            let mut state = self.state();
-            if state.wanted.is_none() {
-                let ours = board
-                    .waiting()
-                    .find(|(ask, _)| ask.wanted.run.as_ref() == Some(&self.run));
-                state.wanted = ours.map(|(ask, _)| ask.id.clone());
-            }
-            // One that has ended, since we were away for long, is put again.
-            let stands = |id: &AskId| board.asks.iter().any(|ask| ask.id == *id);
-            state.wanted.clone().filter(stands)
-        };
+        let known = board
+            .waiting()
+            .find(|(ask, _)| ask.wanted.run.as_ref() == Some(&self.run) && ask.wanted.units == wanted.units);
         let told = match known {
-            Some(id) => self.ledger.ask_anew(&id, &wanted).await.map(|()| id),
+            Some((ask, _)) => self
+                .ledger
+                .ask_anew(&ask.id, &wanted)
+                .await
+                .map(|()| ask.id.clone()),
             None => self.ledger.place(&wanted).await.map(|ask| ask.id),
         };
         match told {
-            Ok(id) => self.state().wanted = Some(id),
+            Ok(id) => {
+                self.state().wanted.insert(unit.clone(), id);
+            }
             Err(error) => tracing::warn!(%error, "could not take a place among those who ask"),
         }
     }
@@ -375,7 +441,7 @@ impl ClaimingBackend {
 
     /// Gives back all of which nothing was begun or that is given back. The rest ends by itself; what is down is seen.
     async fn give_back(&self) {
-        let (kept, wanted): (Vec<(u64, OwnClaim)>, Option<AskId>) = {
+        let (kept, wanted): (Vec<(u64, OwnClaim)>, BTreeMap<UnitId, AskId>) = {
             let mut state = self.state();
             let left = std::mem::take(&mut state.left);
             let mut claims = std::mem::take(&mut state.claims);
@@ -384,7 +450,7 @@ impl ClaimingBackend {
                 own.units
                     .retain(|unit| begun.contains(unit) && !left.contains(unit));
             }
-            (claims.into_iter().collect(), state.wanted.take())
+            (claims.into_iter().collect(), std::mem::take(&mut state.wanted))
         };
         for (fence, own) in kept {
             let to = Claim {
@@ -398,10 +464,35 @@ impl ClaimingBackend {
                 tracing::warn!(%error, "could not give back what this run claimed; it expires");
             }
         }
-        if let Some(wanted) = wanted {
+        for wanted in wanted.into_values() {
             self.ledger.end(&wanted, AskEnd::Withdrawn, "").await.ok();
         }
     }
+}
+
+/// What came of judging a set.
+enum Judged {
+    Answer(Answer),
+    /// The claims of others speak against it, and those end.
+    NotYet(String),
+}
+
+impl From<Judged> for Answer {
+    fn from(judged: Judged) -> Self {
+        match judged {
+            Judged::Answer(answer) => answer,
+            Judged::NotYet(why) => Self::No { why },
+        }
+    }
+}
+
+/// Whose claims these are, until when; the first three.
+fn holders(claims: &[Claimed]) -> String {
+    let told = claims
+        .iter()
+        .take(3)
+        .map(|claim| format!("{} until {:.0}", claim.holder, claim.expires));
+    told.collect::<Vec<_>>().join(", ")
 }
 
 /// Our own check: guests are the run's own business, since it moves them.
@@ -465,33 +556,7 @@ fn gives_back(action: &Action) -> Option<&UnitId> {
 #[async_trait]
 impl Executor for ClaimingBackend {
     async fn observe(&self) -> Result<Snapshot, BackendError> {
-        // The claims first: what ends while the cluster is observed counts until it is observed again.
-        let board = self.board().await?;
-        self.adopt(&board);
-        let claims = self.of_others(&board);
-        let snapshot = self.backend.observe().await?;
-        let places = Arc::new(Places::of(&snapshot, &*self.backend));
-        self.tend(&snapshot, &places)
-            .await
-            .map_err(|error| BackendError::transient("renew what this run claims", in_full(&error)))?;
-        let ours: BTreeSet<UnitId> = {
-            let state = self.state();
-            state.claims.values().flat_map(|own| own.units.clone()).collect()
-        };
-        let down: Vec<Ix> = sets(&claims, &places, &snapshot)
-            .into_iter()
-            .flat_map(|(_, set)| set)
-            .filter(|at| !ours.contains(&snapshot.unit(*at).id))
-            .collect();
-        let marked = with_down(snapshot.clone(), &down).map_err(|error| {
-            BackendError::permanent("count what others have claimed as down", in_full(&error))
-        })?;
-        self.state().seen = Some(Seen {
-            snapshot,
-            places,
-            claims,
-        });
-        Ok(marked)
+        self.look().await
     }
 
     async fn check_stop(&self, units: &[UnitId]) -> Result<Answer, BackendError> {

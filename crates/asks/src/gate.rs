@@ -3,7 +3,7 @@
 //! It looks at the cluster only while somebody asks or was granted something. It keeps nothing that is not in the store:
 //! where it is killed, the next one goes on by what stands there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use stagger_engine::cluster::{Backend, in_full};
 
 use crate::ask::{Ask, AskAnswer, AskEnd, AskGrant, AskId, AskState};
 use crate::claim::{Claim, ClaimHolder, Claimed};
+use crate::counted::{counted, queued, sets, still_up, with_holder};
 use crate::judge::{JudgedSet, judge, own_check};
 use crate::ledger::{AskLedger, Board, GateLease, LedgerError};
 use crate::places::Places;
@@ -322,7 +323,8 @@ impl Gate {
                 .into_iter()
                 .flat_map(|(_, set)| set)
                 .collect();
-            match judge(&*self.backend, snapshot, &claimed, &queue[at].set).await {
+            let beside = still_up(&claims, places, snapshot);
+            match judge(&*self.backend, snapshot, &claimed, &beside, &queue[at].set).await {
                 JudgedSet::No(why) => {
                     wait_on(&mut scene, &mut queue[at], board.now, patience, fence);
                     whys.insert(at, WhyNot::Judge(why));
@@ -495,75 +497,6 @@ fn step_of(board: &Board, granted_now: usize) -> GateStep {
         waiting: board.waiting().count(),
         granted: board.granted().count(),
         granted_now,
-    }
-}
-
-/// One who waits, as the queue has it.
-pub(crate) fn queued(ask: &Ask, answer: &AskAnswer, set: Vec<Ix>) -> Queued {
-    Queued {
-        set,
-        asked: ask.asked,
-        until: ask.wanted.until.filter(|_| !ask.wanted.lapses),
-        hold: SignedDuration::from_secs(i64::from(ask.wanted.hold)),
-        kept_free_since: answer.kept_free_since,
-        unfit_since: answer.unfit_since,
-    }
-}
-
-/// All claims of both: one that ended since the cluster was observed may have left what nobody has seen yet.
-pub(crate) fn counted(before: &[Claimed], now: &[Claimed]) -> Vec<Claimed> {
-    let known: BTreeSet<u64> = now.iter().map(|claim| claim.fence).collect();
-    let ended = before.iter().filter(|claim| !known.contains(&claim.fence));
-    let mut all: Vec<Claimed> = ended.chain(now).cloned().collect();
-    all.sort_by_key(|claim| claim.fence);
-    all
-}
-
-/// Of each claim its fence and its units.
-pub(crate) fn sets(claims: &[Claimed], places: &Places, snapshot: &Snapshot) -> Vec<(u64, Vec<Ix>)> {
-    claims
-        .iter()
-        .map(|claim| (claim.fence, places.units_of(&claim.claim, snapshot)))
-        .collect()
-}
-
-/// Why one waits, and for whom.
-fn with_holder(
-    words: &str,
-    blocked: &crate::scene::Blocked,
-    claims: &[Claimed],
-    places: &Places,
-    snapshot: &Snapshot,
-) -> String {
-    use crate::scene::Blocked;
-    let holders: Vec<String> = match blocked {
-        Blocked::Claimed(unit) => claims
-            .iter()
-            .filter(|claim| places.units_of(&claim.claim, snapshot).contains(unit))
-            .map(|claim| format!("{} has it until {:.0}", claim.holder, claim.expires))
-            .collect(),
-        Blocked::Budget(violation) => {
-            let members: Vec<Ix> = snapshot
-                .budgets()
-                .members(violation.budget)
-                .map(|(unit, _)| unit)
-                .collect();
-            claims
-                .iter()
-                .filter(|claim| {
-                    let down = places.units_of(&claim.claim, snapshot);
-                    down.iter().any(|unit| members.contains(unit))
-                })
-                .take(3)
-                .map(|claim| format!("{} until {:.0}", claim.holder, claim.expires))
-                .collect()
-        }
-        Blocked::Unknown(_) | Blocked::KeptFree(_) | Blocked::KeptUnit(_) => Vec::new(),
-    };
-    if holders.is_empty() {
-        words.to_owned()
-    } else {
-        format!("{words} ({})", holders.join(", "))
     }
 }
 

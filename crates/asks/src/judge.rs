@@ -17,26 +17,27 @@ pub enum JudgedSet {
 }
 
 /// Whether `set` may go down beside what is down and what others claim: first by our own check over the whole set, then by
-/// the cluster's oracle about the set with all of the claimed that is still up. Unknown is no.
+/// the cluster's oracle about the set with `beside`, all of the claimed that is still up. Unknown is no.
 pub async fn judge(
     backend: &(impl Executor + ?Sized),
     snapshot: &Snapshot,
     claimed: &[Ix],
+    beside: &[UnitId],
     set: &[Ix],
 ) -> JudgedSet {
     if let Err(why) = own_check(snapshot, claimed, set) {
         return JudgedSet::No(why);
     }
     let up = |at: &&Ix| snapshot.unit(**at).state == UnitState::Serving;
-    let mut asked: Vec<Ix> = set.iter().chain(claimed).filter(up).copied().collect();
-    asked.sort_unstable();
-    asked.dedup();
     let stops = set.iter().any(|at| up(&at));
     if !stops {
         // All of it is down already: nothing more goes.
         return JudgedSet::Yes;
     }
-    let units: Vec<UnitId> = asked.iter().map(|at| snapshot.unit(*at).id.clone()).collect();
+    let ours = set.iter().filter(up).map(|at| snapshot.unit(*at).id.clone());
+    let mut units: Vec<UnitId> = ours.chain(beside.iter().cloned()).collect();
+    units.sort_by(|a, b| a.natural_key().cmp(&b.natural_key()));
+    units.dedup();
     match backend.check_stop(&units).await {
         Ok(Answer::Yes | Answer::NoOracle | Answer::Overridden { .. }) => JudgedSet::Yes,
         Ok(Answer::No { why }) => JudgedSet::No(format!("the cluster says no: {why}")),

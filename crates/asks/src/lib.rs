@@ -11,6 +11,7 @@
 pub mod ask;
 pub mod claim;
 pub mod claiming;
+mod counted;
 pub mod gate;
 pub mod judge;
 pub mod ledger;

@@ -31,6 +31,8 @@ pub struct Queued {
     pub asked: Timestamp,
     /// It is of no use after that.
     pub until: Option<Timestamp>,
+    /// Others may pass it for its patience. A run may not be passed: it comes back to a unit a few times, and then leaves it.
+    pub is_patient: bool,
     /// How long it will be down.
     pub hold: SignedDuration,
     /// The newest fence when it had waited long enough; `None`: it has not.
@@ -48,6 +50,9 @@ impl Queued {
 
     /// From when on nobody later may keep it out.
     pub fn waits_enough_at(&self, patience: SignedDuration) -> Timestamp {
+        if !self.is_patient {
+            return self.asked;
+        }
         let patient = self.asked.saturating_add(patience).unwrap_or(Timestamp::MAX);
         let half = self.until.and_then(|until| {
             let half = until.duration_since(self.asked) / 2;

@@ -4,6 +4,7 @@ use std::str::FromStr as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, Column as _, Postgres as Kind, Row as _};
@@ -109,6 +110,10 @@ fn columns(row: &PgRow) -> Result<Vec<Option<String>>, sqlx::Error> {
 
 #[async_trait]
 impl Database for Postgres {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
     async fn carry_out(
         &self,
         what: &str,

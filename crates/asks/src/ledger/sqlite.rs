@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use rusqlite::types::ToSql;
 use rusqlite::{Connection, TransactionBehavior};
 use stagger_engine::clock::Clock;
@@ -48,9 +49,9 @@ impl Sqlite {
     }
 
     /// Now, as a number in a statement.
-    fn now(&self) -> String {
-        let now = self.clock.now().as_millisecond();
-        format!("{}.{:03}", now.div_euclid(1000), now.rem_euclid(1000))
+    fn literal_now(&self) -> String {
+        let now = self.clock.now().as_microsecond();
+        format!("{}.{:06}", now.div_euclid(1_000_000), now.rem_euclid(1_000_000))
     }
 }
 
@@ -72,6 +73,10 @@ fn prepare(on: &mut Connection) -> Result<(), rusqlite::Error> {
 
 #[async_trait]
 impl Database for Sqlite {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     async fn carry_out(
         &self,
         what: &str,
@@ -81,7 +86,7 @@ impl Database for Sqlite {
             tried: format!("{what} {}", self.path),
             why: error.to_string(),
         };
-        let now = self.now();
+        let now = self.literal_now();
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let reads = statements
             .iter()

@@ -107,7 +107,7 @@ async fn as_many_as_is_safe_are_granted_and_the_others_are_told_why_and_when() {
         answer.why
     );
     assert!(answer.why.contains(asks[2].as_str()), "{}", answer.why);
-    assert_eq!(answer.ahead, 1);
+    assert_eq!(answer.ahead, 1, "{:?}", ledger.ask(&asks[1]).await);
     let when = answer.earliest.unwrap().duration_since(Timestamp::now());
     assert!((595..=601).contains(&when.as_secs()), "{when}");
 

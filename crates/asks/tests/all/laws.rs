@@ -87,6 +87,7 @@ fn queued(arrival: &Arrival) -> Queued {
         set: ixs(&arrival.set),
         asked: at(arrival.at),
         until: arrival.waits.map(|waits| at(arrival.at + waits)),
+        is_patient: true,
         hold: SignedDuration::from_secs(arrival.hold),
         kept_free_since: None,
         unfit_since: None,

@@ -39,8 +39,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "demo",
         ],
     ),
-    ("Reboots by others", &["ask", "gate", "hold-reboots"]),
     ("When an outcome is unknown", &["confirm", "settle"]),
+    ("Reboots by others", &["ask", "gate", "hold-reboots"]),
     (
         "One kind of cluster",
         &["ceph", "ganeti", "hroller", "ironic", "operator"],
