@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use stagger_asks::AskLedger;
+use stagger_core::model::{ClusterId, ClusterName};
 
 const FIXTURE: &str = "crates/backends/ceph/tests/fixtures/18.2.7";
 
@@ -287,6 +289,17 @@ fn what_is_printed_is_valid() {
     fs::write(&config, GUARDED).unwrap();
     all.command(&["config", "check", "--config", &config]);
     all.command(&["reason", "snapshot-has-moved"]);
+
+    let ledger = AskLedger::in_file(&scratch.path().join("new-store/asks.db")).unwrap();
+    let (lab, name) = (
+        ClusterId::new("c0ffee").unwrap(),
+        ClusterName::new("lab").unwrap(),
+    );
+    let registered = ledger.register(&lab, &name);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(registered).unwrap();
+    all.command(&[&state[..], &["ask", "host1", "--keep", "1h"]].concat());
+    all.command(&[&state[..], &["ask", "list"]].concat());
 
     said(&[&state[..], &["token", "add", "bot", "--cluster", "lab"]].concat());
     all.command(&[&state[..], &["token", "list"]].concat());
