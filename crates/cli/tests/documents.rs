@@ -290,17 +290,7 @@ fn what_is_printed_is_valid() {
     all.command(&["config", "check", "--config", &config]);
     all.command(&["reason", "snapshot-has-moved"]);
 
-    let ledger = AskLedger::in_file(&scratch.path().join("new-store/asks.db")).unwrap();
-    let (lab, name) = (
-        ClusterId::new("c0ffee").unwrap(),
-        ClusterName::new("lab").unwrap(),
-    );
-    let registered = ledger.register(&lab, &name);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(registered).unwrap();
-    all.command(&[&state[..], &["ask", "host1", "--keep", "1h"]].concat());
-    all.command(&[&state[..], &["ask", "list"]].concat());
-
+    asks(&mut all, &state, scratch.path());
     said(&[&state[..], &["token", "add", "bot", "--cluster", "lab"]].concat());
     all.command(&[&state[..], &["token", "list"]].concat());
 
@@ -323,6 +313,20 @@ fn what_is_printed_is_valid() {
         all.0, listed,
         "every document was printed, and every one has a schema"
     );
+}
+
+/// An ask that nobody answers, and the list with it.
+fn asks(all: &mut Validator, state: &[&str], scratch: &Path) {
+    let ledger = AskLedger::in_file(&scratch.join("new-store/asks.db")).unwrap();
+    let (lab, name) = (
+        ClusterId::new("c0ffee").unwrap(),
+        ClusterName::new("lab").unwrap(),
+    );
+    let registered = ledger.register(&lab, &name);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(registered).unwrap();
+    all.command(&[state, &["ask", "host1", "--keep", "1h"]].concat());
+    all.command(&[state, &["ask", "list"]].concat());
 }
 
 #[test]

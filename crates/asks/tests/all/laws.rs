@@ -181,7 +181,8 @@ proptest! {
             let start = *start.unwrap();
             let ours = queued(one);
             // Those before it in the order, and what ran when it had waited enough: each takes its time once.
-            let before = arrivals.iter().map(queued).filter(|other| other.order() <= ours.order()).count() as i64;
+            let before = arrivals.iter().map(queued).filter(|other| other.order() <= ours.order()).count();
+            let before = i64::try_from(before).unwrap();
             let enough = ours.waits_enough_at(patience).duration_since(at(0)).as_secs();
             let bound = enough + (before + 1) * (LONGEST + 1) + 1;
             prop_assert!(start <= bound, "{:?} waited until {}, at most {}", one, start, bound);

@@ -77,6 +77,12 @@ impl Toy {
         }
     }
 
+    /// It can be seen, and its oracle is of our opinion.
+    pub(crate) fn heal(&self) {
+        let mut truth = self.truth.lock().unwrap();
+        (truth.blind, truth.oracle_says_no) = (false, false);
+    }
+
     pub(crate) fn start(&self, at: usize) {
         self.truth.lock().unwrap().down.remove(&at);
     }

@@ -1,6 +1,5 @@
 //! `/v1/asks`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aide::transform::TransformOperation;
@@ -26,6 +25,10 @@ use crate::problem::ProblemDetails;
 
 /// An answer is waited for no longer, in seconds.
 const LONGEST_WAIT: u8 = 25;
+/// So many hosts are asked for at once, and so many units.
+const MOST: usize = 100;
+/// A reason has so many characters.
+const LONGEST_WHY: usize = 60;
 /// So many asks are listed.
 const LISTED: u32 = 1_000;
 
@@ -38,12 +41,12 @@ pub(crate) struct AskRequest {
     cluster: Option<ClusterName>,
     /// These hosts, with all that they carry.
     #[serde(default)]
-    #[schemars(length(max = 500))]
-    hosts: BTreeSet<HostName>,
+    #[schemars(length(max = 100))]
+    hosts: Vec<HostName>,
     /// These units alone.
     #[serde(default)]
-    #[schemars(length(max = 500))]
-    units: BTreeSet<UnitId>,
+    #[schemars(length(max = 100))]
+    units: Vec<UnitId>,
     /// For how many seconds from the grant on.
     #[serde(rename = "for")]
     #[schemars(range(min = 1, max = 1_209_600))]
@@ -118,6 +121,11 @@ pub(crate) async fn put(
 ) -> Result<PutAsk, ProblemDetails> {
     allowed(&caller)?;
     let JsonBody(asked) = asked?;
+    if asked.hosts.len() > MOST || asked.units.len() > MOST || asked.why.chars().count() > LONGEST_WHY {
+        return Err(ProblemDetails::malformed(format!(
+            "an ask has at most {MOST} hosts, {MOST} units, and {LONGEST_WHY} characters of `why`"
+        )));
+    }
     let key = match headers.get(&KEY) {
         None => None,
         Some(key) => {
@@ -134,7 +142,7 @@ pub(crate) async fn put(
         asker: caller.name.clone(),
         key,
         hosts: asked.hosts.iter().map(ToString::to_string).collect(),
-        units: asked.units,
+        units: asked.units.into_iter().collect(),
         hold: asked.hold,
         until: asked.until,
         lapses: false,

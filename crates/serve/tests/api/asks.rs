@@ -179,7 +179,7 @@ async fn what_cannot_be_meant_is_refused_and_nothing_is_reflected() {
     let ledger = ledger(served.folder()).await;
     let token = served.token("operate", &[]);
     let headers = [("authorization", token.as_str())];
-    let many: Vec<String> = (0..1001).map(|n| format!("h{n}")).collect();
+    let many: Vec<String> = (0..101).map(|n| format!("h{n}")).collect();
     for (odd, status) in [
         (json!({}), 422),
         (json!({ "hosts": ["h"], "for": "20m" }), 422),
@@ -202,8 +202,8 @@ async fn what_cannot_be_meant_is_refused_and_nothing_is_reflected() {
             409,
         ),
         (json!({ "hosts": ["h"], "for": 60, "why": "a\u{7}b" }), 409),
-        (json!({ "hosts": ["h"], "for": 60, "why": "x".repeat(300) }), 409),
-        (json!({ "hosts": many, "for": 60 }), 409),
+        (json!({ "hosts": ["h"], "for": 60, "why": "x".repeat(61) }), 422),
+        (json!({ "hosts": many, "for": 60 }), 422),
         (json!({ "hosts": ["h"], "for": 60, "cluster": "other" }), 404),
     ] {
         let refused = served.post(ASKS, &headers, &odd.to_string()).await;
