@@ -58,7 +58,7 @@ impl Claim {
 
 /// A claim as it stands in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
+pub struct ClaimRecord {
     /// Its place among all claims of the cluster: it only grows.
     pub fence: u64,
     /// Whose.

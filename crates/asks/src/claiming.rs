@@ -22,12 +22,12 @@ use stagger_engine::cluster::{
 };
 
 use crate::ask::{AskEnd, AskId, NewAsk};
-use crate::claim::{Claim, ClaimHolder, Claimed};
+use crate::claim::{Claim, ClaimHolder, ClaimRecord};
 use crate::counted::{counted, queued, sets, still_up};
 use crate::judge::own_check;
 use crate::ledger::{AskLedger, Board, LedgerError};
 use crate::marked::with_down;
-use crate::places::Places;
+use crate::places::HostPlaces;
 use crate::queue::{in_order, wait_on};
 use crate::scene::Scene;
 
@@ -74,9 +74,9 @@ struct ClaimState {
 #[derive(Clone)]
 struct Seen {
     snapshot: Snapshot,
-    places: Arc<Places>,
+    places: Arc<HostPlaces>,
     /// The claims of others when it began to be observed.
-    claims: Vec<Claimed>,
+    claims: Vec<ClaimRecord>,
 }
 
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ impl ClaimingBackend {
         })
     }
 
-    fn of_others(&self, board: &Board) -> Vec<Claimed> {
+    fn of_others(&self, board: &Board) -> Vec<ClaimRecord> {
         let ours = self.holder();
         let others = board.claims.iter().filter(|claim| claim.holder != ours);
         others.cloned().collect()
@@ -149,7 +149,7 @@ impl ClaimingBackend {
     }
 
     /// Renews what is ours, and gives back what serves again or was never begun.
-    async fn tend(&self, snapshot: &Snapshot, places: &Places) -> Result<(), LedgerError> {
+    async fn tend(&self, snapshot: &Snapshot, places: &HostPlaces) -> Result<(), LedgerError> {
         let now = self.clock.uptime();
         let serves = |unit: &UnitId| {
             snapshot
@@ -303,7 +303,7 @@ impl ClaimingBackend {
         self.adopt(&board);
         let claims = self.of_others(&board);
         let snapshot = self.backend.observe().await?;
-        let places = Arc::new(Places::of(&snapshot, &*self.backend));
+        let places = Arc::new(HostPlaces::of(&snapshot, &*self.backend));
         self.tend(&snapshot, &places)
             .await
             .map_err(|error| BackendError::transient("renew what this run claims", in_full(&error)))?;
@@ -316,7 +316,7 @@ impl ClaimingBackend {
     }
 
     /// Why a set would keep out one who has waited long enough, and before us.
-    fn keeps_out(&self, board: &Board, seen: &Seen, others: &[Claimed], set: &[Ix]) -> Option<String> {
+    fn keeps_out(&self, board: &Board, seen: &Seen, others: &[ClaimRecord], set: &[Ix]) -> Option<String> {
         let Seen { snapshot, places, .. } = seen;
         let mut scene = Scene::new(snapshot, &sets(others, places, snapshot));
         let waiting: Vec<_> = board.waiting().collect();
@@ -487,7 +487,7 @@ impl From<Judged> for Answer {
 }
 
 /// Whose claims these are, until when; the first three.
-fn holders(claims: &[Claimed]) -> String {
+fn holders(claims: &[ClaimRecord]) -> String {
     let told = claims
         .iter()
         .take(3)

@@ -6,8 +6,8 @@ use jiff::SignedDuration;
 use stagger_core::model::{Ix, Snapshot, UnitId, UnitState};
 
 use crate::ask::{Ask, AskAnswer};
-use crate::claim::Claimed;
-use crate::places::Places;
+use crate::claim::ClaimRecord;
+use crate::places::HostPlaces;
 use crate::queue::Queued;
 use crate::scene::Blocked;
 
@@ -25,16 +25,16 @@ pub(crate) fn queued(ask: &Ask, answer: &AskAnswer, set: Vec<Ix>) -> Queued {
 }
 
 /// All claims of both: one that ended since the cluster was observed may have left what nobody has seen yet.
-pub(crate) fn counted(before: &[Claimed], now: &[Claimed]) -> Vec<Claimed> {
+pub(crate) fn counted(before: &[ClaimRecord], now: &[ClaimRecord]) -> Vec<ClaimRecord> {
     let known: BTreeSet<u64> = now.iter().map(|claim| claim.fence).collect();
     let ended = before.iter().filter(|claim| !known.contains(&claim.fence));
-    let mut all: Vec<Claimed> = ended.chain(now).cloned().collect();
+    let mut all: Vec<ClaimRecord> = ended.chain(now).cloned().collect();
     all.sort_by_key(|claim| claim.fence);
     all
 }
 
 /// Of each claim its fence and its units.
-pub(crate) fn sets(claims: &[Claimed], places: &Places, snapshot: &Snapshot) -> Vec<(u64, Vec<Ix>)> {
+pub(crate) fn sets(claims: &[ClaimRecord], places: &HostPlaces, snapshot: &Snapshot) -> Vec<(u64, Vec<Ix>)> {
     claims
         .iter()
         .map(|claim| (claim.fence, places.units_of(&claim.claim, snapshot)))
@@ -43,10 +43,10 @@ pub(crate) fn sets(claims: &[Claimed], places: &Places, snapshot: &Snapshot) -> 
 
 /// What of these claims is still up, as the oracle is asked about it. A daemon that was claimed by itself is asked about by
 /// itself, also where hosts are the units: its host stays up.
-pub(crate) fn still_up(claims: &[Claimed], places: &Places, snapshot: &Snapshot) -> Vec<UnitId> {
+pub(crate) fn still_up(claims: &[ClaimRecord], places: &HostPlaces, snapshot: &Snapshot) -> Vec<UnitId> {
     let serves = |at: Ix| snapshot.unit(at).state == UnitState::Serving;
     let mut all = Vec::new();
-    for Claimed { claim, .. } in claims {
+    for ClaimRecord { claim, .. } in claims {
         if claim.hosts.is_empty() {
             let up = |unit: &&UnitId| snapshot.find(unit).is_none_or(serves);
             all.extend(claim.units.iter().filter(up).cloned());
@@ -66,8 +66,8 @@ pub(crate) fn still_up(claims: &[Claimed], places: &Places, snapshot: &Snapshot)
 pub(crate) fn with_holder(
     words: &str,
     blocked: &Blocked,
-    claims: &[Claimed],
-    places: &Places,
+    claims: &[ClaimRecord],
+    places: &HostPlaces,
     snapshot: &Snapshot,
 ) -> String {
     let holders: Vec<String> = match blocked {

@@ -13,12 +13,12 @@ use stagger_engine::clock::Clock;
 use stagger_engine::cluster::{Backend, in_full};
 
 use crate::ask::{Ask, AskAnswer, AskEnd, AskGrant, AskId, AskState};
-use crate::claim::{Claim, ClaimHolder, Claimed};
+use crate::claim::{Claim, ClaimHolder, ClaimRecord};
 use crate::counted::{counted, queued, sets, still_up, with_holder};
 use crate::judge::{JudgedSet, judge, own_check};
 use crate::ledger::{AskLedger, Board, GateLease, LedgerError};
-use crate::places::Places;
-use crate::queue::{Queued, Running, forecast, in_order, look_at, wait_on};
+use crate::places::HostPlaces;
+use crate::queue::{Queued, RunningClaim, forecast, in_order, look_at, wait_on};
 use crate::scene::Scene;
 
 /// How a gate answers.
@@ -70,9 +70,9 @@ pub struct GateStep {
 /// What was seen of the cluster.
 struct GateFacts {
     snapshot: Snapshot,
-    places: Places,
+    places: HostPlaces,
     /// The claims when it began to be observed: they count until it is observed again, also where they ended since.
-    claims: Vec<Claimed>,
+    claims: Vec<ClaimRecord>,
     at: Duration,
 }
 
@@ -118,7 +118,7 @@ impl WhyNot {
 }
 
 /// Answers for one cluster.
-pub struct Gate {
+pub struct AskGate {
     backend: Arc<dyn Backend>,
     ledger: AskLedger,
     lease: GateLease,
@@ -136,7 +136,7 @@ const ENDED: Duration = Duration::from_millis(500);
 /// A step begins over so often when others claim meanwhile.
 const OVER: usize = 20;
 
-impl Gate {
+impl AskGate {
     /// Takes the right to answer for a cluster, if nobody has it. `None`: somebody has.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl Gate {
     /// Observes, unless that was done just now.
     async fn look(&mut self, board: &Board) -> Result<(), String> {
         let now = self.clock.uptime();
-        let stands = |claim: &Claimed| board.claims.iter().any(|other| other.fence == claim.fence);
+        let stands = |claim: &ClaimRecord| board.claims.iter().any(|other| other.fence == claim.fence);
         let fresh = |facts: &GateFacts| {
             let age = now.saturating_sub(facts.at);
             // What has ended counts until it is looked at again, so that is soon.
@@ -256,7 +256,7 @@ impl Gate {
         self.facts = None;
         let snapshot = self.backend.observe().await.map_err(|error| in_full(&error))?;
         self.facts = Some(GateFacts {
-            places: Places::of(&snapshot, &*self.backend),
+            places: HostPlaces::of(&snapshot, &*self.backend),
             snapshot,
             claims: board.claims.clone(),
             at: now,
@@ -344,7 +344,7 @@ impl Gate {
                     };
                     (version, fence, granted) = (version + 1, given, granted + 1);
                     scene.claim(given, &queue[at].set);
-                    claims.push(Claimed {
+                    claims.push(ClaimRecord {
                         fence: given,
                         holder: ClaimHolder::Grant(ask.id.clone()),
                         claim: claim.clone(),
@@ -372,7 +372,7 @@ impl Gate {
         facts: &GateFacts,
         board: &Board,
         scene: &Scene<'_>,
-        claims: &[Claimed],
+        claims: &[ClaimRecord],
         line: &Line<'_>,
         fence: u64,
     ) -> Result<(), GateError> {
@@ -388,9 +388,9 @@ impl Gate {
             return Ok(());
         }
         self.told = now;
-        let running: Vec<Running> = claims
+        let running: Vec<RunningClaim> = claims
             .iter()
-            .map(|claim| Running {
+            .map(|claim| RunningClaim {
                 fence: claim.fence,
                 set: facts.places.units_of(&claim.claim, &facts.snapshot),
                 ends: claim.expires,
@@ -428,7 +428,7 @@ impl Gate {
         &self,
         facts: &GateFacts,
         board: &Board,
-        claims: &[Claimed],
+        claims: &[ClaimRecord],
     ) -> Result<bool, GateError> {
         let GateFacts { snapshot, places, .. } = facts;
         let mut ended = false;
@@ -448,7 +448,7 @@ impl Gate {
             if !grant.seen_down {
                 continue;
             }
-            let others: Vec<Claimed> = claims
+            let others: Vec<ClaimRecord> = claims
                 .iter()
                 .filter(|other| other.fence != grant.fence)
                 .cloned()

@@ -22,7 +22,7 @@ pub mod scene;
 pub mod view;
 
 pub use ask::{Ask, AskEnd, AskError, AskId, AskState, NewAsk};
-pub use claim::{Claim, ClaimHolder, Claimed};
+pub use claim::{Claim, ClaimHolder, ClaimRecord};
 pub use claiming::ClaimingBackend;
-pub use gate::{Gate, GatePolicy};
+pub use gate::{AskGate, GatePolicy};
 pub use ledger::{AskLedger, LedgerError, LedgerLocation};

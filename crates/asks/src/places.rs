@@ -13,7 +13,7 @@ const HOST: &str = "host";
 
 /// Where the units of a snapshot are.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
+pub struct HostPlaces {
     /// Of each unit, in the snapshot's order, its host.
     host_of: Vec<Option<String>>,
     /// Whether the unit is its host.
@@ -33,7 +33,7 @@ pub struct UnknownPlace {
     pub nearest: Option<String>,
 }
 
-impl Places {
+impl HostPlaces {
     /// Of this snapshot: by the backend's word, else by the failure domains.
     pub fn of(snapshot: &Snapshot, backend: &(impl Executor + ?Sized)) -> Self {
         let mut places = Self::default();

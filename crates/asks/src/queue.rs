@@ -120,7 +120,7 @@ pub fn wait_on(
 
 /// A claim that ends by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Running {
+pub struct RunningClaim {
     /// Its fence.
     pub fence: u64,
     /// What is down.
@@ -132,7 +132,7 @@ pub struct Running {
 /// When each of these goes, if everybody takes all of their time and nothing else happens; `None`: nobody can tell.
 pub fn forecast(
     scene: &Scene<'_>,
-    running: &[Running],
+    running: &[RunningClaim],
     queue: &[Queued],
     now: Timestamp,
     patience: SignedDuration,
@@ -145,7 +145,8 @@ pub fn forecast(
     waiting.retain(|place| scene.fits_once_released(&queue[*place].set));
     waiting.truncate(FORECAST);
     let mut starts = vec![None; queue.len()];
-    let mut running: BTreeMap<u64, Running> = running.iter().map(|one| (one.fence, one.clone())).collect();
+    let mut running: BTreeMap<u64, RunningClaim> =
+        running.iter().map(|one| (one.fence, one.clone())).collect();
     let mut ends: BinaryHeap<std::cmp::Reverse<(Timestamp, u64)>> = running
         .values()
         .map(|one| std::cmp::Reverse((one.ends.max(now), one.fence)))
@@ -164,7 +165,7 @@ pub fn forecast(
             starts[place] = Some(at);
             scene.claim(fence, &one.set);
             let back = at.saturating_add(one.hold).unwrap_or(Timestamp::MAX);
-            let started = Running {
+            let started = RunningClaim {
                 fence,
                 set: one.set.clone(),
                 ends: back,

@@ -21,7 +21,6 @@ use stagger_engine::secrets;
 use tokio::time::Instant;
 
 use crate::args::{AskDoorArgs, Cli};
-use crate::commands::user;
 use crate::config;
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -57,8 +56,8 @@ pub(crate) struct AskServer {
 }
 
 impl AskClient {
-    /// By these flags.
-    pub(crate) async fn open(cli: &Cli, door: &AskDoorArgs) -> Result<Self, CliError> {
+    /// By these flags. `asker`: who asks, where no token says so.
+    pub(crate) async fn open(cli: &Cli, door: &AskDoorArgs, asker: String) -> Result<Self, CliError> {
         if let Some(url) = &door.url {
             return Ok(Self::Server(Box::new(AskServer::new(url, door)?)));
         }
@@ -71,7 +70,7 @@ impl AskClient {
         Ok(Self::Store {
             ledger,
             cluster,
-            asker: user(),
+            asker,
         })
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::SignedDuration;
 use stagger_asks::ask::{AskEnd, AskState, NewAsk};
-use stagger_asks::{AskLedger, ClaimingBackend, Gate, GatePolicy};
+use stagger_asks::{AskGate, AskLedger, ClaimingBackend, GatePolicy};
 use stagger_core::model::{ClusterId, Ix, RunId, Snapshot, Topology};
 use stagger_core::run::{Ending, Entry, Run};
 use stagger_engine::artifacts::Artifacts;
@@ -128,7 +128,7 @@ fn a_run_and_those_who_ask_are_never_too_many() {
                 ..GatePolicy::default()
             };
             let backend: Arc<dyn Backend> = Arc::new(sim.clone());
-            let taken = Gate::take(
+            let taken = AskGate::take(
                 Arc::clone(&backend),
                 ledger.clone(),
                 &cluster,

@@ -19,7 +19,7 @@ use stagger_core::model::{ClusterId, ClusterName};
 use stagger_engine::clock::{Clock, SystemClock};
 
 use crate::ask::{Ask, AskAnswer, AskEnd, AskError, AskId, NewAsk};
-use crate::claim::{Claim, ClaimHolder, Claimed};
+use crate::claim::{Claim, ClaimHolder, ClaimRecord};
 use rows::{Row, ask, ask_body, claim_body, claimed, fence_of, write_claim};
 use statements as sql;
 
@@ -180,7 +180,7 @@ pub struct Board {
     /// Now, by the database.
     pub now: Timestamp,
     /// Claims that count, by their fences.
-    pub claims: Vec<Claimed>,
+    pub claims: Vec<ClaimRecord>,
     /// Asks that wait or are granted, the oldest first.
     pub asks: Vec<Ask>,
 }

@@ -9,7 +9,7 @@ use stagger_core::model::ClusterId;
 
 use super::{LedgerError, Rows, Statement, Value, statements as sql};
 use crate::ask::{Ask, AskEnd, AskGrant, AskState, NewAsk};
-use crate::claim::{Claim, ClaimHolder, Claimed};
+use crate::claim::{Claim, ClaimHolder, ClaimRecord};
 
 /// The parts of an ask that never change, as they are stored.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -128,13 +128,13 @@ impl Row {
     }
 }
 
-pub(super) fn claimed(columns: Vec<Option<String>>) -> Result<Claimed, LedgerError> {
+pub(super) fn claimed(columns: Vec<Option<String>>) -> Result<ClaimRecord, LedgerError> {
     let mut row = Row::of("a claim", columns);
     let fence = row.whole()?;
     let holder = row.text()?;
     let holder = ClaimHolder::of(&holder).ok_or_else(|| row.unreadable(format!("holder {holder:?}")))?;
     let body: ClaimBody = serde_json::from_str(&row.text()?).map_err(|error| row.unreadable(error))?;
-    Ok(Claimed {
+    Ok(ClaimRecord {
         fence,
         holder,
         claim: body.claim,

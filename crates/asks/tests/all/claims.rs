@@ -196,7 +196,7 @@ async fn a_run_and_those_who_ask_keep_each_other_out_for_no_longer_than_their_pa
     };
     let clock = Arc::new(SystemClock);
     let cluster = Toy::identity();
-    let taken = stagger_asks::Gate::take(
+    let taken = stagger_asks::AskGate::take(
         Arc::clone(&toy) as Arc<dyn stagger_engine::cluster::Backend>,
         ledger.clone(),
         &cluster,

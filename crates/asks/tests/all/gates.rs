@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use stagger_asks::ask::{AskEnd, AskGrant, AskId, AskState, NewAsk};
 use stagger_asks::claim::ClaimHolder;
-use stagger_asks::gate::{Gate, GateError, GatePolicy, GateStep};
+use stagger_asks::gate::{AskGate, GateError, GatePolicy, GateStep};
 use stagger_asks::{AskLedger, LedgerLocation};
 use stagger_core::model::{ClusterName, RunId};
 use stagger_engine::clock::SystemClock;
@@ -32,11 +32,11 @@ pub(crate) async fn ledger(folder: &Path) -> AskLedger {
     ledger
 }
 
-async fn taken(toy: &Arc<Toy>, ledger: &AskLedger, policy: GatePolicy) -> Option<Gate> {
+async fn taken(toy: &Arc<Toy>, ledger: &AskLedger, policy: GatePolicy) -> Option<AskGate> {
     let name = ClusterName::new("toy").unwrap();
     let backend = Arc::clone(toy);
     let clock = Arc::new(SystemClock);
-    Gate::take(
+    AskGate::take(
         backend,
         ledger.clone(),
         &Toy::identity(),
@@ -49,7 +49,7 @@ async fn taken(toy: &Arc<Toy>, ledger: &AskLedger, policy: GatePolicy) -> Option
     .unwrap()
 }
 
-pub(crate) async fn gate(toy: &Arc<Toy>, ledger: &AskLedger) -> Gate {
+pub(crate) async fn gate(toy: &Arc<Toy>, ledger: &AskLedger) -> AskGate {
     taken(toy, ledger, policy()).await.unwrap()
 }
 

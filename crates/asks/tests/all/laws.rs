@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
-use stagger_asks::queue::{Queued, Running, forecast, in_order, look_at};
+use stagger_asks::queue::{Queued, RunningClaim, forecast, in_order, look_at};
 use stagger_asks::scene::Scene;
 use stagger_core::model::Ix;
 
@@ -201,7 +201,7 @@ proptest! {
         for (fence, (set, ends)) in (1..).zip(&held) {
             if scene.fits(&ixs(set)).is_ok() {
                 scene.claim(fence, &ixs(set));
-                running.push(Running { fence, set: ixs(set), ends: at(*ends) });
+                running.push(RunningClaim { fence, set: ixs(set), ends: at(*ends) });
             }
         }
         let queue: Vec<Queued> = arrivals
@@ -247,7 +247,7 @@ proptest! {
     }
 }
 
-fn events_of(running: &[Running]) -> Vec<i64> {
+fn events_of(running: &[RunningClaim]) -> Vec<i64> {
     let ends = running.iter().map(|one| one.ends.duration_since(at(0)).as_secs());
     let all: BTreeSet<i64> = std::iter::once(0).chain(ends).collect();
     all.into_iter().collect()

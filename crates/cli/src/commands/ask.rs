@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use stagger_asks::view::{AskDocument, AskStateWord};
 
+use super::user;
 use crate::args::{self, AskArgs, AskCommand, Cli, PutAskArgs};
 use crate::ask_client::{AskClient, WantedAsk};
 use crate::documents::{self, AskRows};
@@ -24,7 +25,7 @@ pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
     match &args.command {
         None => put(cli, &args.put).await,
         Some(AskCommand::Done { what, door }) => {
-            let client = AskClient::open(cli, door).await?;
+            let client = AskClient::open(cli, door, user()).await?;
             let ids = match args::ask_id(what) {
                 Some(id) => vec![id],
                 None => client
@@ -48,7 +49,7 @@ pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
             Ok(Exit::Done)
         }
         Some(AskCommand::List { all, door }) => {
-            let client = AskClient::open(cli, door).await?;
+            let client = AskClient::open(cli, door, user()).await?;
             let mut found = client.list().await?;
             found.retain(|ask| *all || ask.state != AskStateWord::Ended);
             print_all(cli, found);
@@ -58,7 +59,7 @@ pub(crate) async fn ask(cli: &Cli, args: &AskArgs) -> Result<Exit, CliError> {
 }
 
 async fn put(cli: &Cli, args: &PutAskArgs) -> Result<Exit, CliError> {
-    let client = AskClient::open(cli, &args.door).await?;
+    let client = AskClient::open(cli, &args.door, user()).await?;
     let keep = args.keep.and_then(|keep| SignedDuration::try_from(keep).ok());
     let wanted = WantedAsk {
         hosts: args.hosts.clone(),

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use stagger_asks::gate::{Gate, GateError};
+use stagger_asks::gate::{AskGate, GateError};
 use stagger_engine::clock::SystemClock;
 
 use super::{stop_asked, user};
@@ -39,7 +39,7 @@ pub(crate) async fn gate(cli: &Cli, args: &GateArgs) -> Result<Exit, CliError> {
         let identity = backend.identity().await?;
         let name = backend.cluster().clone();
         let clock = Arc::new(SystemClock);
-        let taken = Gate::take(
+        let taken = AskGate::take(
             backend,
             ledger.clone(),
             &identity,

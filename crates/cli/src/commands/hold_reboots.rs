@@ -8,7 +8,7 @@ use stagger_asks::view::{AskDocument, AskStateWord};
 use stagger_engine::supervisor::Identity;
 use tokio::process::{Child, Command};
 
-use super::stop_asked;
+use super::{stop_asked, user};
 use crate::args::{Cli, HoldRebootsArgs};
 use crate::ask_client::{AskClient, WantedAsk};
 use crate::error::CliError;
@@ -26,7 +26,7 @@ pub(crate) async fn hold_reboots(cli: &Cli, args: &HoldRebootsArgs) -> Result<Ex
         Some(host) => host.clone(),
         None => Identity::current_process().host,
     };
-    let client = AskClient::open(cli, &args.door).await?;
+    let client = AskClient::open(cli, &args.door, user()).await?;
     // Whoever starts this has booted: what was granted before is over.
     for open in client.open_of(&host).await? {
         client.done(&open.id).await?;

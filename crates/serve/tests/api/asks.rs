@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use stagger_asks::gate::{Gate, GatePolicy};
+use stagger_asks::gate::{AskGate, GatePolicy};
 use stagger_asks::{AskLedger, ClaimingBackend, LedgerLocation};
 use stagger_core::model::{ClusterName, Phase, Revision, RunId};
 use stagger_core::run::{Action, Answer as Judged};
@@ -45,7 +45,7 @@ async fn answering(toy: &Arc<Toy>, ledger: &AskLedger) -> Answering {
     let clock = Arc::new(SystemClock);
     let backend = Arc::clone(toy);
     let cluster = Toy::identity();
-    let taken = Gate::take(backend, ledger.clone(), &cluster, &name, "test", clock, policy);
+    let taken = AskGate::take(backend, ledger.clone(), &cluster, &name, "test", clock, policy);
     let mut gate = taken.await.unwrap().unwrap();
     Answering(tokio::spawn(async move {
         loop {
