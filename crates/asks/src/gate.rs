@@ -133,6 +133,8 @@ pub struct AskGate {
 const FORECASTS: Duration = Duration::from_secs(2);
 /// Where a claim has ended the cluster is looked at again after so long.
 const ENDED: Duration = Duration::from_millis(500);
+/// Nobody is judged by older facts.
+const OLD: Duration = Duration::from_secs(20);
 /// A step begins over so often when others claim meanwhile.
 const OVER: usize = 20;
 
@@ -246,6 +248,9 @@ impl AskGate {
         let now = self.clock.uptime();
         let stands = |claim: &ClaimRecord| board.claims.iter().any(|other| other.fence == claim.fence);
         let fresh = |facts: &GateFacts| {
+            if now.saturating_sub(facts.at) > OLD {
+                return false;
+            }
             let age = now.saturating_sub(facts.at);
             // What has ended counts until it is looked at again, so that is soon.
             age < self.policy.facts_age && (age < ENDED || facts.claims.iter().all(stands))
@@ -307,6 +312,14 @@ impl AskGate {
         let (mut version, mut fence, mut granted) = (board.version, board.fence, 0);
         let mut whys: BTreeMap<usize, WhyNot> = BTreeMap::new();
         for at in order.iter().copied() {
+            // Of very many who ask, a pass takes longer than the lease lasts, and than facts may be judged by.
+            self.keep_lease().await?;
+            if self.clock.uptime().saturating_sub(facts.at) > OLD {
+                return Ok(Answered {
+                    granted,
+                    waiting: None,
+                });
+            }
             let AskInLine { ask, claim, .. } = &asks[at];
             let patience = self.policy.patience;
             if let Err(blocked) = look_at(&mut scene, &mut queue[at], board.now, patience, fence) {

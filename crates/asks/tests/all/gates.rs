@@ -366,3 +366,34 @@ async fn forty_askers_never_meet() {
     let hosts: BTreeSet<usize> = truth.down.clone();
     assert!(hosts.is_empty());
 }
+
+/// Ten thousand at once, each of which has its first answer: how long that takes, printed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "a measurement: `cargo test --release -p stagger-asks --test asks -- --ignored --nocapture ten_thousand`"]
+async fn ten_thousand_ask_at_once() {
+    const HOSTS: usize = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    let budgets = (0..HOSTS).map(|at| (vec![at, (at + 7) % HOSTS, (at + 1_003) % HOSTS], 1));
+    let (toy, store) = (
+        Arc::new(Toy::new(HOSTS, budgets.collect())),
+        ledger(folder.path()).await,
+    );
+    let begun = std::time::Instant::now();
+    for host in 0..HOSTS {
+        ask(&store, host).await;
+    }
+    let placed = begun.elapsed();
+    let mut gate = gate(&toy, &store).await;
+    let begun = std::time::Instant::now();
+    let step = gate.step().await.unwrap();
+    let first = begun.elapsed();
+    let begun = std::time::Instant::now();
+    gate.step().await.unwrap();
+    let again = begun.elapsed();
+    println!(
+        "{HOSTS} asks written in {placed:?}, {:?} each; {} granted and {} told why in {first:?}; looked over once more in {again:?}",
+        placed / HOSTS as u32,
+        step.granted_now,
+        step.waiting
+    );
+}
