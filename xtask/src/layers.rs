@@ -45,16 +45,18 @@ const LAYERS: [(&str, &[&str]); 23] = [
         "stagger-ironic",
         &["stagger-core", "stagger-engine", "stagger-versioned"],
     ),
+    ("stagger-asks", &["stagger-core", "stagger-engine"]),
     ("stagger-gates", &["stagger-core", "stagger-engine"]),
     ("stagger-report", &["stagger-core"]),
     ("stagger-risks", &[]),
     (
         "stagger-serve",
-        &["stagger-core", "stagger-engine", "stagger-report"],
+        &["stagger-asks", "stagger-core", "stagger-engine", "stagger-report"],
     ),
     (
         "stagger-cli",
         &[
+            "stagger-asks",
             "stagger-core",
             "stagger-engine",
             "stagger-sim",

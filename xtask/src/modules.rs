@@ -71,7 +71,8 @@ const BACKENDS: [&str; 3] = [
 ];
 
 /// The crates whose modules are looked at.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
+    "crates/asks",
     "crates/cli",
     "crates/conformance",
     "crates/core",

@@ -88,10 +88,11 @@ pub(crate) const STORIES: [Story; 10] = [
 ];
 
 /// What each of them covers: what all systems share, the harness, and what it is all built with.
-const SHARED: [&str; 10] = [
+const SHARED: [&str; 11] = [
     ".cargo",
     "Cargo.lock",
     "Cargo.toml",
+    "crates/asks",
     "crates/cli",
     "crates/core",
     "crates/engine",

@@ -1,5 +1,6 @@
 //! What can be said on the command line.
 
+mod asks;
 mod ganeti;
 mod goal;
 mod help;
@@ -11,6 +12,7 @@ mod stores;
 
 use std::path::PathBuf;
 
+pub(crate) use asks::{AskArgs, AskCommand, AskDoorArgs, GateArgs, HoldRebootsArgs, PutAskArgs, ask_id};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use ganeti::{
     Compat, ExecArgs, GanetiCommand, GanetiGuardsArgs, GanetiInitArgs, GuardsArgs, HrollerArgs, Nodes,
@@ -90,6 +92,19 @@ pub(crate) enum CliCommand {
     /// Manage the access tokens of `serve`.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Answer who asks to take hosts down: one process for a cluster, with its configuration.
+    #[command(after_help = "Example: stagger gate")]
+    Gate(GateArgs),
+    /// Ask whether hosts may go down now, and if not, when. Granted, they count as down for every run and for all who ask.
+    #[command(
+        after_help = "Examples: stagger ask host7 --for 20m --wait && systemctl reboot\n          stagger ask done host7"
+    )]
+    Ask(AskArgs),
+    /// Hold reboots of this host until they are granted: a logind inhibitor that is let go with the grant.
+    #[command(
+        after_help = "Example: stagger hold-reboots --url https://ops1:8443 --token-file /etc/stagger/token"
+    )]
+    HoldReboots(HoldRebootsArgs),
     /// Explain why a unit is in its wave, what blocks it, and what would free it.
     #[command(after_help = "Example: stagger explain osd.7 upgrade --to 18.2.7")]
     Explain(ExplainArgs),

@@ -111,6 +111,10 @@ pub(crate) trait ManagedCluster: Cluster {
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError>;
 
+    /// The backend by which others are answered who ask to take hosts down. Where the system is planned for by its hosts, its
+    /// units are those.
+    async fn gate_backend(&self) -> Result<Arc<dyn Backend>, CliError>;
+
     /// What a run would miss, beside what is true of every cluster. `to`: and whether that release can be reached.
     async fn preflight(&self, to: Option<&str>) -> Result<Vec<Check>, CliError>;
 

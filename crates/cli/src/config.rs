@@ -1,9 +1,12 @@
 //! The configuration: one TOML file, flags over it. Unknown keys are refused with the nearest known one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
+use stagger_asks::GatePolicy;
 use stagger_ceph::config::{CephConfig, CephSettings, Reboot, SoftwareByKind};
 use stagger_ceph::target::PgGate;
 use stagger_ceph::translate::HealthPolicy;
@@ -40,6 +43,8 @@ pub(crate) struct Config {
     reboot: Option<Reboot>,
     /// Read by [`store`] alone where no more of the file is needed.
     store: Option<StoreSection>,
+    /// How those are answered who ask to take hosts down.
+    gate: Option<GateSection>,
     /// Who is told of what. Read by [`receivers`] alone where no more of the file is needed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     notify: Vec<Receiver>,
@@ -71,6 +76,18 @@ impl ClusterSection {
             Self::Ironic(_) => "an Ironic cluster",
         }
     }
+}
+
+/// How those are answered who ask to take hosts down.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct GateSection {
+    /// Seconds that one who asks is passed by others where they fit; after that nobody later keeps it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patience: Option<u32>,
+    /// The hosts behind other names: the ids that `FleetLock` clients send.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    hosts: BTreeMap<String, String>,
 }
 
 /// When health is good enough.
@@ -247,6 +264,19 @@ impl Config {
             .map_err(CliError::usage)
     }
 
+    /// How those are answered who ask to take hosts down.
+    pub(crate) fn gate_policy(&self) -> GatePolicy {
+        let GateSection { patience, hosts } = self.gate.clone().unwrap_or_default();
+        let usual = GatePolicy::default();
+        GatePolicy {
+            patience: patience.map_or(usual.patience, |seconds| {
+                SignedDuration::from_secs(seconds.into())
+            }),
+            hosts,
+            ..usual
+        }
+    }
+
     /// The policy with the flags over it.
     pub(crate) fn policy(&self, flags: &PolicyFlags) -> Result<Policy, CliError> {
         with_flags(self.policy.clone(), flags)
@@ -347,6 +377,21 @@ pub(crate) fn store(cli: &Cli) -> Result<Option<DatabaseAddress>, CliError> {
 
 /// The same of that configuration.
 pub(crate) fn store_of(path: &Path) -> Result<Option<DatabaseAddress>, CliError> {
+    let Some((url, password)) = database_of(path)? else {
+        return Ok(None);
+    };
+    match DatabaseAddress::new(&url, password.as_deref()) {
+        Ok(address) => Ok(Some(address)),
+        Err(error) => {
+            let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
+            refused.causes.push(error.to_string());
+            Err(refused)
+        }
+    }
+}
+
+/// Its URL and its password, as they are given.
+pub(crate) fn database_of(path: &Path) -> Result<Option<(String, Option<String>)>, CliError> {
     /// Of the whole file only this is of interest: the rest may be for another release.
     #[derive(Deserialize)]
     struct Part {
@@ -364,14 +409,7 @@ pub(crate) fn store_of(path: &Path) -> Result<Option<DatabaseAddress>, CliError>
                 .map_err(|why| CliError::usage(format!("read the password of the store: {why}")))?,
         ),
     };
-    match DatabaseAddress::new(&url, password.as_deref()) {
-        Ok(address) => Ok(Some(address)),
-        Err(error) => {
-            let mut refused = CliError::usage(format!("the configuration {} is refused", path.display()));
-            refused.causes.push(error.to_string());
-            Err(refused)
-        }
-    }
+    Ok(Some((url, password)))
 }
 
 /// What the cluster of that configuration is called. Nothing else of it is looked at.

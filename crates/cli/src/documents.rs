@@ -17,6 +17,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use stagger_asks::view::AskDocument;
 use stagger_core::check::Finding as Fault;
 use stagger_core::explain::Explanation;
 use stagger_core::model::{RunId, Snapshot, UnitId, UnitState};
@@ -35,7 +36,7 @@ use crate::error::CliError;
 
 pub(crate) use rehearsal::{Case, Exposure, Guests, Rehearsal, RehearsalOutcome, RehearsalRisk, Time};
 pub(crate) use risks::{KnownRisks, RiskRow};
-pub(crate) use serve::{TokenList, TokenRow};
+pub(crate) use serve::{AskRows, TokenList, TokenRow};
 pub(crate) use stores::{
     BrokenRule, LintReport, MigrationReport, MigrationRows, StoreReport, StoredRows, TableLock, WaivedRule,
 };
@@ -86,6 +87,10 @@ pub(crate) const MIGRATED: Name = Name("online-data-migrations", 1);
 pub(crate) const CONFIG_CHECK: Name = Name("config-check", 1);
 /// `token list`
 pub(crate) const TOKENS: Name = Name("tokens", 1);
+/// `ask`
+pub(crate) const ASK: Name = Name("ask", 1);
+/// `ask list`, `ask done`
+pub(crate) const ASKS: Name = Name("asks", 1);
 /// `risks`
 pub(crate) const RISKS: Name = Name("risks", 1);
 /// `reason`
@@ -488,6 +493,8 @@ fn current_documents() -> Vec<(&'static str, Value)> {
             LEFTOVERS.0,
             LEFTOVERS.schema::<leftovers::Leftovers>("`ganeti recover --json`"),
         ),
+        (ASK.0, ASK.schema::<AskDocument>("`ask --json`")),
+        (ASKS.0, ASKS.schema::<AskRows>("`ask list --json`, `ask done --json`")),
         (CHECK.0, CHECK.schema::<CheckReport>("`check --json`")),
         (
             ERROR.0,

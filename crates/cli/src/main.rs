@@ -1,6 +1,7 @@
 //! `stagger`: the one binary, and the only place that knows every backend.
 
 mod args;
+mod ask_client;
 mod clusters;
 mod commands;
 mod complete;
@@ -31,9 +32,9 @@ use stagger_core::run::Command as RunCommand;
 
 use args::{CephCommand, Cli, CliCommand, GanetiCommand, IronicCommand, LintCommand, OsdCommand};
 use commands::{
-    agent, ceph, control, db, demo, guards, history, hroller, init, ironic, kube, lint, observe, operator,
-    osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks, run, serve, simulate,
-    succession, verify, versions, watch,
+    agent, ask, ceph, control, db, demo, gate, guards, history, hold_reboots, hroller, init, ironic, kube,
+    lint, observe, operator, osd, plan, preflight, reason, recover, rehearse, report, risks as known_risks,
+    run, serve, simulate, succession, verify, versions, watch,
 };
 use documents::SchemaFields;
 use error::CliError;
@@ -159,6 +160,9 @@ async fn dispatch(cli: &Cli) -> Result<Exit, CliError> {
         CliCommand::Report(args) => report::report(cli, args).await,
         CliCommand::Serve(args) => serve::serve(cli, args).await,
         CliCommand::Token(args) => serve::token(cli, args),
+        CliCommand::Gate(args) => Box::pin(gate::gate(cli, args)).await,
+        CliCommand::Ask(args) => ask::ask(cli, args).await,
+        CliCommand::HoldReboots(args) => hold_reboots::hold_reboots(cli, args).await,
         CliCommand::Explain(args) => plan::explain_unit(cli, args).await,
         CliCommand::Simulate(args) => match (&args.scenario, &args.goal) {
             (Some(scenario), _) => simulate::simulate(cli, scenario, args.fast).await,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use stagger_asks::{AskLedger, LedgerLocation};
 use stagger_core::model::RunId;
 use stagger_engine::artifacts::Artifacts;
 use stagger_engine::database::StoreLocation;
@@ -13,6 +14,9 @@ use crate::error::CliError;
 
 /// How names of simulated runs begin.
 pub(crate) const SIMULATED: &str = "sim-";
+
+/// The file of asks and grants.
+const ASKS: &str = "asks.db";
 
 /// The folder of journals and artifacts.
 pub(crate) fn state_folder(cli: &Cli) -> Result<PathBuf, CliError> {
@@ -45,6 +49,27 @@ pub(crate) fn place_of(config: &Path, folder: &Path) -> Result<StoreLocation, Cl
 /// The store.
 pub(crate) async fn store(cli: &Cli) -> Result<Box<dyn JournalStore>, CliError> {
     Ok(store_location(cli)?.open().await?)
+}
+
+/// Where asks and grants are: beside the journals.
+pub(crate) fn ledger_location(cli: &Cli) -> Result<LedgerLocation, CliError> {
+    Ok(match config::path(cli) {
+        Ok(path) => ledger_of(&path, &state_folder(cli)?)?,
+        Err(_) => LedgerLocation::File(state_folder(cli)?.join(ASKS)),
+    })
+}
+
+/// The same of that configuration, with a folder of its own.
+pub(crate) fn ledger_of(config: &Path, folder: &Path) -> Result<LedgerLocation, CliError> {
+    Ok(match config::database_of(config)? {
+        Some((url, password)) => LedgerLocation::Server { url, password },
+        None => LedgerLocation::File(folder.join(ASKS)),
+    })
+}
+
+/// Asks and grants.
+pub(crate) async fn ledger(cli: &Cli) -> Result<AskLedger, CliError> {
+    Ok(ledger_location(cli)?.open().await?)
 }
 
 /// Where artifacts go.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
+use stagger_asks::AskLedger;
+use stagger_core::model::{ClusterId, ClusterName};
 
 const FIXTURE: &str = "crates/backends/ceph/tests/fixtures/18.2.7";
 
@@ -288,6 +290,7 @@ fn what_is_printed_is_valid() {
     all.command(&["config", "check", "--config", &config]);
     all.command(&["reason", "snapshot-has-moved"]);
 
+    asks(&mut all, &state, scratch.path());
     said(&[&state[..], &["token", "add", "bot", "--cluster", "lab"]].concat());
     all.command(&[&state[..], &["token", "list"]].concat());
 
@@ -310,6 +313,20 @@ fn what_is_printed_is_valid() {
         all.0, listed,
         "every document was printed, and every one has a schema"
     );
+}
+
+/// An ask that nobody answers, and the list with it.
+fn asks(all: &mut Validator, state: &[&str], scratch: &Path) {
+    let ledger = AskLedger::in_file(&scratch.join("new-store/asks.db")).unwrap();
+    let (lab, name) = (
+        ClusterId::new("c0ffee").unwrap(),
+        ClusterName::new("lab").unwrap(),
+    );
+    let registered = ledger.register(&lab, &name);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(registered).unwrap();
+    all.command(&[state, &["ask", "host1", "--keep", "1h"]].concat());
+    all.command(&[state, &["ask", "list"]].concat());
 }
 
 #[test]

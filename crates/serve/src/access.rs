@@ -23,10 +23,12 @@ const PREFIX: &str = "stagger_";
 /// A token is good for no longer.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// What a token permits. Each role includes those before it.
+/// What a token permits. Each role includes those before it, but for [`Role::Ask`]: who looks does not ask, and who operates does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
+    /// Ask to take hosts down, and see what came of that. Nothing else, not even to look at runs.
+    Ask,
     /// Look at runs.
     Look,
     /// Pause, resume, abort and roll back.
@@ -39,6 +41,7 @@ impl Role {
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Ask => "ask",
             Self::Look => "look",
             Self::Operate => "operate",
             Self::Approve => "approve",

@@ -19,6 +19,7 @@ use stagger_core::view::{RunVerdict, RunView};
 
 use crate::Shared;
 use crate::access::{Caller, Role};
+use crate::asks::api as asks;
 use crate::body::JsonBody;
 use crate::commands::{ask, refusal, role_of};
 use crate::description::{described_as, finished};
@@ -216,7 +217,16 @@ pub(crate) fn described() -> (Router<Shared>, Value) {
                 )
                 .response::<202, Json<QueuedCommand>>()
             }),
-        );
+        )
+        .api_route(
+            "/v1/asks",
+            get_with(asks::list, asks::described_list).post_with(asks::put, asks::described_put),
+        )
+        .api_route(
+            "/v1/asks/{id}",
+            get_with(asks::get, asks::described_get).delete_with(asks::withdraw, asks::described_withdraw),
+        )
+        .api_route("/v1/asks/{id}/done", post_with(asks::done, asks::described_done));
     let router = documented.finish_api(&mut api);
     let api = finished(&api);
     let described = Arc::new(api.clone());

@@ -15,6 +15,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::serve::IncomingStream;
 use jiff::Timestamp;
 
+/// Where those are answered who may only ask.
+const OF_ASKERS: [&str; 2] = ["/v1/asks", "/v1/openapi.json"];
+
 /// How a caller is known.
 #[derive(Debug, Clone)]
 pub(crate) enum Authentication {
@@ -77,6 +80,11 @@ pub(crate) async fn authenticate(
             }
         };
     };
+    let path = request.uri().path();
+    if caller.role < Role::Look && !OF_ASKERS.iter().any(|known| path.starts_with(known)) {
+        let why = format!("{} may ask, and nothing else", caller.name);
+        return ProblemDetails::forbidden(why).into_response();
+    }
     request.extensions_mut().insert(caller);
     next.run(request).await
 }

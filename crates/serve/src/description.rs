@@ -19,7 +19,7 @@ const NAMES: [&str; 7] = [
 ];
 
 /// Headers that are heeded: at which address and of which method, its name, what it is, and its schema.
-fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value); 5] {
+fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value); 6] {
     const KEY: &str = "Idempotency-Key";
     const KEY_IS: &str =
         "Of your own, new for each question: 1 to 200 characters. What comes again with it is done once.";
@@ -49,6 +49,7 @@ fn headers() -> [(&'static str, &'static str, &'static str, &'static str, Value)
         ),
         ("/v1/runs/{run}/commands", "post", KEY, KEY_IS, key()),
         ("/v1/runs", "post", KEY, KEY_IS, key()),
+        ("/v1/asks", "post", KEY, KEY_IS, key()),
     ]
 }
 
@@ -124,6 +125,12 @@ pub(crate) fn finished(api: &OpenApi) -> Value {
                     "in": "path", "name": "run", "required": true, "description": "The name of the run.", "schema": name(),
                 }));
             }
+            if path.contains("{id}") {
+                parameters.push(json!({
+                    "in": "path", "name": "id", "required": true, "description": "The name of the ask.",
+                    "schema": { "type": "string", "pattern": "^a-[0-9a-f]{16}$" },
+                }));
+            }
             for (of, with, header, description, schema) in headers() {
                 if (of, with) == (path.as_str(), method.as_str()) {
                     parameters.push(json!({
@@ -157,7 +164,7 @@ pub(crate) fn described_as<'a>(
     more: &[u16],
 ) -> TransformOperation<'a> {
     of = of.summary(text);
-    for code in [401, 408, 422, 503].iter().chain(more) {
+    for code in [401, 403, 408, 422, 503].iter().chain(more) {
         of = match code {
             401 => of.response::<401, ProblemDetails>(),
             403 => of.response::<403, ProblemDetails>(),

@@ -6,6 +6,7 @@
 
 pub mod access;
 mod api;
+mod asks;
 mod authentication;
 mod body;
 mod commands;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use stagger_asks::LedgerLocation;
 use tokio::sync::Semaphore;
 
 pub use limits::RequestTimeouts;
@@ -40,6 +42,7 @@ pub use run_processes::RunLauncher;
 pub use stores::{RunStore, StoreOpener};
 
 use access::Tokens;
+use asks::AskDesk;
 use idempotency::IdempotencyKeys;
 use run_processes::RunStarter;
 use runs::RunCatalog;
@@ -48,6 +51,7 @@ use runs::RunCatalog;
 #[derive(Clone)]
 struct Shared {
     runs: RunCatalog,
+    asks: AskDesk,
     tokens: Arc<Tokens>,
     once: Arc<IdempotencyKeys>,
     carrier: Option<Arc<RunStarter>>,
@@ -62,6 +66,8 @@ struct Shared {
 pub struct ServeSettings {
     /// Where the runs are.
     pub stores: Vec<RunStore>,
+    /// Where the asks of their clusters are.
+    pub asks: Vec<LedgerLocation>,
     /// The file of tokens.
     pub tokens: PathBuf,
     /// Starts runs, and continues interrupted ones; `None`: not from here.

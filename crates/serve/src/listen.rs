@@ -23,6 +23,7 @@ use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 
 use crate::access::Tokens;
+use crate::asks::{AskDesk, fleetlock};
 use crate::authentication::{Authentication, Peer, authenticate, refuse_foreign_pages, with_timeout};
 use crate::idempotency::IdempotencyKeys;
 use crate::limits::raise_descriptors;
@@ -152,6 +153,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
     let limits = settings.limits;
     let shared = Shared {
         runs: RunCatalog::of(Stores::of(settings.stores, &limits)),
+        asks: AskDesk::of(settings.asks),
         tokens: Arc::new(Tokens::of(&settings.tokens)),
         once: Arc::new(IdempotencyKeys::default()),
         carrier: settings.carry_on.map(|how| Arc::new(RunStarter::new(how))),
@@ -166,6 +168,7 @@ fn router(settings: ServeSettings, authentication: Authentication) -> Router {
             authentication.clone(),
             authenticate,
         ))
+        .merge(fleetlock::routes())
         .merge(page::open())
         .fallback(|| async { ProblemDetails::not_found() })
         .method_not_allowed_fallback(|| async { ProblemDetails::method() })

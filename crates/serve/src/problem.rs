@@ -108,6 +108,37 @@ impl ProblemDetails {
         )
     }
 
+    /// Nothing answers for that cluster, or nothing that they may know of.
+    pub(crate) fn no_gate(cluster: Option<&ClusterName>) -> Self {
+        let which = cluster.map_or("a cluster".to_owned(), |cluster| format!("cluster {cluster}"));
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-gate",
+            "nothing answers for that cluster",
+            format!("no gate has ever answered for {which} that you may ask for: `stagger gate` does"),
+        )
+    }
+
+    /// There is no such ask, or none that they may know of.
+    pub(crate) fn no_such_ask(id: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "no-such-ask",
+            "there is no such ask",
+            format!("no ask {id} of yours, or of a cluster that you may see"),
+        )
+    }
+
+    /// What is asked for cannot be meant.
+    pub(crate) fn refused_ask(why: impl Into<String>) -> Self {
+        Self::new(
+            StatusCode::CONFLICT,
+            "refused-ask",
+            "that cannot be asked for",
+            why,
+        )
+    }
+
     /// The process that was to start it refused.
     pub(crate) fn refused_plan(said: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, "not-begun", "the run was not started", said)

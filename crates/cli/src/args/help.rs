@@ -15,7 +15,7 @@ const WITH_GOALS: [&str; 5] = ["plan", "explain", "simulate", "run", "check"];
 const ALL_GOALS: [&str; 5] = ["upgrade", "reboot", "patch", "restart", "exec"];
 
 /// Each group with its commands, in the order in which they are needed.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Every run",
         &[
@@ -40,6 +40,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         ],
     ),
     ("When an outcome is unknown", &["confirm", "settle"]),
+    ("Reboots by others", &["ask", "gate", "hold-reboots"]),
     (
         "One kind of cluster",
         &["ceph", "ganeti", "hroller", "ironic", "operator"],
@@ -215,7 +216,7 @@ fn groups(command: &Command) -> String {
                 None => "Print this page, or that of a command".to_owned(),
             };
             let about = about.trim_end_matches('.');
-            let _ = writeln!(text, "  {literal}{name:<11}{literal:#}  {about}");
+            let _ = writeln!(text, "  {literal}{name:<12}{literal:#}  {about}");
         }
     }
     text

@@ -94,6 +94,8 @@ fn cluster(text: &str) -> Result<ClusterName, String> {
 /// What a token is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TokenRole {
+    /// Ask to take hosts down, and nothing else.
+    Ask,
     /// Look at runs.
     Look,
     /// Pause, resume, abort and roll back too.
@@ -105,6 +107,7 @@ pub(crate) enum TokenRole {
 impl From<TokenRole> for Role {
     fn from(role: TokenRole) -> Self {
         match role {
+            TokenRole::Ask => Self::Ask,
             TokenRole::Look => Self::Look,
             TokenRole::Operate => Self::Operate,
             TokenRole::Approve => Self::Approve,

@@ -13,7 +13,7 @@ use stagger_ceph::api::CephApi;
 use stagger_ceph::backend::CephBackend;
 use stagger_ceph::config::CephSettings;
 use stagger_ceph::facts::CephFacts;
-use stagger_ceph::memory::CephMemory;
+use stagger_ceph::memory::{BootsBefore, CephMemory};
 use stagger_ceph::offered;
 use stagger_ceph::planner::{CephGoal, CephPlanner};
 use stagger_ceph::preflight;
@@ -21,7 +21,7 @@ use stagger_ceph::reboot::{CephRebootGoal, HostTask};
 use stagger_ceph::risks;
 use stagger_ceph::software_remarks;
 use stagger_ceph::translate::hosts::HOST;
-use stagger_core::model::{ClusterId, Part, Reason, Revision, Snapshot, Target};
+use stagger_core::model::{ClusterId, Part, Policy, Reason, Revision, Snapshot, Target};
 use stagger_core::plan::Plan;
 use stagger_engine::cluster::{Backend, Planner as _};
 use stagger_engine::database::StoreLocation;
@@ -223,6 +223,20 @@ impl ManagedSystem for CephSystem {
             settings,
             memory,
         )))
+    }
+
+    fn gate_backend(
+        &self,
+        planner: &CephPlanner,
+        facts: &CephFacts,
+        policy: &Policy,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        // No host is asked for its boot: whether one is back is told by its daemons.
+        let memory = CephMemory {
+            reboot: Some(BootsBefore::default()),
+            ..planner.memory(facts, policy)?
+        };
+        self.backend(Some(memory), None)
     }
 
     async fn preflight(opened: &ClusterHandle<Self>, to: Option<&str>) -> Result<Vec<Check>, CliError> {

@@ -121,6 +121,16 @@ pub(crate) trait ManagedSystem: ClusterSystem {
         identity: Option<&ClusterId>,
     ) -> Result<Arc<dyn Backend>, CliError>;
 
+    /// The backend by which others are answered who ask to take hosts down, by how the cluster is now.
+    fn gate_backend(
+        &self,
+        _planner: &Self::Planner,
+        _facts: &FactsOf<Self>,
+        _policy: &Policy,
+    ) -> Result<Arc<dyn Backend>, CliError> {
+        self.backend(None, None)
+    }
+
     /// Refuses before anything begins what would fail in the middle of a run, where no plan shows it.
     async fn may_begin(&self, _goal: &GoalArgs, _facts: &FactsOf<Self>) -> Result<(), CliError> {
         Ok(())
@@ -371,6 +381,13 @@ where
             )
         })?;
         let backend = self.system.backend(Some(memory), identity)?;
+        Ok(self.measuring(backend))
+    }
+
+    async fn gate_backend(&self) -> Result<Arc<dyn Backend>, CliError> {
+        let policy = self.policy(&PolicyFlags::default())?;
+        let facts = self.source.facts().await?;
+        let backend = self.system.gate_backend(&self.planner, &facts, &policy)?;
         Ok(self.measuring(backend))
     }
 

@@ -1,12 +1,15 @@
 //! The commands: each reads, calls the core, and shows or carries out.
 
 pub(crate) mod agent;
+pub(crate) mod ask;
 pub(crate) mod ceph;
 pub(crate) mod control;
 pub(crate) mod db;
 pub(crate) mod demo;
+pub(crate) mod gate;
 pub(crate) mod guards;
 pub(crate) mod history;
+pub(crate) mod hold_reboots;
 pub(crate) mod hroller;
 pub(crate) mod init;
 pub(crate) mod ironic;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use stagger_core::model::{Reason, RunId, Topology, UnitId};
+use stagger_asks::ClaimingBackend;
+use stagger_core::model::{ClusterId, Reason, RunId, Topology, UnitId};
 use stagger_core::plan::Plan;
 use stagger_core::run::{Command, Ending, Entry, Seq};
 use stagger_core::view::{self, RunView};
@@ -34,6 +35,7 @@ use crate::print;
 use crate::show;
 use crate::show::live::Progress;
 use crate::show::plan::{Detail, PlanNotes};
+use crate::state::ledger;
 use stagger_report::event_text;
 
 /// `run`
@@ -140,6 +142,7 @@ async fn begin(cli: &Cli, args: &Request) -> Result<Exit, CliError> {
     if args.agreed.is_none() && !print::ask("Start?") {
         return Err(CliError::new(Exit::No, "not started: nothing was changed"));
     }
+    let backend = claiming(cli, backend, &run, None).await?;
     let outlook = if print::live() {
         let store = store(cli).await?;
         Outlook::new(forecasts::earlier(&*store, planning.snapshot.cluster(), None, None).await)
@@ -226,6 +229,7 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     let start = replayed.start();
     let (baseline, identity) = (&start.baseline, start.identity.as_ref());
     let backend = clusters::of_config(cli)?.backend_of_run(baseline, identity)?;
+    let backend = claiming(cli, backend, run, identity).await?;
     let (driver, lease) = supervisor::resume(
         parts(cli, Arc::clone(&backend), &past, outlook).await?,
         &Identity::current_process(),
@@ -233,6 +237,29 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     )
     .await?;
     Box::pin(carry_out(cli, &backend, driver, lease)).await
+}
+
+/// A backend that claims what the run takes down, beside all who ask.
+async fn claiming(
+    cli: &Cli,
+    backend: Arc<dyn Backend>,
+    run: &RunId,
+    identity: Option<&ClusterId>,
+) -> Result<Arc<dyn Backend>, CliError> {
+    let identity = match identity {
+        Some(identity) => identity.clone(),
+        None => backend.identity().await?,
+    };
+    let ledger = ledger(cli).await?;
+    ledger.register(&identity, backend.cluster()).await?;
+    Ok(Arc::new(ClaimingBackend::new(
+        backend,
+        ledger,
+        identity,
+        run.clone(),
+        config::read(cli)?.gate_policy().patience,
+        Arc::new(SystemClock),
+    )))
 }
 
 /// `past`: the journal so far, of a run that is carried on.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use stagger_asks::LedgerLocation;
 use stagger_core::model::ClusterName;
 use stagger_engine::database::StoreLocation;
 use stagger_engine::supervisor::Identity;
@@ -20,7 +21,7 @@ use crate::documents::{self, TokenList, TokenRow};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::print;
-use crate::state::{place_of, state_folder, store_location};
+use crate::state::{ledger_location, ledger_of, place_of, state_folder, store_location};
 
 /// `serve`
 pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError> {
@@ -31,6 +32,7 @@ pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError>
     let sites = sites(cli, args)?;
     let settings = ServeSettings {
         stores: stores(&sites).await?,
+        asks: ledgers(&sites),
         tokens: token_file(cli)?,
         carry_on: if args.carry_on {
             Some(carry_on(cli, &sites)?)
@@ -61,6 +63,8 @@ pub(crate) async fn serve(cli: &Cli, args: &ServeArgs) -> Result<Exit, CliError>
 struct Served {
     cluster: Option<ClusterName>,
     place: StoreLocation,
+    /// Where others ask.
+    asks: LedgerLocation,
     /// The words by which the program knows both.
     words: Vec<OsString>,
 }
@@ -77,6 +81,7 @@ fn sites(cli: &Cli, args: &ServeArgs) -> Result<Vec<Served>, CliError> {
         // Runs are told without a configuration too.
         cluster: config::path(cli).and_then(|path| config::name_of(&path)).ok(),
         place: store_location(cli)?,
+        asks: ledger_location(cli)?,
         words,
     }];
     for Site { config, state } in &args.also {
@@ -95,10 +100,22 @@ fn sites(cli: &Cli, args: &ServeArgs) -> Result<Vec<Served>, CliError> {
         all.push(Served {
             cluster: Some(cluster),
             place: place_of(&config, &state)?,
+            asks: ledger_of(&config, &state)?,
             words: vec!["--config".into(), config.into(), "--state".into(), state.into()],
         });
     }
     Ok(all)
+}
+
+/// Each store of asks once.
+fn ledgers(sites: &[Served]) -> Vec<LedgerLocation> {
+    let mut ledgers: Vec<LedgerLocation> = Vec::new();
+    for Served { asks, .. } in sites {
+        if !ledgers.contains(asks) {
+            ledgers.push(asks.clone());
+        }
+    }
+    ledgers
 }
 
 /// Each store once, with all whose runs are in it. What is wrong with all of them is told before anybody asks.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
+use stagger_asks::view::AskDocument;
 use stagger_core::model::ClusterName;
 use stagger_serve::access::Role;
 
@@ -12,6 +13,14 @@ use stagger_serve::access::Role;
 pub(crate) struct TokenList {
     /// In the order in which they were made.
     pub(crate) tokens: Vec<TokenRow>,
+}
+
+/// Asks and grants.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AskRows {
+    /// The newest first.
+    pub(crate) asks: Vec<AskDocument>,
 }
 
 /// A token, which is not kept itself.

@@ -18,6 +18,7 @@ use stagger_report::page::timestamp;
 use super::{PageRequest, as_of, document, store_unreachable, summary, verdict_class};
 use crate::Shared;
 use crate::access::Caller;
+use crate::asks::section;
 use crate::fragments::parts::{PagePart, full_list, sent};
 use crate::problem::ProblemDetails;
 use crate::read_error::ReadError;
@@ -31,6 +32,7 @@ pub(super) async fn page(
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, super::PageError> {
     let name = caller.name.clone();
+    let asks = section::parts(&shared, &caller).await;
     let (listing, gone) = list_or_cached(&shared, caller).await?;
     let at = gone.as_ref().map_or_else(Timestamp::now, |(_, at)| *at);
     let body = html! {
@@ -38,6 +40,7 @@ pub(super) async fn page(
         main data-parts="/parts" {
             @if let Some((why, at)) = &gone { (store_unreachable(why, *at)) }
             (full_list(&all(&listing)))
+            (full_list(&asks))
         }
     };
     let status = if gone.is_some() {
@@ -55,8 +58,10 @@ pub(super) async fn parts(
     wanted: PageRequest,
 ) -> Result<Response, ProblemDetails> {
     let Query(wanted) = wanted?;
+    let asks = section::parts(&shared, &caller).await;
     let listing = shared.runs.list(caller, None).await;
-    let parts = all(&listing.map_err(|error| ProblemDetails::of(&error))?);
+    let mut parts = all(&listing.map_err(|error| ProblemDetails::of(&error))?);
+    parts.extend(asks);
     let have = wanted.have.as_deref().unwrap_or_default();
     Ok(Json(json!({ "at": Timestamp::now(), "parts": sent(&parts, have) })).into_response())
 }

@@ -5,7 +5,12 @@
 #[allow(dead_code, reason = "each file of tests asks in its own way")]
 mod server;
 
+#[path = "../../../asks/tests/all/toy.rs"]
+#[allow(dead_code, reason = "a part of it is needed here")]
+mod toy;
+
 mod alerts;
+mod asks;
 mod bad_input;
 mod begun;
 mod described;

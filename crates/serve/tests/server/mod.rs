@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Map, Value};
+use stagger_asks::LedgerLocation;
 use stagger_core::model::{ClusterName, RunId};
 use stagger_core::run::{Command, Entry, Event};
 use stagger_engine::sqlite::SqliteStore;
@@ -258,6 +259,7 @@ impl Served {
         let others = site.iter().map(|name| store_of(name, &[name]));
         let stores: Vec<RunStore> = std::iter::once(first).chain(others).collect();
         let tokens = folder.path().join("tokens.json");
+        let asks = vec![LedgerLocation::File(folder.path().join("asks.db"))];
         // It writes down for which run it was started, and is at work until there is a file `over`, or no folder any more.
         // Of a run that it is to begin it writes down all that it was told, and the plan; a file `said` is its last word and failure.
         let script = r#"
@@ -285,6 +287,7 @@ impl Served {
             };
             let settings = ServeSettings {
                 stores,
+                asks,
                 tokens,
                 carry_on,
                 limits,
@@ -438,6 +441,7 @@ impl Served {
         let wanted = NewToken {
             name: role.to_owned(),
             role: match role {
+                "ask" => Role::Ask,
                 "look" => Role::Look,
                 "operate" => Role::Operate,
                 _ => Role::Approve,
