@@ -10,7 +10,7 @@ use crate::modules::{modules, paths};
 use crate::report::{cargo, root};
 
 /// Each package of ours with those of ours that it may depend on.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("stagger-versioned-derive", &[]),
     ("stagger-versioned", &["stagger-versioned-derive"]),
     ("stagger-versioned-rpc", &["stagger-versioned"]),
