@@ -38,6 +38,7 @@ pub mod rook_cluster;
 pub mod rook_program;
 pub mod roots;
 pub mod sandbox;
+pub mod second_build;
 pub mod stagger;
 pub mod stagger_image;
 pub mod terminal;

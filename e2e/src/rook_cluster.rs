@@ -8,7 +8,6 @@ mod case;
 mod images;
 mod operator;
 mod restarts;
-mod second_build;
 mod spec;
 
 use std::collections::BTreeMap;
@@ -23,7 +22,6 @@ use serde_json::{Value, json};
 pub use case::beside_rook;
 pub use operator::OPERATOR;
 pub use restarts::{Incarnations, Restarts};
-pub use second_build::SecondBuild;
 pub use spec::{FILE_SYSTEM, OBJECT_STORE, POOL, RookSpec};
 
 use crate::ceph::is_clean;

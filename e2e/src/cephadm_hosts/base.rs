@@ -17,8 +17,8 @@ use crate::files::put;
 use crate::folder::Folder;
 use crate::hosts::host::Host;
 use crate::hosts::network;
-use crate::rook_cluster::SecondBuild;
 use crate::roots::build::digest;
+use crate::second_build::SecondBuild;
 
 const IMAGE: &str = include_str!("image.sh");
 const INIT: &str = include_str!("init.conf");

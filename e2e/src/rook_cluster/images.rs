@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::second_build::SecondBuild;
 use crate::files::script;
 use crate::node::Image;
 use crate::rook_program::{self, Rook};
 use crate::roots::Root;
+use crate::second_build::SecondBuild;
 
 /// Of the device mapper there is only the version: no volume here is made by it.
 const DMSETUP: &str = r#"#!/bin/sh

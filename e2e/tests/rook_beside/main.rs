@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use stagger_e2e::case::Phases;
 use stagger_e2e::ceph_in_pods::ASKED_ABOUT_EVICTIONS;
 use stagger_e2e::command::{run, say};
-use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, SecondBuild, beside_rook};
+use stagger_e2e::rook_cluster::{NAMESPACE, RookCluster, RookSpec, beside_rook};
 use stagger_e2e::roots::{Release, ensure as roots};
+use stagger_e2e::second_build::SecondBuild;
 use stagger_e2e::stagger::binary;
 
 use drains::drain;

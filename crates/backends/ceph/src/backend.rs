@@ -20,6 +20,7 @@ use crate::config::CephSettings;
 use crate::conversion;
 use crate::effects::{self, OnHosts};
 use crate::facts::CephFacts;
+use crate::facts::cephadm::CONTAINER_IMAGE;
 use crate::guards::{self, CephHeldGuard, GuardExpiry};
 use crate::host_daemons::CarriedDaemons;
 use crate::host_task::HostTask;
@@ -537,7 +538,7 @@ impl Executor for CephBackend {
                 }
                 hosts.roll_back(call, unit, revision, *rebuild).await
             }
-            Action::Step { step } => match step.as_str().strip_prefix(images::STEP) {
+            Action::Step { step } => match step.as_str().strip_prefix(CONTAINER_IMAGE) {
                 Some(release) => images::hand_over(&*self.api, &self.facts().await?, release).await,
                 None => effects::step(&*self.api, step.as_str()).await,
             },

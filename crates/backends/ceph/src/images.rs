@@ -3,7 +3,7 @@
 //! A tag may be moved. So the image of a release is found once for a run, as cephadm itself would for its upgrade, by the digest, and
 //! noted in the cluster; and with it those of the releases that run, to which a daemon may go back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use stagger_engine::template::filled;
 use crate::api::{CephApi, CephApiError, QueryTarget};
 use crate::effects::{api_error, kind_and_id};
 use crate::facts::CephFacts;
+use crate::facts::cephadm::running_images;
 
 /// Where the image of each release is noted.
 const KEY: &str = "stagger/images";
@@ -32,23 +33,6 @@ struct ImageRecord {
     run: String,
     /// The image of each release, `20.2.4`.
     images: BTreeMap<String, String>,
-}
-
-/// The images that daemons of a release run, `20.2.4`, as they say themselves.
-pub(crate) fn running(facts: &CephFacts) -> BTreeMap<String, BTreeSet<String>> {
-    let named = [&facts.mon_metadata, &facts.mgr_metadata, &facts.mds_metadata];
-    let named = named
-        .into_iter()
-        .flatten()
-        .map(|daemon| (&daemon.version, &daemon.image));
-    let osds = facts.osd_metadata.iter().map(|osd| (&osd.version, &osd.image));
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (version, image) in named.chain(osds) {
-        if let (Some(version), Some(image)) = (version, image) {
-            found.entry(version.clone()).or_default().insert(image.clone());
-        }
-    }
-    found
 }
 
 /// The image of a release that a run has noted.
@@ -87,7 +71,7 @@ pub(crate) async fn find(
     let record = read(api, &tried).await?;
     let mut record = record.filter(|record| record.run == run).unwrap_or_default();
     record.run = run;
-    for (version, images) in running(facts) {
+    for (version, images) in running_images(facts) {
         // By a digest, where there is one: only that stays what it is.
         let image = images.iter().find(|image| image.contains('@')).or(images.first());
         if let Some(image) = image {
@@ -195,15 +179,6 @@ async fn set(api: &dyn CephApi, who: &str, image: &str) -> Result<(), BackendErr
     Ok(())
 }
 
-/// How the names begin of the condition that cephadm starts every daemon from the image of a release, and of the step that makes it
-/// so.
-pub(crate) const STEP: &str = "container-image-";
-
-/// That name for a release.
-pub(crate) fn step_name(release: &str) -> String {
-    format!("{STEP}{release}")
-}
-
 /// Leaves cephadm as its own upgrade does: one image for all, no settings for single daemons; the daemons that are no units are
 /// deployed from it; and it looks at all of them anew.
 ///
@@ -215,7 +190,7 @@ pub(crate) async fn hand_over(
     release: &str,
 ) -> Result<String, BackendError> {
     let tried = format!("give cephadm the image of Ceph {release}");
-    let images = running(facts).remove(release).unwrap_or_default();
+    let images = running_images(facts).remove(release).unwrap_or_default();
     let noted = read(api, &tried)
         .await?
         .and_then(|mut record| record.images.remove(release));

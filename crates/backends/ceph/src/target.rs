@@ -16,9 +16,8 @@ use stagger_core::model::{
 
 use stagger_engine::cluster::Refusal;
 
-use crate::facts::CephFacts;
 use crate::facts::release::{self, Version};
-use crate::images;
+use crate::facts::{CephFacts, cephadm};
 use crate::rollback_table::rollback_support;
 use crate::translate::{HealthPolicy, NO_OTHER_UPGRADE, SITES_WHOLE, units};
 
@@ -344,7 +343,7 @@ fn hardest_rollback(units: &[Unit], kind: &str, wanted: &Version, policy: &Targe
 
 /// The step after which cephadm starts everything from the new image, what is no unit included.
 fn container_image(facts: &CephFacts, wanted: &Version, policy: &TargetPolicy) -> Result<StepSpec, IdError> {
-    let name = images::step_name(&wanted.to_string());
+    let name = cephadm::container_image(&wanted.to_string());
     Ok(StepSpec {
         name: PartName::new(name.clone())?,
         done_when: ConditionName::new(name)?,

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stagger_core::model::Fact;
 
+use super::CephFacts;
 use super::parse::ParseError;
 use crate::api::{CephApi, CephApiError, QueryTarget};
 
@@ -67,6 +68,32 @@ impl CephadmFacts {
             _ => None,
         }
     }
+}
+
+/// How the names begin of the condition that cephadm starts every daemon from the image of a release, and of the step that makes it
+/// so.
+pub(crate) const CONTAINER_IMAGE: &str = "container-image-";
+
+/// That name for a release.
+pub(crate) fn container_image(release: &str) -> String {
+    format!("{CONTAINER_IMAGE}{release}")
+}
+
+/// The images that daemons of a release run, `20.2.4`, as they say themselves.
+pub(crate) fn running_images(facts: &CephFacts) -> BTreeMap<String, BTreeSet<String>> {
+    let named = [&facts.mon_metadata, &facts.mgr_metadata, &facts.mds_metadata];
+    let named = named
+        .into_iter()
+        .flatten()
+        .map(|daemon| (&daemon.version, &daemon.image));
+    let osds = facts.osd_metadata.iter().map(|osd| (&osd.version, &osd.image));
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (version, image) in named.chain(osds) {
+        if let (Some(version), Some(image)) = (version, image) {
+            found.entry(version.clone()).or_default().insert(image.clone());
+        }
+    }
+    found
 }
 
 /// What `orch upgrade status` tells of an upgrade that is not over. Where there is none it answers in words also to those who ask

@@ -6,8 +6,7 @@ use stagger_core::model::{Condition, Fact, IdError, Verdict};
 
 use super::{NO_OTHER_UPGRADE, VerdictReason, condition, short_list, verdict_if};
 use crate::facts::CephFacts;
-use crate::facts::cephadm::CephadmFacts;
-use crate::images;
+use crate::facts::cephadm::{CephadmFacts, container_image, running_images};
 
 /// The conditions of a cluster that cephadm manages.
 pub(super) fn add(facts: &CephFacts, all: &mut Vec<Condition>) -> Result<(), IdError> {
@@ -15,8 +14,8 @@ pub(super) fn add(facts: &CephFacts, all: &mut Vec<Condition>) -> Result<(), IdE
     match &facts.cephadm {
         Fact::Yes(cephadm) => {
             all.push(condition(NO_OTHER_UPGRADE, other_upgrade(cephadm))?);
-            for (version, running) in images::running(facts) {
-                let name = images::step_name(&version);
+            for (version, running) in running_images(facts) {
+                let name = container_image(&version);
                 all.push(condition(&name, one_image(cephadm, &running))?);
             }
         }
