@@ -37,6 +37,7 @@ use crate::rados::{self, Rados, Target};
 use crate::rook_program::Rook;
 use crate::roots::{self, Release, Root};
 use crate::sandbox::Sandbox;
+use crate::second_build::SecondBuild;
 
 /// The namespace of the cluster and of its operator.
 pub const NAMESPACE: &str = "rook-ceph";
