@@ -234,13 +234,15 @@ impl ClaimingBackend {
                 .flat_map(|(_, set)| set)
                 .collect();
             let are_ours = self.are_ours(units);
-            let refused = own_check_of_run(snapshot, &down, &set)
-                .err()
-                .map(|why| format!("{why} ({})", holders(&others)))
-                .or_else(|| {
-                    let keeps_out = || self.keeps_out(&board, &seen, &others, &set);
-                    if are_ours { None } else { keeps_out() }
-                });
+            // Where nobody else claims anything the driver has checked it already, by the same facts.
+            let mut refused = None;
+            if !others.is_empty()
+                && let Err(why) = own_check_of_run(snapshot, &down, &set)
+            {
+                refused = Some(format!("{why} ({})", holders(&others)));
+            } else if !are_ours {
+                refused = self.keeps_out(&board, &seen, &others, &set);
+            }
             if let Some(why) = refused {
                 // Without the claims of others it is the run's own business.
                 if let Err(why) = own_check_of_run(snapshot, &[], &set) {
