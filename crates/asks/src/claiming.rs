@@ -138,10 +138,10 @@ impl ClaimingBackend {
         }
         state.adopted = true;
         for claim in board.claims.iter().filter(|claim| claim.holder == ours) {
-            let units = claim.claim.units.clone();
+            // Nothing of that process lands any more. What it had begun is begun again by us, or serves and is given back.
             let own = OwnClaim {
-                begun: units.clone(),
-                units,
+                begun: BTreeSet::new(),
+                units: claim.claim.units.clone(),
                 since: now,
             };
             state.claims.insert(claim.fence, own);
@@ -396,6 +396,10 @@ impl ClaimingBackend {
     /// Makes sure that a unit is ours before it is taken out of service, and says that something is begun.
     async fn begin(&self, unit: &UnitId) -> Result<(), BackendError> {
         let tried = format!("claim {unit}");
+        // What was open when a process ended is done again before anything is observed.
+        if self.state().seen.is_none() {
+            self.look().await?;
+        }
         let fence = {
             let state = self.state();
             let found = state.claims.iter().find(|(_, own)| own.units.contains(unit));

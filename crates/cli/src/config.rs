@@ -264,17 +264,17 @@ impl Config {
             .map_err(CliError::usage)
     }
 
-    /// How those are answered who ask to take hosts down.
-    pub(crate) fn gate_policy(&self) -> GatePolicy {
-        let GateSection { patience, hosts } = self.gate.clone().unwrap_or_default();
+    /// How those are answered who ask to take hosts down. `None`: nobody is, and runs claim nothing.
+    pub(crate) fn gate_policy(&self) -> Option<GatePolicy> {
+        let GateSection { patience, hosts } = self.gate.clone()?;
         let usual = GatePolicy::default();
-        GatePolicy {
+        Some(GatePolicy {
             patience: patience.map_or(usual.patience, |seconds| {
                 SignedDuration::from_secs(seconds.into())
             }),
             hosts,
             ..usual
-        }
+        })
     }
 
     /// The policy with the flags over it.

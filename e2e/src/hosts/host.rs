@@ -105,8 +105,8 @@ impl Host {
 
     /// Gives the host these block devices, which begin with its next start, and a place for containers.
     pub(crate) fn carries(&self, disks: &[PathBuf]) -> Result<()> {
-        let disks: String = disks.iter().map(|disk| format!("{}\n", disk.display())).collect();
-        put(&self.own.join("disks"), &disks)?;
+        let disks: Vec<String> = disks.iter().map(|disk| disk.display().to_string()).collect();
+        put(&self.own.join("disks"), &format!("{}\n", disks.join("\n")))?;
         let containers = self.own.join("containers");
         fs::create_dir_all(&containers).with_context(|| format!("making {}", containers.display()))
     }

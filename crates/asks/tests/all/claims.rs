@@ -183,6 +183,47 @@ async fn a_run_that_is_resumed_has_its_claims() {
     assert!(claimed(&ledger).await.is_empty());
 }
 
+/// Seen on a real cluster: a visit that was open is done again first of all, and was refused since nothing was observed yet.
+#[tokio::test]
+async fn what_was_open_is_done_again_before_anything_is_observed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (toy, ledger) = (Arc::new(Toy::ring(6)), ledger(folder.path()).await);
+    let killed = run_of(&toy, &ledger, 900);
+    killed.observe().await.unwrap();
+    assert_eq!(killed.check_stop(&units(&[1])).await.unwrap(), Answer::Yes);
+    drop(killed);
+    let next = run_of(&toy, &ledger, 900);
+    next.perform(&call(), &change(1)).await.unwrap();
+    next.observe().await.unwrap();
+    assert!(claimed(&ledger).await.is_empty());
+}
+
+/// Seen on a real cluster: a run that was killed in a visit and resumed had ended, and the next one was kept out by its claims.
+#[tokio::test]
+async fn a_run_that_was_resumed_and_ends_leaves_no_claim() {
+    let folder = tempfile::tempdir().unwrap();
+    let (toy, ledger) = (Arc::new(Toy::ring(6)), ledger(folder.path()).await);
+    let killed = run_of(&toy, &ledger, 900);
+    killed.observe().await.unwrap();
+    assert_eq!(killed.check_stop(&units(&[1])).await.unwrap(), Answer::Yes);
+    killed.perform(&call(), &change(1)).await.unwrap();
+    drop(killed);
+    assert!(!claimed(&ledger).await.is_empty());
+    // It finds the visit done, and has nothing to do for that unit.
+    let next = run_of(&toy, &ledger, 900);
+    next.observe().await.unwrap();
+    let record = LockRecord {
+        incarnation: "next".to_owned(),
+        run: call().run,
+        host: "here".to_owned(),
+        process: 1,
+        since: jiff::Timestamp::UNIX_EPOCH,
+        life: None,
+    };
+    next.unlock(&record, 1).await.unwrap();
+    assert!(claimed(&ledger).await.is_empty());
+}
+
 /// A run that waits is passed by others for its patience, and then it is its turn; and so it is the other way round.
 #[tokio::test]
 async fn a_run_and_those_who_ask_keep_each_other_out_for_no_longer_than_their_patience() {

@@ -27,7 +27,12 @@ const STALE: Duration = Duration::from_mins(10);
 
 /// `gate`
 pub(crate) async fn gate(cli: &Cli, args: &GateArgs) -> Result<Exit, CliError> {
-    let policy = config::read(cli)?.gate_policy();
+    let policy = config::read(cli)?.gate_policy().ok_or_else(|| {
+        CliError::usage(
+            "the configuration has no [gate]: without it runs claim nothing, and would not be counted",
+        )
+        .hint("add a line `[gate]`; docs/guides/gate.md has its keys")
+    })?;
     let cluster = clusters::of_config(cli)?;
     let ledger = ledger(cli).await?;
     let mut stop = pin!(stop_asked());

@@ -239,13 +239,16 @@ pub(crate) async fn continue_run(cli: &Cli, run: &RunId) -> Result<Exit, CliErro
     Box::pin(carry_out(cli, &backend, driver, lease)).await
 }
 
-/// A backend that claims what the run takes down, beside all who ask.
+/// A backend that claims what the run takes down, beside all who ask, where the configuration has a gate for them.
 async fn claiming(
     cli: &Cli,
     backend: Arc<dyn Backend>,
     run: &RunId,
     identity: Option<&ClusterId>,
 ) -> Result<Arc<dyn Backend>, CliError> {
+    let Some(policy) = config::read(cli)?.gate_policy() else {
+        return Ok(backend);
+    };
     let identity = match identity {
         Some(identity) => identity.clone(),
         None => backend.identity().await?,
@@ -257,7 +260,7 @@ async fn claiming(
         ledger,
         identity,
         run.clone(),
-        config::read(cli)?.gate_policy().patience,
+        policy.patience,
         Arc::new(SystemClock),
     )))
 }
