@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use stagger_e2e::case::{Phases, case};
 use stagger_e2e::cephadm_hosts::Cluster;
 use stagger_e2e::command::say;
+use stagger_e2e::hosts::host::Host;
 use stagger_e2e::stagger::{CephadmSetup, Machine};
 
 /// On a busy machine: containers start one after another.
@@ -26,9 +27,8 @@ fn hosts_of_cephadm_are_rebooted_and_their_daemons_restarted() -> Result<()> {
 
 fn story(cluster: &mut Cluster, phases: &mut Phases) -> Result<()> {
     let machine = Machine::new(cluster, "anna", &CephadmSetup)?;
-    let boots = |cluster: &Cluster| -> Result<Vec<String>> {
-        cluster.hosts().iter().map(|host| host.boot_id()).collect()
-    };
+    let boots =
+        |cluster: &Cluster| -> Result<Vec<String>> { cluster.hosts().iter().map(Host::boot_id).collect() };
     let before = boots(cluster)?;
     let load = cluster.load()?;
     let run = machine.start(&["run", "reboot"])?;

@@ -1,6 +1,7 @@
 //! The same cluster, load and images, updated by `ceph orch upgrade start` and by stagger: prints what each took as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -52,7 +53,8 @@ fn main() -> Result<()> {
     let by_cephadm = measured("cephadm", by_cephadm)?;
     let by_stagger = measured("stagger", by_stagger)?;
     let both = BTreeMap::from([("cephadm", by_cephadm), ("stagger", by_stagger)]);
-    println!("{}", serde_json::to_string(&both)?);
+    let text = serde_json::to_string(&both)?;
+    writeln!(std::io::stdout(), "{text}").context("printing the figures")?;
     Ok(())
 }
 
