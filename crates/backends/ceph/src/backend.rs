@@ -224,6 +224,15 @@ impl CephBackend {
             .map(Some)
     }
 
+    /// Tells cephadm what a daemon was started from. Only after its host has done it: a host refuses whoever was overtaken, and Ceph's
+    /// configuration does not.
+    async fn assign_image(&self, unit: &UnitId, image: Option<&str>) -> Result<(), BackendError> {
+        match image {
+            Some(image) => images::assign(&*self.api, unit, image).await,
+            None => Ok(()),
+        }
+    }
+
     fn locations(&self) -> BTreeMap<UnitId, String> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -466,18 +475,6 @@ impl Executor for CephBackend {
         let places = self.locations();
         let image = self.image_for(call, action).await?;
         let hosts = self.on_hosts(&places, image.as_deref()).await?;
-        if let (
-            Some(image),
-            Action::Visit {
-                unit,
-                phase: Phase::Change,
-                ..
-            }
-            | Action::GoBack { unit, .. },
-        ) = (&image, action)
-        {
-            images::assign(&*self.api, unit, image).await?;
-        }
         match action {
             Action::TakeGuard {
                 guard,
@@ -516,6 +513,9 @@ impl Executor for CephBackend {
                     Phase::Enter | Phase::Change | Phase::Leave => String::new(),
                 };
                 let done = hosts.change(call, unit, *phase, revision).await?;
+                if *phase == Phase::Change {
+                    self.assign_image(unit, image.as_deref()).await?;
+                }
                 Ok(if recorded.is_empty() {
                     done
                 } else {
@@ -530,13 +530,15 @@ impl Executor for CephBackend {
             } => {
                 let facts = self.facts().await?;
                 let runs = self.runs(&facts, unit, revision)?;
-                if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
-                    return conversion::roll_back(&*self.api, &hosts, call, unit, revision, runs).await;
-                }
-                if runs {
-                    return Ok(format!("it runs {revision} already"));
-                }
-                hosts.roll_back(call, unit, revision, *rebuild).await
+                let done = if !rebuild && effects::is_converted(unit, facts.versions.newest(), revision) {
+                    conversion::roll_back(&*self.api, &hosts, call, unit, revision, runs).await?
+                } else if runs {
+                    format!("it runs {revision} already")
+                } else {
+                    hosts.roll_back(call, unit, revision, *rebuild).await?
+                };
+                self.assign_image(unit, image.as_deref()).await?;
+                Ok(done)
             }
             Action::Step { step } => match step.as_str().strip_prefix(CONTAINER_IMAGE) {
                 Some(release) => images::hand_over(&*self.api, &self.facts().await?, release).await,

@@ -289,8 +289,17 @@ async fn before(api: &dyn CephApi, guard: &GuardName, osds: &[UnitId]) -> Result
             let status = ask_of(api, QueryTarget::Mgr, json!({ "prefix": "orch status" })).await?;
             let status: Value = serde_json::from_slice(&status)
                 .map_err(|e| BackendError::transient("read what cephadm does", e.to_string()))?;
-            if status["paused"] != Value::Bool(true) {
-                record.before.insert("cephadm".to_owned(), "on".to_owned());
+            match &status["paused"] {
+                Value::Bool(true) => {}
+                Value::Bool(false) => {
+                    record.before.insert("cephadm".to_owned(), "on".to_owned());
+                }
+                _ => {
+                    return Err(BackendError::transient(
+                        "read what cephadm does",
+                        "its status does not say whether it is paused",
+                    ));
+                }
             }
         }
         NO_AUTOSCALE => {

@@ -536,6 +536,18 @@ fn a_script_that_was_killed_between_two_files_is_run_again() {
 }
 
 #[test]
+fn a_unit_that_names_its_image_otherwise_is_not_restarted() {
+    let host = OnHost::new();
+    host.write(
+        &format!("lib/{FSID}/osd.3/unit.run"),
+        "podman run ceph:latest -n osd.3\n",
+    );
+    assert!(!host.restart(NEW));
+    assert_eq!(host.asked(), "", "it would be restarted as it is");
+    assert_eq!(host.read("unit.image"), format!("{OLD}\n"));
+}
+
+#[test]
 fn without_an_image_a_daemon_is_only_restarted_and_one_that_is_not_there_is_not() {
     let host = OnHost::new();
     assert!(host.restart(""));

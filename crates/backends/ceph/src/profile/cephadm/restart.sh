@@ -22,6 +22,13 @@ import json, os, sys
 folder, old, new, digests = sys.argv[1:]
 
 
+with open(os.path.join(folder, "unit.run")) as file:
+    text = file.read()
+# Else it would be restarted as it is. What was rewritten before this was interrupted names the new one.
+if old not in text and new not in text:
+    sys.exit(f"{folder}/unit.run names neither {old} nor {new}: cephadm writes it otherwise here")
+
+
 def rewrite(name, change):
     path = os.path.join(folder, name)
     if not os.path.exists(path):
